@@ -1,0 +1,54 @@
+# Headgate: the two commands of the README, and what a developer needs besides.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+EXAMPLE ?= examples/quickstart
+
+.PHONY: up test check unit lock bench clean help
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+up: $(STAMP)  ## install Headgate into .venv and start the quickstart
+	@$(BIN)/headgate up $(EXAMPLE)
+
+test: check unit  ## static checks, then the whole test suite
+
+check: $(DEV_STAMP)  ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(DEV_STAMP)  ## the tests alone (ARGS="-k name" narrows them)
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx and the Rust routers
+	$(BIN)/python bench/gateway.py $(ARGS)
+
+lock:  ## write both lock files anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-emit-index-url -q \
+		-c requirements.lock -o requirements-dev.lock
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Headgate needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.12, say."; exit 1; }
+	@echo "Making an environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(VENV)/bin/python requirements.lock pyproject.toml
+	@echo "Installing Headgate ..."
+	@$(BIN)/pip install --disable-pip-version-check -q -r requirements.lock
+	@$(BIN)/pip install --disable-pip-version-check -q --no-deps -e .
+	@touch $@
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	@echo "Installing the development tools ..."
+	@$(BIN)/pip install --disable-pip-version-check -q -r requirements-dev.lock
+	@touch $@
+
+clean:  ## remove the environment, caches and the laptop state
+	rm -rf $(VENV) .cache .headgate .mypy_cache .ruff_cache .pytest_cache
