@@ -1,0 +1,1 @@
+"""Headgate: control plane and gateway for LLM inference."""

@@ -1,0 +1,183 @@
+"""Every kind that Headgate serves, as a CustomResourceDefinition: schema, names, columns, subresources.
+
+`custom_definitions` are installed into a cluster (and stored by the embedded API server);
+`builtin_definitions` describe the kinds that a cluster has anyway, in the same shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.api import apps, core, extensions, kthena_networking, schema
+
+Column = tuple[str, str, str, int]
+"""Heading, type, JSONPath, priority."""
+
+_AGE: Column = ("Age", "date", ".metadata.creationTimestamp", 0)
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a definition says besides the type itself."""
+
+    kind: type[msgspec.Struct]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = (_AGE,)
+    status: bool = False
+    scale: tuple[str, str, str] | None = None
+    """JSONPaths of the wanted number, the observed number, and the selector."""
+
+
+_CUSTOM = (
+    Definition(
+        kind=kthena_networking.ModelRoute,
+        short_names=("mr",),
+        categories=("headgate", "volcano"),
+        columns=(
+            ("Model", "string", ".spec.modelName", 0),
+            ("Adapters", "string", ".spec.loraAdapters", 1),
+            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=kthena_networking.ModelServer,
+        short_names=("ms",),
+        categories=("headgate", "volcano"),
+        columns=(
+            ("Engine", "string", ".spec.inferenceEngine", 0),
+            ("Model", "string", ".spec.model", 0),
+            ("Port", "integer", ".spec.workloadPort.port", 1),
+            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+)
+
+_REPLICAS = (".spec.replicas", ".status.replicas", ".spec.selector")
+
+_BUILTIN = (
+    Definition(
+        kind=core.Namespace,
+        short_names=("ns",),
+        columns=(("Status", "string", ".status.phase", 0), _AGE),
+        status=True,
+    ),
+    Definition(
+        kind=core.Pod,
+        short_names=("po",),
+        categories=("all",),
+        columns=(
+            ("Status", "string", ".status.phase", 0),
+            _AGE,
+            ("IP", "string", ".status.podIP", 1),
+            ("Node", "string", ".spec.nodeName", 1),
+        ),
+        status=True,
+    ),
+    Definition(kind=core.Service, short_names=("svc",), categories=("all",), status=True),
+    Definition(kind=core.ConfigMap, short_names=("cm",)),
+    Definition(kind=core.Secret, columns=(("Type", "string", ".type", 0), _AGE)),
+    Definition(kind=core.ServiceAccount, short_names=("sa",)),
+    Definition(kind=core.Node, short_names=("no",), status=True),
+    Definition(
+        kind=core.Event,
+        short_names=("ev",),
+        columns=(
+            ("Last Seen", "date", ".lastTimestamp", 0),
+            ("Type", "string", ".type", 0),
+            ("Reason", "string", ".reason", 0),
+            ("Object", "string", ".involvedObject.name", 0),
+            ("Message", "string", ".message", 0),
+        ),
+    ),
+    Definition(
+        kind=apps.Deployment,
+        short_names=("deploy",),
+        categories=("all",),
+        columns=(
+            ("Desired", "integer", ".spec.replicas", 0),
+            ("Up-to-date", "integer", ".status.updatedReplicas", 0),
+            ("Available", "integer", ".status.availableReplicas", 0),
+            _AGE,
+        ),
+        status=True,
+        scale=_REPLICAS,
+    ),
+    Definition(
+        kind=apps.ReplicaSet,
+        short_names=("rs",),
+        categories=("all",),
+        columns=(
+            ("Desired", "integer", ".spec.replicas", 0),
+            ("Current", "integer", ".status.replicas", 0),
+            ("Ready", "integer", ".status.readyReplicas", 0),
+            _AGE,
+        ),
+        status=True,
+        scale=_REPLICAS,
+    ),
+    Definition(kind=apps.Lease, columns=(("Holder", "string", ".spec.holderIdentity", 0), _AGE)),
+    Definition(
+        kind=extensions.CustomResourceDefinition,
+        short_names=("crd", "crds"),
+        columns=(("Created At", "date", ".metadata.creationTimestamp", 0),),
+        status=True,
+    ),
+)
+
+
+def custom_definitions() -> list[dict[str, Any]]:
+    """CustomResourceDefinitions of Headgate's own kinds, as plain objects."""
+    return [_manifest(definition, keep_unknown=False) for definition in _CUSTOM]
+
+
+def builtin_definitions() -> list[dict[str, Any]]:
+    """The kinds of Kubernetes that Headgate touches, in the shape of CustomResourceDefinitions."""
+    return [_manifest(definition, keep_unknown=True) for definition in _BUILTIN]
+
+
+def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
+    resource = definition.kind.resource  # type: ignore[attr-defined]
+    subresources: dict[str, Any] = {}
+    if definition.status:
+        subresources["status"] = {}
+    if definition.scale:
+        names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+        subresources["scale"] = dict(zip(names, definition.scale, strict=True))
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema.structural(definition.kind, keep_unknown=keep_unknown)},
+        "subresources": subresources,
+        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+    }
+    return {
+        "apiVersion": extensions.CustomResourceDefinition.resource.api_version,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.qualified_name},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": list(definition.short_names),
+                "categories": list(definition.categories),
+            },
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    name, type_, path, priority = column
+    shown = {"name": name, "type": type_, "jsonPath": path}
+    return shown | {"priority": priority} if priority else shown

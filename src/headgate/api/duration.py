@@ -1,0 +1,128 @@
+"""Go's durations ("1h2m3.5s"), because Go programs write and read every duration in a Kubernetes object.
+
+A duration is an integer number of nanoseconds inside (Go's int64), so that text, number and text again agree
+exactly; `parse` and `format` are the same in seconds for callers that compare with clocks. What is accepted,
+refused and printed follows `time.ParseDuration` and `time.Duration.String` (golang.org/pkg/time).
+"""
+
+import math
+import re
+
+__all__ = ["DurationError", "format", "format_ns", "parse", "parse_ns"]
+
+_SECOND = 1_000_000_000
+_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # U+00B5, the micro sign
+    "μs": 1_000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+_LARGEST = 1 << 63  # magnitude of the smallest int64; the largest is one less
+_INT64_DIGITS = 19
+_TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+
+
+class DurationError(ValueError):
+    """The text is not a duration that Go would read."""
+
+
+def parse(text: str) -> float:
+    """Seconds in a Go duration such as "1.5s"; raises DurationError."""
+    return parse_ns(text) / _SECOND
+
+
+def parse_ns(text: str) -> int:
+    """Nanoseconds in a Go duration, within int64; raises DurationError in the words of Go."""
+    unsigned = text[1:] if text[:1] in ("-", "+") else text
+    if unsigned == "0":
+        return 0
+    if not unsigned:
+        raise _invalid(text)
+    total = position = 0
+    while position < len(unsigned):
+        term = _TERM.match(unsigned, position)
+        assert term is not None  # every part of a term may be empty
+        total += _term_ns(*term.groups(default=""), text=text)
+        if total > _LARGEST:
+            raise _invalid(text)
+        position = term.end()
+    if text[0] == "-":
+        return -total
+    if total == _LARGEST:
+        raise _invalid(text)
+    return total
+
+
+def _term_ns(whole: str, fraction: str, unit: str, *, text: str) -> int:
+    """One number with its unit, as in the 2m of 1h2m."""
+    if not whole and not fraction:
+        raise _invalid(text)
+    if not unit:
+        raise DurationError(f"time: missing unit in duration {_quote(text)}")
+    if unit not in _UNITS_NS:
+        raise DurationError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
+    digits = whole.lstrip("0")
+    if len(digits) > _INT64_DIGITS:
+        raise _invalid(text)
+    nanoseconds = int(digits or "0") * _UNITS_NS[unit]
+    if nanoseconds > _LARGEST:
+        raise _invalid(text)
+    return nanoseconds + _fraction_ns(fraction, _UNITS_NS[unit])
+
+
+def _fraction_ns(digits: str, unit_ns: int) -> int:
+    """Go reads as many digits as an int64 holds and multiplies in float64, which rounds; so does this."""
+    value, scale = 0, 1.0
+    for digit in digits[:_INT64_DIGITS]:
+        if value > (_LARGEST - 1) // 10:
+            break
+        longer = value * 10 + int(digit)
+        if longer > _LARGEST:
+            break
+        value, scale = longer, scale * 10
+    return int(float(value) * (float(unit_ns) / scale))
+
+
+def format(seconds: float) -> str:
+    """The way Go prints a duration of so many seconds, to the nanosecond."""
+    if not math.isfinite(seconds):
+        raise DurationError(f"a duration must be a finite number of seconds, not {seconds}")
+    return format_ns(round(seconds * _SECOND))
+
+
+def format_ns(nanoseconds: int) -> str:
+    """The way Go prints a duration: "0s", "100ms", "1h0m0.5s"."""
+    if not -_LARGEST <= nanoseconds < _LARGEST:
+        raise DurationError(f"a duration must fit into 64 bits of nanoseconds (292 years), not {nanoseconds}")
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if rest == 0:
+        return "0s"
+    if rest < _SECOND:
+        unit = "ns" if rest < 1_000 else "µs" if rest < 1_000_000 else "ms"
+        return f"{sign}{_decimal(rest, _UNITS_NS[unit])}{unit}"
+    minutes, rest = divmod(rest, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, _SECOND)}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def _decimal(value: int, unit: int) -> str:
+    """value / unit as an exact decimal without trailing zeros; unit is a power of ten."""
+    whole, rest = divmod(value, unit)
+    fraction = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{fraction}" if fraction else str(whole)
+
+
+def _invalid(text: str) -> DurationError:
+    return DurationError(f"time: invalid duration {_quote(text)}")
+
+
+def _quote(text: str) -> str:
+    shown = text if len(text) <= 64 else text[:64] + "..."
+    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,19 @@
+"""Labels and annotations that Headgate reads and writes, and the well-known ones of Kubernetes."""
+
+ADDRESS = "headgate.dev/address"
+"""On a Pod: `host` or `host:port` of a server that runs elsewhere; the Pod has no process of its own."""
+
+PORT = "headgate.dev/port"
+"""On a Pod: the port to reach it at, where all Pods of a machine share one address."""
+
+LOG_ENDPOINT = "headgate.dev/log-endpoint"
+"""On a Node: base URL of the loopback server that has the logs of its Pods, with the secret that opens it."""
+
+MANIFEST_HASH = "headgate.dev/manifest-hash"
+"""On objects that `headgate up` made: hash of their manifest; while it is the same, later edits stay."""
+
+POD_TEMPLATE_HASH = "pod-template-hash"
+"""On ReplicaSets and their Pods: which revision of a Deployment's template they come from."""
+
+REVISION = "deployment.kubernetes.io/revision"
+"""On Deployments and ReplicaSets: the number of the rollout."""

@@ -1,0 +1,130 @@
+"""What every Kubernetes object carries: the struct conventions of this room, metadata and conditions.
+
+An object is a frozen struct with camelCase wire names; fields that hold their default are left out
+when it is encoded, and fields that we don't know are ignored when it is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import msgspec
+from msgspec import Meta
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of everything that is a part of an object."""
+
+    validations: ClassVar[list[dict[str, str]]] = []
+    """CEL rules of the type, in the form of `x-kubernetes-validations`."""
+
+
+class ObjectKey(NamedTuple):
+    """Names an object of a known kind; sorts by namespace, then name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def described(text: str, **schema: Any) -> Meta:
+    """The description of a field, with extra keys of its OpenAPI schema."""
+    return Meta(description=text, extra_json_schema=schema or None)
+
+
+class OwnerReference(Part, frozen=True, kw_only=True):
+    api_version: Annotated[str, described("Version of the owner's API.")]
+    kind: Annotated[str, described("Kind of the owner.")]
+    name: Annotated[str, described("Name of the owner.")]
+    uid: Annotated[str, described("UID of the owner; another object of the same name is not the owner.")]
+    controller: Annotated[bool | None, described("True on the one owner that manages this object.")] = None
+    block_owner_deletion: Annotated[
+        bool | None, described("Whether a foreground deletion of the owner waits for this object.")
+    ] = None
+
+
+class ObjectMeta(Part, frozen=True, kw_only=True):
+    name: Annotated[str, described("Name of the object, unique among its kind in a namespace.")] = ""
+    generate_name: Annotated[str, described("Prefix from which the server makes a unique name.")] = ""
+    namespace: Annotated[str, described("Namespace of the object.")] = ""
+    uid: Annotated[str, described("Identity of this object in time and space, given by the server.")] = ""
+    resource_version: Annotated[str, described("Opaque version of the stored object.")] = ""
+    generation: Annotated[int, described("Counts the changes of the desired state.")] = 0
+    creation_timestamp: Annotated[str, described("When the object was created, RFC 3339 in UTC.")] = ""
+    deletion_timestamp: Annotated[
+        str | None, described("When the object will be, or was asked to be, deleted.")
+    ] = None
+    deletion_grace_period_seconds: Annotated[
+        int | None, described("Seconds that the object has to end in good order once deletion was asked for.")
+    ] = None
+    labels: Annotated[dict[str, str], described("Keys and values by which selectors find the object.")] = {}
+    annotations: Annotated[dict[str, str], described("Notes that tools keep on the object.")] = {}
+    owner_references: Annotated[
+        list[OwnerReference], described("Objects without which this one has no reason to exist.")
+    ] = []
+    finalizers: Annotated[list[str], described("Work that must be done before the object may go.")] = []
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def age_order(self) -> tuple[str, str, str]:
+        """Sorts the oldest object first, ties broken by namespace and name."""
+        return (self.creation_timestamp, self.namespace, self.name)
+
+
+class LabelSelectorRequirement(Part, frozen=True, kw_only=True):
+    key: Annotated[str, described("Label key that the requirement is about.")]
+    operator: Annotated[
+        Literal["In", "NotIn", "Exists", "DoesNotExist"], described("How the label relates to the values.")
+    ]
+    values: Annotated[list[str], described("Values for In and NotIn; empty for the others.")] = []
+
+
+class LabelSelector(Part, frozen=True, kw_only=True):
+    match_labels: Annotated[
+        dict[str, str], described("Labels that must all be there with these values.")
+    ] = {}
+    match_expressions: Annotated[
+        list[LabelSelectorRequirement], described("Requirements that must all hold, besides matchLabels.")
+    ] = []
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether an object with these labels is selected. An empty selector selects everything."""
+        wanted = self.match_labels.items() <= labels.items()
+        return wanted and all(_holds(requirement, labels) for requirement in self.match_expressions)
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: dict[str, str]) -> bool:
+    match requirement.operator:
+        case "Exists":
+            return requirement.key in labels
+        case "DoesNotExist":
+            return requirement.key not in labels
+        case "In":
+            return labels.get(requirement.key) in requirement.values
+        case "NotIn":
+            return labels.get(requirement.key) not in requirement.values
+
+
+class Condition(Part, frozen=True, kw_only=True):
+    """One observation of an object's state (meta/v1 Condition)."""
+
+    type: Annotated[str, described("What the condition says, in CamelCase.")]
+    status: Annotated[Literal["True", "False", "Unknown"], described("Whether it holds.")]
+    reason: Annotated[str, described("One CamelCase word for the cause of the last change.")] = ""
+    message: Annotated[str, described("The same for a person, with the names involved.")] = ""
+    observed_generation: Annotated[
+        int, described("The metadata.generation that the condition was made from.")
+    ] = 0
+    last_transition_time: Annotated[
+        str | None, described("When the status last changed.", format="date-time")
+    ] = None
+
+    def after(self, old: Condition | None, now: str) -> Self:
+        """The condition with its time, given the one before it: the time moves with the status only."""
+        kept = old.last_transition_time if old is not None and old.status == self.status else None
+        return msgspec.structs.replace(self, last_transition_time=kept or now)

@@ -1,0 +1,24 @@
+"""What an API server does to a custom resource by its structural schema: prune, default, validate.
+
+Given a schema (OpenAPI v3 as in a CustomResourceDefinition) and an object, both plain dicts, it removes
+unknown fields, fills in defaults, and hands on every error at once in the words of Kubernetes. It
+interprets schemas, so that a kind needs no code of its own; `check` judges a schema before it is used.
+"""
+
+from headgate.api.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
+from headgate.api.structural.schemas import check
+from headgate.api.structural.shaping import MAX_DEPTH, Schema, default, prune
+from headgate.api.structural.validation import validate
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_ERRORS",
+    "NO_FIELD",
+    "OMITTED",
+    "FieldError",
+    "Schema",
+    "check",
+    "default",
+    "prune",
+    "validate",
+]

@@ -1,0 +1,114 @@
+"""What a server does to an object before judging it: unknown fields go, defaults come.
+
+Follows the pruning and defaulting of kube-apiserver for custom resources. Both work in place on plain
+dicts and lists, and neither descends deeper than MAX_DEPTH.
+"""
+
+import copy
+from typing import Any, Final
+
+__all__ = ["MAX_DEPTH", "Schema", "default", "prune"]
+
+Schema = dict[str, Any]
+MAX_DEPTH: Final = 100
+"""Levels of nesting that are looked at; what lies deeper cannot be described, so it is pruned and refused."""
+
+_ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+_KEEP: Final = "x-kubernetes-preserve-unknown-fields"
+_KEEPS_UNKNOWN: Schema = {_KEEP: True}
+_NOTHING: Schema = {}
+
+
+def prune(schema: Schema, obj: dict[str, Any]) -> list[str]:
+    """Removes what the schema does not name and returns the paths of what went, such as "spec.rules[0].nmae".
+
+    apiVersion, kind and metadata stay, at the root and in an `x-kubernetes-embedded-resource`.
+    """
+    removed: list[str] = []
+    _prune(schema, obj, "", removed, is_resource=True, depth=0)
+    return removed
+
+
+def _prune(
+    schema: Schema, value: object, path: str, removed: list[str], *, is_resource: bool = False, depth: int
+) -> None:
+    if isinstance(value, dict):
+        _prune_map(schema, value, path, removed, is_resource, depth)
+    elif isinstance(value, list) and depth >= MAX_DEPTH:
+        value.clear()
+        removed.append(path)
+    elif isinstance(value, list):
+        items = schema.get("items", _KEEPS_UNKNOWN if schema.get(_KEEP) else _NOTHING)
+        for index, item in enumerate(value):
+            if isinstance(item, dict | list):
+                _prune(items, item, f"{path}[{index}]", removed, depth=depth + 1)
+
+
+def _prune_map(
+    schema: Schema, value: dict[str, Any], path: str, removed: list[str], is_resource: bool, depth: int
+) -> None:
+    keeps_unknown = schema.get(_KEEP) is True and depth < MAX_DEPTH
+    is_resource = is_resource or schema.get("x-kubernetes-embedded-resource") is True
+    properties = schema.get("properties", _NOTHING)
+    additional = schema.get("additionalProperties")
+    for key in list(value):
+        if is_resource and key in _ROOT_FIELDS:
+            continue
+        child = properties.get(key)
+        if child is None and additional:
+            child = additional if isinstance(additional, dict) else _NOTHING
+        where = f"{path}.{key}" if path else key
+        if depth >= MAX_DEPTH or (child is None and not keeps_unknown):
+            del value[key]
+            removed.append(where)
+        elif child is not None and isinstance(value[key], dict | list):
+            _prune(child, value[key], where, removed, depth=depth + 1)
+
+
+def default(schema: Schema, obj: dict[str, Any]) -> None:
+    """Fills in defaults, in lists and maps too.
+
+    As Kubernetes documents it, null in a field that is not nullable counts as absent: it is removed, and
+    then the field's default applies, if there is one. Null in a nullable field stays, default or not.
+    """
+    _default(schema, obj, 0)
+
+
+def _default(schema: Schema, value: object, depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        return
+    if isinstance(value, dict):
+        properties = schema.get("properties", _NOTHING)
+        _drop_nulls(properties, schema.get("additionalProperties"), value)
+        for key, child in properties.items():
+            if "default" in child and key not in value:
+                value[key] = copy.deepcopy(child["default"])
+        _default_children(value, properties, schema.get("additionalProperties"), depth)
+    elif isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                if item is None and "default" in items and not items.get("nullable"):
+                    value[index] = copy.deepcopy(items["default"])
+                _default(items, value[index], depth + 1)
+
+
+def _default_children(value: dict[str, Any], properties: Schema, additional: object, depth: int) -> None:
+    for key, item in value.items():
+        if isinstance(item, dict | list):
+            child = properties.get(key, additional)
+            if isinstance(child, dict):
+                _default(child, item, depth + 1)
+
+
+def _drop_nulls(properties: Schema, additional: object, value: dict[str, Any]) -> None:
+    if None not in value.values():
+        return
+    for key in [key for key, item in value.items() if item is None]:
+        child = properties.get(key, additional)
+        if not isinstance(child, dict) or child.get("nullable"):
+            continue
+        if key not in properties and "default" in child:
+            value[key] = copy.deepcopy(child["default"])
+        else:
+            del value[key]

@@ -1,0 +1,81 @@
+"""Judges an object by its schema and reports every error at once, in the words of kube-apiserver.
+
+Where it prints no field (for oneOf and its relatives, and for integers beyond their format) the path is
+given here, because a cause without a place helps nobody. Like it, the CEL rules run only on an object whose
+shape is right, since they may rely on it.
+"""
+
+from typing import Final
+
+from headgate.api import cel
+from headgate.api.structural import rules, schemas
+from headgate.api.structural.composition import COMPOSITION
+from headgate.api.structural.errors import (
+    MAX_ERRORS,
+    NO_FIELD,
+    FieldError,
+    Findings,
+    TooManyErrors,
+    in_order,
+)
+from headgate.api.structural.keywords import KEYWORDS
+from headgate.api.structural.shaping import Schema
+from headgate.api.structural.walk import RuleSite, Walk
+
+__all__ = ["validate"]
+
+_CHECKS: Final = KEYWORDS | COMPOSITION
+_BLOCKS_RULES = frozenset(
+    {
+        "FieldValueTypeInvalid",
+        "FieldValueRequired",
+        "FieldValueNotSupported",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+    }
+)
+_RULES_SKIPPED: Final = FieldError(
+    "FieldValueInvalid",
+    NO_FIELD,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+    None,
+)
+_CUT_SHORT: Final = FieldError(
+    "FieldValueInvalid", NO_FIELD, f"too many errors: only the first {MAX_ERRORS} are listed", None
+)
+
+
+def validate(
+    schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
+) -> list[FieldError]:
+    """Every error of a pruned and defaulted object, ordered by field; empty if it is valid.
+
+    `old` is the object before an update; without it the rules that compare with `oldSelf` don't apply.
+    """
+    try:
+        return _validate(schema, obj, cel.MISSING if old is None else old)
+    except RecursionError:  # from printing or comparing a value that the schema does not describe
+        return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
+
+
+def _validate(schema: Schema, obj: dict[str, object], old: object) -> list[FieldError]:
+    walk = Walk(_CHECKS)
+    walk.run(schema, obj, old)
+    found = in_order(walk.findings.errors)
+    if walk.is_cut_short:
+        return [*found, _CUT_SHORT]
+    if any(error.reason in _BLOCKS_RULES for error in found):
+        return [*found, _RULES_SKIPPED] if schemas.has_rules(schema) else found
+    return found + _broken_rules(walk.rule_sites, MAX_ERRORS - len(found))
+
+
+def _broken_rules(sites: list[RuleSite], limit: int) -> list[FieldError]:
+    if not sites:
+        return []
+    findings = Findings(limit)
+    try:
+        rules.evaluate(sites, findings)
+    except TooManyErrors:
+        return [*in_order(findings.errors), _CUT_SHORT]
+    return in_order(findings.errors)

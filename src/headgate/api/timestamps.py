@@ -1,0 +1,23 @@
+"""Times as Kubernetes writes them: RFC 3339 in UTC. In numbers they are Unix seconds, from whatever clock."""
+
+import datetime
+
+
+def seconds(unix_s: float) -> str:
+    """To the second, as objects carry it: `2026-01-31T08:15:00Z`."""
+    return _utc(int(unix_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def nanoseconds(unix_s: float) -> str:
+    """With nine digits after the second, as log lines carry it."""
+    whole = int(unix_s)
+    return _utc(whole).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int((unix_s - whole) * 1e9):09d}Z"
+
+
+def parse(text: str) -> float:
+    """The Unix time of an RFC 3339 time. Raises ValueError."""
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def _utc(whole_s: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(whole_s, datetime.UTC)
