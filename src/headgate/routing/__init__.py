@@ -1,0 +1,31 @@
+"""Which pool a request goes to.
+
+Given the objects of every dialect, `translate` makes one immutable Snapshot of routes and pools, once per
+change. Given a request's model, path and headers, `match` finds its route and rule in that snapshot, and
+`Splits` the target, by weight. Nothing here knows which dialect an object came from, but for its name.
+"""
+
+from headgate.routing.match import Match, match
+from headgate.routing.patterns import InvalidPatternError
+from headgate.routing.snapshot import EMPTY, Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
+from headgate.routing.split import Splits, WeightedSplit
+from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, translate
+
+__all__ = [
+    "EMPTY",
+    "MODEL_SERVER_NOT_FOUND",
+    "NOT_IN_EFFECT",
+    "Endpoint",
+    "InvalidPatternError",
+    "Match",
+    "Pool",
+    "Problem",
+    "Route",
+    "Rule",
+    "Snapshot",
+    "Splits",
+    "Target",
+    "WeightedSplit",
+    "match",
+    "translate",
+]

@@ -1,0 +1,33 @@
+"""From a request's model, path and headers to the rule that serves it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.routing.patterns import Headers
+from headgate.routing.snapshot import Route, Rule, Snapshot
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The route and rule of a request, and whether its model is the name of an adapter."""
+
+    route: Route
+    rule: Rule
+    is_adapter: bool
+
+
+def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match | None:
+    """Finds the first rule, in the oldest route for the model first, that the request fits.
+
+    A name that some route has as its model is never looked up among the adapters, even if no rule
+    fits (R13). None means that there is no such rule.
+    """
+    routes = snapshot.models.get(model)
+    is_adapter = routes is None
+    if routes is None:
+        routes = snapshot.adapters.get(model, ())
+    for route in routes:
+        for rule in route.rules:
+            if rule.pattern is None or rule.pattern.fits(model, path, headers):
+                return Match(route, rule, is_adapter)
+    return None

@@ -1,0 +1,71 @@
+"""Conditions on a request: strings matched exactly, by prefix, or by a linear-time regular expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import re2
+
+from headgate import api
+
+Headers = Callable[[bytes], str]
+"""Gives the value of a header by its lower-case name, "" where the request has none."""
+
+
+class InvalidPatternError(ValueError):
+    """A regular expression that RE2 does not take."""
+
+
+class StringPattern(msgspec.Struct, frozen=True):
+    """One string condition. Of several fields set, exact goes before prefix, and prefix before regex (R7)."""
+
+    exact: str | None = None
+    prefix: str | None = None
+    regex: Any = None
+    """A compiled RE2 expression, searched unanchored (R4)."""
+
+    def fits(self, value: str) -> bool:
+        if self.exact is not None:
+            return value == self.exact
+        if self.prefix is not None:
+            return value.startswith(self.prefix)
+        if self.regex is not None:
+            return self.regex.search(value) is not None
+        return True
+
+
+class RequestPattern(msgspec.Struct, frozen=True):
+    """Headers and path and model must all fit. Header names are lower case."""
+
+    headers: tuple[tuple[bytes, StringPattern], ...] = ()
+    path: StringPattern | None = None
+    model: str | None = None
+
+    def fits(self, model: str, path: str, headers: Headers) -> bool:
+        """Whether a request fits; a missing header counts as an empty value."""
+        if self.model is not None and model != self.model:
+            return False
+        if self.path is not None and not self.path.fits(path):
+            return False
+        return all(pattern.fits(headers(name)) for name, pattern in self.headers)
+
+
+def compile_string(match: api.StringMatch) -> StringPattern:
+    """Raises InvalidPatternError for an expression that RE2 does not take."""
+    regex = None
+    if match.exact is None and match.prefix is None and match.regex is not None:
+        regex = _compile_regex(match.regex)
+    return StringPattern(match.exact, match.prefix, regex)
+
+
+def _compile_regex(expression: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20  # a hostile expression is refused instead of growing its automaton
+    try:
+        return re2.compile(expression, options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace") if error.args else "not an RE2 expression"
+        raise InvalidPatternError(reason) from error

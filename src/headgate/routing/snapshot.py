@@ -1,0 +1,98 @@
+"""The internal vocabulary that every dialect is translated into: route, rule, target, pool, endpoint.
+
+A Snapshot is immutable; a request uses the one that it started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate.api import ObjectKey
+from headgate.routing.patterns import RequestPattern
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One server of a model. `name` is the Pod's "namespace/name"; equal endpoints are the same server."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """Endpoints that serve the same model, and how they are reached."""
+
+    key: ObjectKey
+    endpoints: tuple[Endpoint, ...] = ()
+    model: str | None = None
+    """Name that the endpoints know the model by; None leaves the request's own."""
+    secure: bool = False
+    """Whether the endpoints speak https."""
+    timeout_s: float | None = None
+    """How long one attempt may take until its response headers; None is for ever."""
+    attempts: int | None = None
+    """How often a failed request is tried again; None leaves it to the gateway."""
+    retry_interval_s: float = 0.1
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A share of a rule's traffic, relative to the weights beside it."""
+
+    pool: ObjectKey
+    weight: int
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Where requests that fit the pattern go; no pattern fits all."""
+
+    name: str
+    pattern: RequestPattern | None
+    targets: tuple[Target, ...]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules for one or more model names, in order."""
+
+    key: ObjectKey
+    name: str
+    """The key as "namespace/name", for logs and metrics."""
+    model: str | None
+    adapters: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    created: str = ""
+    """RFC 3339; the oldest of several routes for a name comes first."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something in an object that will not do what its author meant."""
+
+    kind: str
+    key: ObjectKey
+    field: str
+    reason: str
+    """The kind of problem in one CamelCase word, as conditions have it."""
+    message: str
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that routing knows at one moment."""
+
+    models: Mapping[str, tuple[Route, ...]] = {}
+    """Routes by the model name that they are for, oldest first."""
+    adapters: Mapping[str, tuple[Route, ...]] = {}
+    """Routes by the adapter name that they are for; asked only where `models` has no such name."""
+    pools: Mapping[ObjectKey, Pool] = {}
+    problems: tuple[Problem, ...] = ()
+
+    def names(self) -> list[str]:
+        """Every model and adapter name that has a route, sorted."""
+        return sorted(self.models.keys() | self.adapters.keys())
+
+
+EMPTY = Snapshot()

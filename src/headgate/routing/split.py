@@ -1,0 +1,77 @@
+"""Splitting the traffic of a rule over its targets in proportion to their weights."""
+
+from __future__ import annotations
+
+from headgate.api import ObjectKey
+from headgate.routing.snapshot import Rule, Target
+
+
+class WeightedSplit:
+    """Weighted turns without chance: each target is always within one request of its exact share.
+
+    Every turn each target gains its weight as credit, and the one that serves pays the sum of the weights,
+    so credits always add up to zero. Of those with enough credit, the one serves that would be the first to
+    fall a whole request behind: R. Tijdeman, The chairman assignment problem, Discrete Math. 32 (1980).
+    (The richest first, as in nginx's smooth round robin, leaves some more than a request behind.)
+    A window that begins amid a round begins with credits, so it is within two requests.
+    """
+
+    __slots__ = ("_credits", "_total", "targets")
+
+    def __init__(self, targets: tuple[Target, ...], phase: int = 0) -> None:
+        """`phase` turns are taken beforehand, so that workers started together don't move in step."""
+        self.targets = tuple(target for target in targets if target.weight > 0)
+        self._total = sum(target.weight for target in self.targets)
+        self._credits = [0] * len(self.targets)
+        for _ in range(phase % self._total if self._total else 0):
+            self.next()
+
+    def next(self) -> Target | None:
+        """The target of the next request; None if no target has a weight."""
+        targets = self.targets
+        if len(targets) <= 1:
+            return targets[0] if targets else None
+        credits_, total = self._credits, self._total
+        parts = 2 * len(targets) - 2
+        limit = total * (parts - 1)
+        chosen, chosen_slack, chosen_weight = -1, 0, 1
+        for index, target in enumerate(targets):
+            weight = target.weight
+            credits_[index] = credit = credits_[index] + weight
+            if credit * parts < total:
+                continue
+            slack = limit - credit * parts  # over the weight: in how many turns it would be too far behind
+            if chosen < 0 or slack * chosen_weight < chosen_slack * weight:
+                chosen, chosen_slack, chosen_weight = index, slack, weight
+        credits_[chosen] -= total
+        return targets[chosen]
+
+    def validate(self) -> None:
+        """Checks the invariants; for tests."""
+        assert sum(self._credits) == 0
+        assert all(abs(credit) < self._total for credit in self._credits)
+
+
+class Splits:
+    """The turn of every rule, kept while its targets stay the same, whatever else changes."""
+
+    def __init__(self, phase: int = 0) -> None:
+        self._phase = phase
+        self._splits: dict[tuple[ObjectKey, tuple[Target, ...]], WeightedSplit] = {}
+
+    def next(self, route: ObjectKey, rule: Rule) -> Target | None:
+        """The target of the next request of a rule; None if all its weights are 0."""
+        targets = rule.targets
+        if len(targets) == 1:
+            return targets[0] if targets[0].weight else None
+        split = self._splits.get((route, targets))
+        if split is None:
+            split = self._splits[route, targets] = WeightedSplit(targets, self._phase)
+        return split.next()
+
+    def keep(self, rules: set[tuple[ObjectKey, tuple[Target, ...]]]) -> None:
+        """Forgets the turns of all other rules."""
+        self._splits = {key: split for key, split in self._splits.items() if key in rules}
+
+    def statistics(self) -> dict[str, int]:
+        return {"splits": len(self._splits)}

@@ -1,0 +1,77 @@
+"""Weighted targets get their share of every window of requests, not only in the long run."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import api, routing
+
+
+def targets(weights):
+    return tuple(
+        routing.Target(api.ObjectKey("default", f"pool-{i}"), weight) for i, weight in enumerate(weights)
+    )
+
+
+WEIGHTS = st.lists(st.integers(0, 100), min_size=1, max_size=16).filter(any)
+
+
+@given(WEIGHTS, st.integers(0, 1 << 16), st.integers(1, 300))
+def test_every_window_has_its_share(weights, phase, length):
+    """From the start, each target is within one request of its share; from amid a round, within two."""
+    made = targets(weights)
+    for begun, bound in ((0, 1), (phase, 2)):
+        split = routing.WeightedSplit(made, begun)
+        counts = dict.fromkeys(made, 0)
+        for turn in range(1, length + 1):
+            counts[split.next()] += 1
+            split.validate()
+            for target in made:
+                assert abs(counts[target] - turn * target.weight / sum(weights)) < bound
+                assert target.weight or not counts[target]
+
+
+@given(WEIGHTS, st.integers(0, 1 << 16))
+def test_one_round_is_exact(weights, phase):
+    """As many requests as the weights add up to are split exactly, wherever the round begins."""
+    made = targets(weights)
+    split = routing.WeightedSplit(made, phase)
+    turns = [split.next() for _ in range(sum(weights))]
+    assert [turns.count(target) for target in made] == weights
+
+
+def test_seventy_to_thirty():
+    """R8: 1,000 requests over weights 70 and 30 are 700 and 300, spread out."""
+    made = targets([70, 30, 0])
+    split = routing.WeightedSplit(made)
+    turns = [split.next() for _ in range(1000)]
+    assert [turns.count(target) for target in made] == [700, 300, 0]
+    assert all(made[1] in turns[at : at + 4] for at in range(997))
+
+
+@pytest.mark.parametrize("weights", [[], [0], [0, 0]])
+def test_no_weight_no_target(weights):
+    """Targets of weight 0 are never chosen, not even when there are no others."""
+    made = targets(weights)
+    assert routing.WeightedSplit(made).next() is None
+    rule = routing.Rule("r", None, made)
+    assert routing.Splits().next(api.ObjectKey("default", "r"), rule) is None
+
+
+def test_phases_differ():
+    """Gateways that start at different phases don't send their first requests to the same target."""
+    made = targets([1, 1, 1])
+    assert {routing.WeightedSplit(made, phase).next() for phase in range(3)} == set(made)
+
+
+def test_turns_are_kept_over_a_change_elsewhere():
+    """A split goes on where it was while its own targets stay; forgotten rules start anew."""
+    splits = routing.Splits()
+    one, other = api.ObjectKey("default", "one"), api.ObjectKey("default", "other")
+    rule = routing.Rule("r", None, targets([3, 1]))
+    first = [splits.next(one, rule) for _ in range(2)]
+    splits.next(other, rule)
+    splits.keep({(one, rule.targets)})
+    assert splits.statistics() == {"splits": 1}
+    first += [splits.next(one, rule) for _ in range(2)]
+    assert [first.count(target) for target in rule.targets] == [3, 1]
