@@ -1,0 +1,97 @@
+"""Serves ASGI applications inside a process that has other things to do: its loop, its signals, its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+
+Application = Callable[..., Awaitable[Any]]
+
+
+class EmbeddedServer(uvicorn.Server):
+    """uvicorn that leaves signals to its process, and waits for an event where it would look every 0.1 s.
+
+    Its configuration must turn the Date header off: the tick that is left out keeps it current.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.accepting = asyncio.Event()
+        """Set once connections are accepted."""
+        self._stopping = asyncio.Event()
+        self.servers = []
+
+    def stop(self) -> None:
+        """Makes `serve` finish what is being answered, then return."""
+        self._stopping.set()
+
+    async def aclose(self) -> None:
+        """Lets go of the port even if `serve` was cancelled, where uvicorn would keep it."""
+        for listener in self.servers:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    async def main_loop(self) -> None:
+        self.accepting.set()
+        await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is None or cycle.response_complete:
+                connection.transport.abort()
+        await super().shutdown(sockets)
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+def configuration(app: Application, **options: Any) -> uvicorn.Config:
+    """uvicorn's configuration for an EmbeddedServer: quiet, HTTP/1.1 only; `options` are uvicorn's."""
+    quiet: dict[str, Any] = {
+        "http": "httptools",
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "date_header": False,
+    }
+    return uvicorn.Config(app, **quiet | options)
+
+
+async def serve_page(app: Application, host: str, port: int) -> None:
+    """Serves a small application until cancelled. Raises OSError if the address cannot be bound."""
+    listener = listening_socket(host, port)
+    server = EmbeddedServer(configuration(app, timeout_graceful_shutdown=1))
+    async with contextlib.aclosing(server):
+        await server.serve(sockets=[listener])
+
+
+def listening_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound socket; `shared` lets several processes listen on the same address.
+
+    Raises OSError with the address in its text.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's delay off (40 ms an answer) only where a socket says that it is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = os.strerror(error.errno or 0)
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {reason}") from error
+    listener.setblocking(False)
+    return listener

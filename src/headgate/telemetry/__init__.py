@@ -1,0 +1,10 @@
+"""How Headgate tells what it does: metrics and logs.
+
+Is given numbers and lines by every room, cheaply enough for the data path, and hands them on to Prometheus
+and to standard output.
+"""
+
+from headgate.telemetry.line_log import LineLog
+from headgate.telemetry.metrics import Counter, Gauge, Histogram, Registry
+
+__all__ = ["Counter", "Gauge", "Histogram", "LineLog", "Registry"]

@@ -1,0 +1,67 @@
+"""Writes log lines in batches from a thread of its own, so that a slow reader never stops the event loop."""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+from contextlib import suppress
+
+BATCHES = 256
+"""Batches that may wait for a slow reader; after that, batches are dropped and counted."""
+
+
+class LineLog:
+    """Collects lines; `flush` hands them to the writing thread. Not safe for several threads."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lines: list[str] = []
+        self._queue: queue.Queue[bytes | None] = queue.Queue(BATCHES)
+        self._lines_written = 0
+        self._lines_dropped = 0
+        self._thread = threading.Thread(target=self._write, name="line-log", daemon=True)
+        self._thread.start()
+        self.add = self._lines.append
+        """Adds one line, which ends in a newline. Bound once: it is called for every request."""
+
+    def flush(self) -> None:
+        if not self._lines:
+            return
+        try:
+            self._queue.put_nowait("".join(self._lines).encode())
+            self._lines_written += len(self._lines)
+        except queue.Full:
+            self._lines_dropped += len(self._lines)
+        self._lines.clear()
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Writes what is left, for at most `timeout_s` seconds."""
+        self.flush()
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=timeout_s)
+        self._thread.join(timeout_s)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "lines_written": self._lines_written,
+            "lines_dropped": self._lines_dropped,
+            "batches_waiting": self._queue.qsize(),
+        }
+
+    def _write(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            view = memoryview(batch)
+            try:
+                while view:
+                    view = view[self._write_some(view) :]
+            except OSError:
+                return  # nobody reads any more; later batches are dropped once the queue is full
+
+    def _write_some(self, view: memoryview) -> int:
+        try:
+            return os.write(self._fd, view)
+        except BlockingIOError:  # whoever shares our standard output has made it non-blocking
+            select.select([], [self._fd], [])
+            return 0

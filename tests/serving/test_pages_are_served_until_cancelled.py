@@ -1,0 +1,64 @@
+"""Small HTTP pages beside the data path: metrics, health, and what the gateway knows."""
+
+import asyncio
+import contextlib
+import socket
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from headgate import serving
+
+
+async def _hello(_):
+    return PlainTextResponse("hello")
+
+
+APP = Starlette(routes=[Route("/", _hello)])
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+async def test_page_is_there_until_its_task_is_cancelled():
+    """Serving begins at once, ends with the task, and leaves the port free."""
+    port = free_port()
+    for _ in range(2):
+        task = asyncio.create_task(serving.serve_page(APP, "127.0.0.1", port))
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            for _ in range(100):
+                with contextlib.suppress(httpx2.TransportError):
+                    assert (await client.get("/")).text == "hello"
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                pytest.fail("the page was not served")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_address_in_use_is_named():
+    """The error says which address it was."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: "):
+            serving.listening_socket("127.0.0.1", port)
+
+
+def test_processes_share_an_address():
+    """Shared sockets bind to one port, so that several gateways serve on it."""
+    first = serving.listening_socket("127.0.0.1", 0, shared=True)
+    port = first.getsockname()[1]
+    second = serving.listening_socket("127.0.0.1", port, shared=True)
+    assert second.getsockname()[1] == port
+    first.close()
+    second.close()

@@ -1,0 +1,85 @@
+"""The log writes from a thread of its own: a slow reader costs lines, never time."""
+
+import os
+import time
+
+import pytest
+
+from headgate.telemetry.line_log import BATCHES, LineLog
+
+
+@pytest.fixture
+def pipe():
+    """The two ends of a pipe: read, write."""
+    reading, writing = os.pipe()
+    ends = [reading, writing]
+    yield reading, writing
+    for end in ends:
+        os.close(end)
+
+
+def test_lines_arrive_in_order(tmp_path):
+    """Closing writes what was added, after what was flushed before."""
+    fd = os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY)
+    log = LineLog(fd)
+    for place in range(1000):
+        log.add(f"line {place} \u00e9\n")
+        if place % 7 == 0:
+            log.flush()
+    log.close()
+    os.close(fd)
+    assert (tmp_path / "log").read_text().splitlines() == [f"line {place} \u00e9" for place in range(1000)]
+    assert log.statistics() == {"lines_written": 1000, "lines_dropped": 0, "batches_waiting": 0}
+
+
+def test_slow_reader_costs_lines_not_time(pipe):
+    """When nobody reads, a bounded number of batches waits, and the rest is dropped and counted."""
+    reading, writing = pipe
+    log = LineLog(writing)
+    line = "x" * 4095 + "\n"
+    began = time.monotonic()
+    for _ in range(BATCHES + 100):
+        log.add(line)
+        log.add(line)
+        log.flush()
+    assert time.monotonic() - began < 1
+    counts = log.statistics()
+    assert counts["lines_dropped"] > 0
+    assert counts["lines_dropped"] + counts["lines_written"] == 2 * (BATCHES + 100)
+    received = 0
+    while received < counts["lines_written"] * len(line):
+        received += len(os.read(reading, 1 << 20))
+    log.close()
+
+
+def test_reader_that_is_gone_does_not_stop_anything():
+    """Lines for a closed pipe are dropped and counted; closing does not hang."""
+    broken_read, broken_write = os.pipe()
+    os.close(broken_read)
+    log = LineLog(broken_write)
+    for _ in range(BATCHES + 10):
+        log.add("line\n")
+        log.flush()
+        time.sleep(0.0001)
+    assert log.statistics()["batches_waiting"] <= BATCHES
+    began = time.monotonic()
+    log.close(0.2)
+    assert time.monotonic() - began < 1
+    os.close(broken_write)
+    assert log.statistics()["lines_dropped"] > 0
+
+
+def test_non_blocking_output_is_waited_for(pipe):
+    """Output that somebody made non-blocking is written in full, as fast as it is read."""
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    log = LineLog(writing)
+    text = "".join(f"line {place}\n" for place in range(40_000))
+    log.add(text)
+    log.flush()
+    received = b""
+    while len(received) < len(text):
+        time.sleep(0.0001)
+        received += os.read(reading, 65536)
+    log.close()
+    assert received.decode() == text
