@@ -1,0 +1,58 @@
+"""Reaching objects.
+
+Decides how the state of an API server gets to us and back, whatever fails in between. It is given a
+kubeconfig and kinds from `headgate.api`; it hands on a typed `Client`, `Informer`s (local copies that tell
+every change) and the `WorkQueue` that controllers run on. Everything that reads objects goes through it, on a
+laptop as in a cluster.
+"""
+
+from lightkube.types import CascadeType, PatchType
+
+from headgate.cluster.backoff import Backoff
+from headgate.cluster.client import Client, Json
+from headgate.cluster.errors import (
+    AlreadyExists,
+    ApiError,
+    ConfigurationError,
+    Conflict,
+    Gone,
+    Invalid,
+    NotFound,
+    StatusCause,
+    Unreachable,
+)
+from headgate.cluster.events import EventRecorder, EventStatistics, EventType
+from headgate.cluster.informer import Informer, InformerStatistics, Pacing
+from headgate.cluster.kinds import KubeObject
+from headgate.cluster.store import Change, ChangeKind
+from headgate.cluster.workqueue import DueKeys, WorkQueue, WorkQueueStatistics, run_workers
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "Backoff",
+    "CascadeType",
+    "Change",
+    "ChangeKind",
+    "Client",
+    "ConfigurationError",
+    "Conflict",
+    "DueKeys",
+    "EventRecorder",
+    "EventStatistics",
+    "EventType",
+    "Gone",
+    "Informer",
+    "InformerStatistics",
+    "Invalid",
+    "Json",
+    "KubeObject",
+    "NotFound",
+    "Pacing",
+    "PatchType",
+    "StatusCause",
+    "Unreachable",
+    "WorkQueue",
+    "WorkQueueStatistics",
+    "run_workers",
+]

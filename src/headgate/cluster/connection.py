@@ -1,0 +1,116 @@
+"""From a kubeconfig or in-cluster account to HTTP clients: lightkube authenticates, we set the limits."""
+
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+import yaml
+from lightkube.config.client_adapter import user_auth, verify_cluster
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from headgate.cluster.errors import ConfigurationError
+
+REQUEST_TIMEOUT = httpx2.Timeout(30, connect=5, pool=10)
+# Idle for less than uvicorn's 5 s: whoever sends next must be the one that closes, or they race.
+_REQUEST_LIMITS = httpx2.Limits(max_connections=32, keepalive_expiry=4.0)
+# A stream that ended is not kept: its server is most likely going, and would wait for us to hang up.
+_STREAM_LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=0)
+# A peer that vanished without a reset is noticed after 15 + 3 * 5 s, not after the watch's ten minutes.
+_KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Two pools to one server, so that open watches never keep a request waiting for a connection."""
+
+    server: str
+    namespace: str
+    requests: httpx2.AsyncClient
+    streams: httpx2.AsyncClient
+
+    async def aclose(self) -> None:
+        await self.requests.aclose()
+        await self.streams.aclose()
+
+
+def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Connection:
+    """As the file says; without one: the in-cluster account, then $KUBECONFIG, then ~/.kube/config."""
+    try:
+        config = (KubeConfig.from_file(path) if path else KubeConfig.from_env()).get(context)
+        return _connection(config)
+    except ConfigError as error:
+        raise ConfigurationError(f"no cluster connection: {error}") from error
+    except (KeyError, TypeError, ValueError, OSError, yaml.YAMLError) as error:
+        where = path or "the in-cluster account or the default kubeconfig"
+        raise ConfigurationError(f"no cluster connection: {where} is not usable: {error!r}") from error
+
+
+def from_url(url: str) -> Connection:
+    """Connect to a server that asks for no credentials."""
+    return _connection(KubeConfig.from_server(url).get())
+
+
+def _connection(config: SingleConfig | None) -> Connection:
+    if config is None:
+        raise ConfigError("no current context is set")
+    user = config.user or User()
+    if user.exec and user.exec.apiVersion == "client.authentication.k8s.io/v1":
+        # lightkube knows the beta versions only; for tokens, v1 says the same thing in the same place.
+        user.exec.apiVersion = "client.authentication.k8s.io/v1beta1"
+    server = config.cluster.server
+    tls = verify_cluster(config.cluster, user, config.abs_file)
+    auth = user_auth(user)
+    return Connection(
+        server=server,
+        namespace=config.namespace,
+        requests=_http(server, tls, auth, _REQUEST_LIMITS),
+        streams=_http(server, tls, auth, _STREAM_LIMITS),
+    )
+
+
+def _http(
+    server: str, tls: ssl.SSLContext, auth: httpx2.Auth | None, limits: httpx2.Limits
+) -> httpx2.AsyncClient:
+    transport = httpx2.AsyncHTTPTransport(
+        verify=tls,
+        limits=limits,
+        proxy=_proxy_for(server),
+        socket_options=_KEEPALIVE,
+    )
+    # identity: API servers are near, and inflating a list costs more time than its bytes on the wire.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "headgate"}
+    options: dict[str, Any] = {"auth": auth} if auth else {}
+    return httpx2.AsyncClient(
+        base_url=server, transport=transport, headers=headers, timeout=REQUEST_TIMEOUT, **options
+    )
+
+
+def _proxy_for(server: str) -> str | None:
+    """The environment's proxy, as kubectl would use it: never for this machine."""
+    url = urlsplit(server)
+    host = url.hostname or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get(url.scheme)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,79 @@
+"""What an informer knows, and what changes when it learns more. Synchronous and without I/O."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic
+
+from headgate import api
+from headgate.cluster.kinds import K
+
+
+class ChangeKind(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[K]):
+    """One step of one object: `old` is None for ADDED, `new` is None for DELETED."""
+
+    kind: ChangeKind
+    old: K | None
+    new: K | None
+
+    @property
+    def object(self) -> K:
+        """The newest state: of a deleted object, its last."""
+        obj = self.new if self.new is not None else self.old
+        assert obj is not None
+        return obj
+
+
+Handler = Callable[[Change[K]], None]
+
+
+class Store(Generic[K]):
+    """Objects by key. One that was deleted and made anew is a DELETED and an ADDED, never a MODIFIED."""
+
+    def __init__(self) -> None:
+        self._objects: dict[api.ObjectKey, K] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: api.ObjectKey) -> K | None:
+        return self._objects.get(key)
+
+    def values(self) -> Iterator[K]:
+        return iter(self._objects.values())
+
+    def put(self, obj: K) -> list[Change[K]]:
+        """An object as it is now; nothing changes if this version of it is known."""
+        key = obj.metadata.key
+        old = self._objects.get(key)
+        if old is None:
+            self._objects[key] = obj
+            return [Change(ChangeKind.ADDED, None, obj)]
+        if old.metadata.uid != obj.metadata.uid:
+            self._objects[key] = obj
+            return [Change(ChangeKind.DELETED, old, None), Change(ChangeKind.ADDED, None, obj)]
+        if old.metadata.resource_version == obj.metadata.resource_version:
+            return []
+        self._objects[key] = obj
+        return [Change(ChangeKind.MODIFIED, old, obj)]
+
+    def remove(self, key: api.ObjectKey, last: K | None = None) -> list[Change[K]]:
+        """The object is gone; `last` is its final state if the server told it."""
+        old = self._objects.pop(key, None)
+        return [] if old is None else [Change(ChangeKind.DELETED, last or old, None)]
+
+    def replace(self, objects: Iterable[K], keep: Mapping[api.ObjectKey, object]) -> list[Change[K]]:
+        """A complete list: what is in neither `objects` nor `keep` was deleted unseen."""
+        present = {obj.metadata.key: obj for obj in objects}
+        gone = [key for key in self._objects if key not in present and key not in keep]
+        changes = [change for key in gone for change in self.remove(key)]
+        for obj in present.values():
+            changes += self.put(obj)
+        return changes

@@ -1,0 +1,130 @@
+"""Requests and streams as bytes: each is bounded in time and size, and each failure is an `ApiError`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+
+import httpx2
+from lightkube.core.exceptions import ConfigError
+
+from headgate.cluster import connection
+from headgate.cluster.errors import ApiError, Unreachable
+from headgate.cluster.lines import LineSplitter, LineTooLongError
+
+Query = Mapping[str, str | None]
+"""Parameters of a request; those without a value are left out."""
+
+_REQUEST_DEADLINE_S = 60.0
+_MAX_ANSWER_BYTES = 256 << 20
+# What happens below the HTTP answer: the network, TLS, a token file, an exec plugin.
+_TRANSPORT_ERRORS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ConfigError)
+
+
+class Transport:
+    """One server's answers, whole or while they are made."""
+
+    def __init__(self, link: connection.Connection) -> None:
+        self.link = link
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = "application/json",
+        query: Query | None = None,
+    ) -> bytes:
+        asked = f"{method} {path}"
+        headers = {"Content-Type": content_type} if body is not None else None
+        params = _present(query or {})
+        with _transport_errors(asked):
+            async with (
+                asyncio.timeout(_REQUEST_DEADLINE_S),
+                self.link.requests.stream(
+                    method, path, params=params, content=body, headers=headers
+                ) as response,
+            ):
+                answer = await _read(response)
+        if response.status_code >= 300:
+            raise ApiError.from_body(response.status_code, answer, asked)
+        return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Query, read_timeout_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A GET whose body is read while it is made (watches, logs): an iterator of chunks as they arrive.
+
+        Raises Unreachable when nothing arrives for `read_timeout_s`.
+        """
+        asked = f"GET {path}"
+        timeout = httpx2.Timeout(connection.REQUEST_TIMEOUT.connect, read=read_timeout_s)
+        request = self.link.streams.build_request("GET", path, params=_present(query), timeout=timeout)
+        with _transport_errors(asked):
+            async with asyncio.timeout(_REQUEST_DEADLINE_S):
+                response = await self.link.streams.send(request, stream=True)
+        try:
+            if response.status_code >= 300:
+                with _transport_errors(asked):
+                    raise ApiError.from_body(response.status_code, await _read(response), asked)
+            async with aclosing(_chunks(response, asked)) as chunks:
+                yield chunks
+        finally:
+            await response.aclose()
+
+    @asynccontextmanager
+    async def stream_lines(
+        self, path: str, query: Query, read_timeout_s: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """As `stream`, cut into lines of bounded length."""
+        async with (
+            self.stream(path, query, read_timeout_s) as chunks,
+            aclosing(_lines(chunks, f"GET {path}")) as lines,
+        ):
+            yield lines
+
+
+def _present(query: Query) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}
+
+
+@contextmanager
+def _transport_errors(asked: str) -> Iterator[None]:
+    """What fails below the HTTP answer becomes Unreachable."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Unreachable(
+            f"no answer within {_REQUEST_DEADLINE_S:.0f} s", reason="Unreachable", request=asked
+        ) from error
+    except _TRANSPORT_ERRORS as error:
+        raise Unreachable.because(error, asked) from error
+
+
+async def _read(response: httpx2.Response) -> bytes:
+    """The whole body, of bounded size."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > _MAX_ANSWER_BYTES:
+            raise httpx2.ReadError(f"the answer is longer than {_MAX_ANSWER_BYTES} bytes")
+    return b"".join(parts)
+
+
+async def _chunks(response: httpx2.Response, asked: str) -> AsyncGenerator[bytes, None]:
+    with _transport_errors(asked):
+        async for chunk in response.aiter_raw():
+            yield chunk
+
+
+async def _lines(chunks: AsyncIterator[bytes], asked: str) -> AsyncGenerator[bytes, None]:
+    splitter = LineSplitter()
+    async for chunk in chunks:
+        try:
+            for line in splitter.feed(chunk):
+                yield line
+        except LineTooLongError as error:
+            raise Unreachable.because(error, asked) from error

@@ -1,0 +1,33 @@
+"""How long a change takes from the server's write to the handler."""
+
+import asyncio
+import statistics
+import time
+
+from headgate import api
+from headgate.cluster import Informer
+
+
+async def test_a_change_arrives_within_milliseconds(server, client, kit):
+    """Half of 30 changes, one by one, reach the handler in under 10 ms: nothing on the way waits for more."""
+    informer = Informer(client, api.ConfigMap)
+    arrived = asyncio.Queue()
+    informer.subscribe(lambda change: arrived.put_nowait(time.perf_counter()))
+    took_s = []
+    async with kit.running(informer.run()):
+        await kit.eventually(lambda: server.watches == 1)
+        for number in range(30):
+            written = time.perf_counter()
+            server.put(f"object-{number}")
+            took_s.append(await arrived.get() - written)
+    assert statistics.median(took_s) < 0.010
+
+
+async def test_many_watches_leave_connections_for_requests(server, client, kit):
+    """With 60 open watches, a request is answered as if there were none."""
+    server.put("a")
+    informers = [Informer(client, api.ConfigMap) for _ in range(60)]
+    async with kit.running(*(informer.run() for informer in informers)):
+        await kit.eventually(lambda: server.watches == 60, timeout_s=20)
+        async with asyncio.timeout(2):
+            assert len(await client.list(api.ConfigMap)) == 1
