@@ -1,0 +1,12 @@
+"""The embedded API server: Kubernetes' API for one machine, on one SQLite file.
+
+Decides whether a write is taken, in Kubernetes' words, and in which order everybody sees it. It is given
+kinds as CustomResourceDefinitions and objects over HTTPS; it hands on lists, watches and tables, so that
+`kubectl`, the controllers and the gateway find here what they find in a cluster.
+"""
+
+from headgate.apiserver.parts import Config
+from headgate.apiserver.server import Running, running, serve
+from headgate.apiserver.storage import StateInUseError
+
+__all__ = ["Config", "Running", "StateInUseError", "running", "serve"]

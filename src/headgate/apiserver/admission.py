@@ -1,0 +1,188 @@
+"""What a write must satisfy before it is stored, and what it may not change.
+
+Everything here works on plain objects and knows no store.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from headgate.api import structural
+from headgate.api.structural import FieldError
+from headgate.apiserver import builtin, errors, metadata
+from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.registry import Served
+from headgate.apiserver.targets import FieldValidation, Target
+
+Object = dict[str, Any]
+
+_ROOT = ("apiVersion", "kind", "metadata")
+_SYSTEM_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "resourceVersion",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def receive(target: Target, obj: Object) -> list[str]:
+    """Checks that the object is what the path says it is, and brings its metadata in order.
+
+    The answer are complaints about unknown fields of metadata.
+    """
+    _check_kind(target.served, obj)
+    complaints = _unknown_fields(metadata.normalize(obj))
+    name, namespace = obj["metadata"].get("name"), obj["metadata"].get("namespace")
+    if target.name and name and name != target.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        )
+    if target.served.namespaced and namespace and namespace != target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return complaints
+
+
+def prune(served: Served, obj: Object) -> list[str]:
+    """Takes fields that the schema does not have out of the object; the answer are complaints about them."""
+    body = _body(obj)
+    unknown = structural.prune(served.schema, body)
+    for name in obj.keys() - body.keys() - set(_ROOT):
+        del obj[name]
+    return _unknown_fields(unknown)
+
+
+def admit(
+    target: Target, new: Object, old: Object | None, complaints: list[str], validation: FieldValidation
+) -> list[str]:
+    """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once."""
+    served = target.served
+    complaints = [*complaints, *prune(served, new)]
+    if complaints and validation == "Strict":
+        raise errors.strict_decoding(served.kind, complaints)
+    builtin.normalize(served.resource, new)
+    body = _body(new)
+    structural.default(served.schema, body)
+    new |= body
+    found = metadata.validate(served.resource, new["metadata"])
+    found += structural.validate(served.schema, new, old)
+    if found:
+        raise target.invalid(*found)
+    return complaints if validation == "Warn" else []
+
+
+def check_precondition(target: Target, old: Object, new: Object) -> None:
+    """Refuses an update of another object than the writer knew, or of a newer version of it."""
+    meta, was = new["metadata"], old["metadata"]
+    if (uid := meta.get("uid")) and uid != was["uid"]:
+        raise target.conflict(_failed_precondition("UID", uid, was["uid"]))
+    if meta.get("resourceVersion") in (None, ""):
+        if target.served.custom:
+            detail = "must be specified for an update"
+            raise target.invalid(FieldError("FieldValueInvalid", "metadata.resourceVersion", detail, 0))
+    elif meta["resourceVersion"] != was["resourceVersion"]:
+        raise target.conflict(errors.STALE)
+
+
+def check_delete_preconditions(target: Target, obj: Object, options: DeleteOptions) -> None:
+    """Refuses to delete another object than the one that was meant."""
+    wanted, meta = options.preconditions, obj["metadata"]
+    if wanted is None:
+        return
+    for label, asked, present in (
+        ("UID", wanted.uid, meta["uid"]),
+        ("ResourceVersion", wanted.resource_version, meta["resourceVersion"]),
+    ):
+        if asked is not None and asked != present:
+            raise target.conflict(_failed_precondition(label, asked, present))
+
+
+def status_only(old: Object, wanted: Object) -> Object:
+    """The old object with the wanted status; everything else that was sent is ignored."""
+    new = copy.deepcopy(old)
+    new.pop("status", None)
+    if "status" in wanted:
+        new["status"] = wanted["status"]
+    if "managedFields" in wanted["metadata"]:
+        new["metadata"]["managedFields"] = wanted["metadata"]["managedFields"]
+    return new
+
+
+def keep_what_is_not_the_writers(target: Target, old: Object, new: Object) -> None:
+    """Sets in `new` what only the server, or only another subresource, may change."""
+    served, meta, was = target.served, new["metadata"], old["metadata"]
+    for name in _SYSTEM_FIELDS:
+        meta.pop(name, None)
+        if name in was:
+            meta[name] = was[name]
+    meta["name"] = was["name"]
+    if served.namespaced:
+        meta["namespace"] = was["namespace"]
+    meta.setdefault("managedFields", was.get("managedFields", []))
+    builtin.keep(served.resource, old, new)
+    if served.has_status and target.subresource != "status":
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = copy.deepcopy(old["status"])
+    if "deletionTimestamp" in was:
+        _check_no_new_finalizers(target, was, meta)
+
+
+def same(old: Object, new: Object) -> bool:
+    """Whether nothing changed but the times in managedFields."""
+    return _essence(old) == _essence(new)
+
+
+def desired(served: Served, obj: Object) -> Object:
+    """The part of an object whose changes are counted by its generation."""
+    ignored = {"metadata", "status"} if served.has_status else {"metadata"}
+    return {name: value for name, value in obj.items() if name not in ignored}
+
+
+def _check_kind(served: Served, obj: Object) -> None:
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    if not api_version and not kind:
+        obj["apiVersion"], obj["kind"] = served.api_version, served.kind
+        return
+    if api_version != served.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({served.api_version})"
+        )
+    if kind != served.kind:
+        raise errors.bad_request(
+            f"the kind in the data ({kind}) does not match the expected kind ({served.kind})"
+        )
+
+
+def _body(obj: Object) -> Object:
+    """Everything but what all objects have, which no schema may prune."""
+    return {name: value for name, value in obj.items() if name not in _ROOT}
+
+
+def _unknown_fields(paths: Iterable[str]) -> list[str]:
+    return [f'unknown field "{path}"' for path in paths]
+
+
+def _failed_precondition(label: str, asked: str, present: str) -> str:
+    return f"Precondition failed: {label} in precondition: {asked}, {label} in object meta: {present}"
+
+
+def _check_no_new_finalizers(target: Target, was: Object, meta: Object) -> None:
+    added = [name for name in meta.get("finalizers", []) if name not in was.get("finalizers", [])]
+    if added:
+        detail = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+        )
+        raise target.invalid(FieldError("FieldValueForbidden", "metadata.finalizers", detail, None))
+
+
+def _essence(obj: Object) -> Object:
+    meta = obj["metadata"]
+    owners = [{k: v for k, v in entry.items() if k != "time"} for entry in meta.get("managedFields") or []]
+    return obj | {"metadata": meta | {"managedFields": owners}}

@@ -1,0 +1,147 @@
+"""The ASGI application: who may ask, which room answers a path, and errors as Statuses."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headgate.apiserver import discovery, errors, openapi
+from headgate.apiserver.handlers import negotiation
+from headgate.apiserver.parts import Parts
+
+log = logging.getLogger(__name__)
+
+KUBERNETES_VERSION = "v1.33.0+headgate"
+"""The Kubernetes whose API we follow: kubectl warns about a server that is more than a minor version away."""
+OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_JSON = "application/json"
+
+
+def application(parts: Parts, token: str) -> ASGIApp:
+    """The ASGI application."""
+    views = _Views(parts)
+    routes = [
+        Route("/healthz", views.healthy),
+        Route("/livez", views.healthy),
+        Route("/readyz", views.healthy),
+        Route("/version", views.version),
+        Route("/api", views.core),
+        Route("/apis", views.groups),
+        Route("/openapi/v3", views.openapi_index),
+        Route("/openapi/v3/{path:path}", views.openapi_document),
+    ]
+    return _Edge(
+        Starlette(routes=routes, exception_handlers={404: views.refused, 405: views.refused}), views, token
+    )
+
+
+class _Edge:
+    """What every request passes: the token, the way to the objects, and errors made to a Status."""
+
+    def __init__(self, app: Starlette, views: _Views, token: str) -> None:
+        self._app = app
+        self._views = views
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        path: str = scope["path"]
+        if path not in OPEN_PATHS and not self._is_allowed(scope):
+            response = status_response(errors.unauthorized())
+            response.headers["WWW-Authenticate"] = "Bearer"
+            await response(scope, receive, send)
+        elif path.startswith(("/api/", "/apis/")):
+            response = await self._views.objects(Request(scope, receive), path)
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_allowed(self, scope: Scope) -> bool:
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self._expected)
+
+
+def status_response(error: errors.StatusError) -> Response:
+    response = Response(msgspec.json.encode(error.to_dict()), error.code, media_type=_JSON)
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def _json(value: Any, media_type: str = _JSON) -> Response:
+    if value is None:
+        return status_response(errors.no_such_path())
+    return Response(msgspec.json.encode(value), media_type=media_type)
+
+
+class _Views:
+    """Answers to requests, in the order of the paths."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._registry = parts.registry
+
+    async def healthy(self, request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        return status_response(errors.status_of(error))
+
+    async def version(self, request: Request) -> Response:
+        major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+        return _json(
+            {"major": major, "minor": minor, "gitVersion": KUBERNETES_VERSION, "platform": "linux/amd64"}
+        )
+
+    async def core(self, request: Request) -> Response:
+        return self._discovery(request, core=True)
+
+    async def groups(self, request: Request) -> Response:
+        return self._discovery(request, core=False)
+
+    def _discovery(self, request: Request, *, core: bool) -> Response:
+        if version := negotiation.aggregated_version(request.headers.get("accept", "")):
+            media = f"{_JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            return _json(discovery.aggregated(self._registry, version, core=core), media)
+        return _json(discovery.api_versions() if core else discovery.group_list(self._registry))
+
+    async def openapi_index(self, request: Request) -> Response:
+        return _json(openapi.index(self._registry))
+
+    async def openapi_document(self, request: Request) -> Response:
+        match request.path_params["path"].split("/"):
+            case ["api", version]:
+                return _json(openapi.document(self._registry, "", version))
+            case ["apis", group, version]:
+                return _json(openapi.document(self._registry, group, version))
+        return status_response(errors.no_such_path())
+
+    async def objects(self, request: Request, path: str) -> Response:
+        """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
+        try:
+            match [part for part in path.split("/") if part]:
+                case ["api", version]:
+                    return _json(discovery.resource_list(self._registry, "", version))
+                case ["apis", group]:
+                    return _json(discovery.group(self._registry, group))
+                case ["apis", group, version]:
+                    return _json(discovery.resource_list(self._registry, group, version))
+                case ["api", version, *rest]:
+                    return await self._parts.rest.handle(request, "", version, rest)
+                case ["apis", group, version, *rest]:
+                    return await self._parts.rest.handle(request, group, version, rest)
+            return status_response(errors.no_such_path())
+        except Exception as error:
+            status = errors.status_of(error)
+            if status.code >= 500:
+                log.exception("%s %s", request.method, path)
+            return status_response(status)

@@ -1,0 +1,125 @@
+"""The little that Kubernetes has in code, and not in a schema, for its own kinds."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+POD = "pods"
+NAMESPACE = "namespaces"
+SECRET = "secrets"  # noqa: S105 - the name of a resource
+EVENT = "events"
+DEFINITION = "customresourcedefinitions.apiextensions.k8s.io"
+
+NAMESPACE_FINALIZER = "kubernetes"
+"""In a Namespace's spec.finalizers: its content is not gone yet."""
+DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+"""On a CustomResourceDefinition: objects of the kind are not gone yet."""
+
+FIRST_NAMESPACES = ("default", "kube-system")
+_DEFAULT_GRACE_S = 30
+
+_METADATA = frozenset({"metadata.name", "metadata.namespace"})
+_SELECTABLE: dict[str, frozenset[str]] = {
+    POD: frozenset(
+        {"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"}
+    ),
+    NAMESPACE: frozenset({"status.phase"}),
+    "nodes": frozenset({"spec.unschedulable"}),
+    SECRET: frozenset({"type"}),
+    "replicasets.apps": frozenset({"status.replicas"}),
+    EVENT: frozenset(
+        {
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        }
+    ),
+}
+
+
+def selectable_fields(resource: str) -> frozenset[str]:
+    """The fields that a field selector may name."""
+    return _METADATA | _SELECTABLE.get(resource, frozenset())
+
+
+def initialize(resource: str, obj: dict[str, Any]) -> None:
+    """Sets what a new object of a built-in kind starts with."""
+    if resource == POD:
+        obj["status"] = {"phase": "Pending"}
+    elif resource == NAMESPACE:
+        obj["status"] = {"phase": "Active"}
+        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": [NAMESPACE_FINALIZER]}
+        labels = obj["metadata"].setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    elif resource == DEFINITION:
+        obj["metadata"].setdefault("finalizers", []).append(DEFINITION_FINALIZER)
+    elif resource == SECRET:
+        obj.setdefault("type", "Opaque")
+
+
+def normalize(resource: str, obj: dict[str, Any]) -> None:
+    """Brings an object of a built-in kind into the form that it is stored in."""
+    texts = obj.get("stringData") if resource == SECRET else None
+    data = obj.get("data") or {}
+    if not isinstance(texts, dict) or not isinstance(data, dict):
+        return
+    if all(isinstance(text, str) for text in texts.values()):  # else validation says what is wrong
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        obj["data"] = {**data, **encoded}
+        del obj["stringData"]
+
+
+def keep(resource: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Sets in `new` what an update of a built-in kind may not change."""
+    if resource == NAMESPACE and "finalizers" in (old.get("spec") or {}):
+        new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"]["finalizers"]}
+
+
+def established(definition: dict[str, Any], now: str, before: dict[str, Any]) -> dict[str, Any]:
+    """The status of a definition that is served; `before` is the one that it had."""
+    stored = [v["name"] for v in definition["spec"]["versions"] if v.get("storage")]
+    stored = list(dict.fromkeys([*before.get("storedVersions", []), *stored]))
+    conditions = [
+        {
+            "type": "NamesAccepted",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "NoConflicts",
+            "message": "no conflicts found",
+        },
+        {
+            "type": "Established",
+            "status": "True",
+            "lastTransitionTime": now,
+            "reason": "InitialNamesAccepted",
+            "message": "the initial names have been accepted",
+        },
+    ]
+    return {
+        "conditions": before.get("conditions") or conditions,
+        "acceptedNames": definition["spec"]["names"],
+        "storedVersions": stored,
+    }
+
+
+def grace_period_s(resource: str, obj: dict[str, Any], asked_s: int | None) -> int:
+    """Seconds that an object may take to end. Only a Pod that a node runs gets any."""
+    if resource != POD:
+        return 0
+    if not obj.get("spec", {}).get("nodeName"):
+        return 0
+    if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if asked_s is not None:
+        return max(asked_s, 0)
+    own = obj["spec"].get("terminationGracePeriodSeconds")
+    return own if isinstance(own, int) and own >= 0 else _DEFAULT_GRACE_S

@@ -1,0 +1,221 @@
+"""What goes because something else went: dependents of an owner, content of a namespace or a definition.
+
+Driven by the events of the store; each step is a plain delete through `Objects`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from headgate.apiserver import builtin, deletion
+from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.objects import Objects
+from headgate.apiserver.storage import Event, Key, Stored
+from headgate.apiserver.targets import Target
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+_IN_BACKGROUND = DeleteOptions(propagation_policy="Background")
+_IN_FOREGROUND = DeleteOptions(propagation_policy="Foreground")
+
+
+class _Owner(msgspec.Struct):
+    uid: str
+    blocks: bool = msgspec.field(default=False, name="blockOwnerDeletion")
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    uid: str
+    deletion_timestamp: str | None = None
+    finalizers: list[str] = []
+    owner_references: list[_Owner] = []
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta
+
+
+_DECODER = msgspec.json.Decoder(_Head)
+
+
+def _head(stored: Stored) -> _Meta:
+    return _DECODER.decode(stored.body).metadata
+
+
+class Collector:
+    """Owner of the ownership graph. `run()` works off what the events left to do."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._uids: dict[str, Key] = {}
+        self._dependents: dict[str, set[Key]] = {}
+        self._due: dict[Key, None] = {}
+        """Objects to look at again, in order; an object is in it once, so it is bounded by the store."""
+        self._work = asyncio.Event()
+        for stored in objects.store.all():
+            self._note(stored)
+            self._enqueue(stored.key)
+        objects.store.listen(self._on_event)
+
+    def statistics(self) -> dict[str, int]:
+        return {"objects": len(self._uids), "due": len(self._due)}
+
+    async def run(self) -> None:
+        """Collects until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._due:
+                key = next(iter(self._due))
+                del self._due[key]
+                try:
+                    self._look_at(key)
+                except Exception:
+                    # An object that cannot be collected must not stop the others, nor the server.
+                    log.exception("collecting %s", "/".join(key))
+                    loop.call_later(RETRY_S, self._enqueue, key)
+                await asyncio.sleep(0)
+
+    # -- the graph
+
+    def _on_event(self, event: Event) -> None:
+        if event.type == "DELETED":
+            self._forget(event)
+            return
+        if event.old is not None:
+            self._unlink(event.old)
+        self._note(event.new)
+        self._enqueue(event.new.key)
+
+    def _note(self, stored: Stored) -> None:
+        head = _head(stored)
+        self._uids[head.uid] = stored.key
+        for owner in head.owner_references:
+            self._dependents.setdefault(owner.uid, set()).add(stored.key)
+
+    def _unlink(self, stored: Stored) -> _Meta:
+        """Takes an object from the owners that it had: it may have got others since."""
+        head = _head(stored)
+        for owner in head.owner_references:
+            dependents = self._dependents.get(owner.uid, set())
+            dependents.discard(stored.key)
+            if not dependents:
+                self._dependents.pop(owner.uid, None)
+        return head
+
+    def _forget(self, event: Event) -> None:
+        head, key = self._unlink(event.old or event.new), event.new.key
+        self._uids.pop(head.uid, None)
+        for dependent in self._dependents.pop(head.uid, ()):
+            self._enqueue(dependent)
+        for owner in head.owner_references:
+            if owner.uid in self._uids:
+                self._enqueue(self._uids[owner.uid])
+        if key.namespace:
+            self._enqueue(Key(builtin.NAMESPACE, "", key.namespace))
+        self._enqueue(Key(builtin.DEFINITION, "", key.resource))
+
+    def _enqueue(self, key: Key) -> None:
+        self._due[key] = None
+        self._work.set()
+
+    # -- what is to be done about one object
+
+    def _look_at(self, key: Key) -> None:
+        if (stored := self._objects.store.get(key)) is None:
+            return
+        head = _head(stored)
+        if head.deletion_timestamp is not None:
+            self._advance_deletion(stored, head)
+        elif head.owner_references and self._is_orphaned(stored, head):
+            self._delete(key, _IN_BACKGROUND)
+
+    def _is_orphaned(self, stored: Stored, head: _Meta) -> bool:
+        """Whether all owners are gone. References to those that are, while others stay, are taken off."""
+        alive = [owner.uid for owner in head.owner_references if owner.uid in self._uids]
+        if alive and len(alive) < len(head.owner_references):
+            self._keep_owners(stored, set(alive))
+        return not alive
+
+    def _advance_deletion(self, stored: Stored, head: _Meta) -> None:
+        dependents = [self._objects.store.get(key) for key in self._dependents.get(head.uid, ())]
+        present = [dependent for dependent in dependents if dependent]
+        if deletion.ORPHAN in head.finalizers:
+            for dependent in present:
+                owners = {owner.uid for owner in _head(dependent).owner_references}
+                self._keep_owners(dependent, owners - {head.uid})
+            self._drop_finalizer(stored, deletion.ORPHAN)
+        elif deletion.FOREGROUND in head.finalizers:
+            blocking = self._delete_dependents(present, head.uid)
+            if not blocking:
+                self._drop_finalizer(stored, deletion.FOREGROUND)
+        elif stored.key.resource == builtin.NAMESPACE:
+            self._empty(stored, list(self._content(stored.key.name)))
+        elif builtin.DEFINITION_FINALIZER in head.finalizers:
+            self._empty(stored, [s.key for s in self._objects.store.select(stored.key.name)])
+
+    def _delete_dependents(self, dependents: list[Stored], owner: str) -> bool:
+        """Deletes them; whether one of them is still there and holds its owner up."""
+        blocking = False
+        for dependent in dependents:
+            head = _head(dependent)
+            if head.deletion_timestamp is None:
+                self._delete(dependent.key, _IN_FOREGROUND)
+            holds = any(o.uid == owner and o.blocks for o in head.owner_references)
+            blocking |= holds and self._objects.store.get(dependent.key) is not None
+        return blocking
+
+    def _content(self, namespace: str) -> Iterator[Key]:
+        for resource in self._objects.store.resources():
+            for stored in self._objects.store.select(resource, namespace):
+                yield stored.key
+
+    def _empty(self, container: Stored, content: list[Key]) -> None:
+        """Deletes what a namespace or a definition holds; lets it go when nothing is left."""
+        for key in content:
+            self._delete(key, _IN_BACKGROUND)
+        if any(self._objects.store.get(key) for key in content):
+            return
+        if container.key.resource == builtin.NAMESPACE:
+            obj = container.decode()
+            obj.get("spec", {}).pop("finalizers", None)
+            self._objects.settle(container.key, obj)
+        else:
+            self._drop_finalizer(container, builtin.DEFINITION_FINALIZER)
+
+    def _delete(self, key: Key, options: DeleteOptions) -> None:
+        served = self._objects.registry.by_resource(key.resource)
+        if served is None:
+            # Nobody can ask for it any more, so there is nobody whose finalizers could be waited for.
+            self._objects.store.delete(key)
+            return
+        stored = self._objects.store.get(key)
+        if stored is None or _head(stored).deletion_timestamp is not None:
+            return
+        self._objects.delete(Target(served, key.namespace, key.name), options)
+
+    def _drop_finalizer(self, stored: Stored, finalizer: str) -> None:
+        obj = stored.decode()
+        left = [name for name in obj["metadata"].get("finalizers", []) if name != finalizer]
+        _set_or_drop(obj["metadata"], "finalizers", left)
+        self._objects.settle(stored.key, obj)
+
+    def _keep_owners(self, stored: Stored, uids: set[str]) -> None:
+        obj = stored.decode()
+        owners = obj["metadata"].get("ownerReferences", [])
+        _set_or_drop(obj["metadata"], "ownerReferences", [owner for owner in owners if owner["uid"] in uids])
+        self._objects.settle(stored.key, obj)
+
+
+def _set_or_drop(meta: dict[str, Any], name: str, values: list[Any]) -> None:
+    if values:
+        meta[name] = values
+    else:
+        meta.pop(name, None)

@@ -1,0 +1,86 @@
+"""What a CustomResourceDefinition must satisfy, beyond its own schema, before its kind is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.api import structural
+from headgate.api.structural import FieldError
+from headgate.apiserver.jsonpath import JSONPath
+from headgate.apiserver.registry import Registry
+
+Object = dict[str, Any]
+
+KUBERNETES_GROUPS = frozenset({"", "apps", "autoscaling", "apiextensions.k8s.io", "coordination.k8s.io"})
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+
+
+def faults(definition: Object, old: Object | None, registry: Registry) -> list[FieldError]:
+    """Everything that is wrong with a definition whose shape is right already."""
+    found = [*_name_faults(definition), *_version_faults(definition["spec"]["versions"])]
+    if old is not None:
+        found += _change_faults(old["spec"], definition["spec"])
+    if not found and (conflict := registry.name_conflict(definition)):
+        found.append(_invalid("spec.names", conflict, definition["spec"]["names"]["plural"]))
+    return found
+
+
+def _invalid(field: str, detail: str, value: object) -> FieldError:
+    return FieldError("FieldValueInvalid", field, detail, value)
+
+
+def _name_faults(definition: Object) -> Iterator[FieldError]:
+    spec, name = definition["spec"], definition["metadata"]["name"]
+    names, group = spec["names"], spec["group"]
+    if name != f"{names['plural']}.{group}":
+        yield _invalid("metadata.name", 'must be spec.names.plural+"."+spec.group', name)
+    if not _DNS_LABEL.fullmatch(names["plural"]):
+        yield _invalid("spec.names.plural", "must be a DNS label in lower case", names["plural"])
+    if not _KIND.fullmatch(names["kind"]):
+        yield _invalid("spec.names.kind", "must be letters and digits", names["kind"])
+    if group in KUBERNETES_GROUPS or "." not in group:
+        detail = "should be a domain with at least one dot, and not a group of Kubernetes"
+        yield _invalid("spec.group", detail, group)
+
+
+def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
+    if sum(bool(version["storage"]) for version in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        yield _invalid("spec.versions", detail, [version["name"] for version in versions])
+    for index, version in enumerate(versions):
+        field = f"spec.versions[{index}]"
+        if not _VERSION.fullmatch(version["name"]):
+            yield _invalid(f"{field}.name", "must be a DNS label", version["name"])
+        yield from _schema_faults((version.get("schema") or {}).get("openAPIV3Schema"), field)
+        yield from _column_faults(version, f"{field}.additionalPrinterColumns")
+
+
+def _schema_faults(schema: Any, field: str) -> Iterator[FieldError]:
+    field = f"{field}.schema.openAPIV3Schema"
+    if not isinstance(schema, dict) or not schema:
+        yield FieldError("FieldValueRequired", field, "schemas are required")
+    elif schema.get("type") != "object":
+        yield _invalid(f"{field}.type", "must be object at the root", schema.get("type"))
+    else:
+        yield from structural.check(schema, field)
+
+
+def _column_faults(version: Object, field: str) -> Iterator[FieldError]:
+    for number, column in enumerate(version.get("additionalPrinterColumns") or []):
+        try:
+            JSONPath.parse(column["jsonPath"])
+        except ValueError as error:
+            yield _invalid(f"{field}[{number}].jsonPath", str(error), column["jsonPath"])
+
+
+def _change_faults(old: Object, new: Object) -> Iterator[FieldError]:
+    for field, before, after in (
+        ("spec.scope", old["scope"], new["scope"]),
+        ("spec.names.kind", old["names"]["kind"], new["names"]["kind"]),
+    ):
+        if before != after:
+            yield _invalid(field, "field is immutable", after)

@@ -1,0 +1,213 @@
+"""Every refusal of the API server as a Kubernetes Status; the one place that knows the words for them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+
+from headgate.api.structural import FieldError
+
+MAX_CAUSES = 100
+"""A hostile object may have a million errors; the first hundred are told."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One of several reasons for a refusal."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        return {key: value for key, value in vars(self).items() if value}
+
+
+@dataclass
+class StatusError(Exception):
+    """A request that was refused. `code` is the HTTP status, `reason` the word that clients switch on."""
+
+    code: int
+    reason: str
+    message: str
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: Sequence[Cause] = field(default_factory=tuple)
+    retry_after_s: int = 0
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_dict(self) -> dict[str, Any]:
+        details: dict[str, Any] = {
+            key: value
+            for key, value in (("name", self.name), ("group", self.group), ("kind", self.kind))
+            if value
+        }
+        if self.causes:
+            details["causes"] = [cause.to_dict() for cause in self.causes[:MAX_CAUSES]]
+        if self.retry_after_s:
+            details["retryAfterSeconds"] = self.retry_after_s
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if details:
+            status["details"] = details
+        return status
+
+
+def _qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    return StatusError(
+        404,
+        "NotFound",
+        f'{_qualified(plural, group)} "{name}" not found',
+        name=name,
+        group=group,
+        kind=plural,
+    )
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{_qualified(plural, group)} "{name}" already exists',
+        name=name,
+        group=group,
+        kind=plural,
+    )
+
+
+def conflict(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+    message = f'Operation cannot be fulfilled on {_qualified(plural, group)} "{name}": {why}'
+    return StatusError(409, "Conflict", message, name=name, group=group, kind=plural, causes=causes)
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """All field errors of an object at once, in the order that they were found."""
+    told = list(dict.fromkeys(error.message() for error in errors))
+    listed = told[0] if len(told) == 1 else f"[{', '.join(told[:MAX_CAUSES])}]"
+    causes = tuple(Cause(error.reason, error.body(), error.field) for error in errors)
+    message = f'{_qualified(kind, group)} "{name}" is invalid: {listed}'
+    return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+    message = f'{_qualified(plural, group)} "{name}" is forbidden: {why}'
+    return StatusError(403, "Forbidden", message, name=name, group=group, kind=plural, causes=causes)
+
+
+def apply_conflict(group: str, plural: str, name: str, conflicts: Sequence[tuple[str, str]]) -> StatusError:
+    """Server-side apply met fields of other managers; `conflicts` are (manager, field) pairs."""
+    by_manager: dict[str, list[str]] = {}
+    for manager, path in conflicts:
+        by_manager.setdefault(manager, []).append(path)
+    if len(conflicts) == 1:
+        manager, path = conflicts[0]
+        told = f"Apply failed with 1 conflict: conflict with {manager}: {path}"
+    else:
+        lines = [f"conflicts with {m}:\n" + "\n".join(f"- {p}" for p in ps) for m, ps in by_manager.items()]
+        told = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    causes = tuple(Cause("FieldManagerConflict", f"conflict with {m}", path) for m, path in conflicts)
+    return StatusError(409, "Conflict", told, name=name, group=group, kind=plural, causes=causes)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def strict_decoding(kind: str, complaints: Iterable[str]) -> StatusError:
+    return bad_request(f"{kind} in request is invalid: strict decoding error: {', '.join(complaints)}")
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(method: str) -> StatusError:
+    return StatusError(
+        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {method}"
+    )
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
+    )
+
+
+def protobuf_not_taken() -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        "this API server takes no protobuf; send the object as JSON or YAML, with kubectl: "
+        "kubectl create ... --dry-run=client -o yaml | kubectl apply -f -",
+    )
+
+
+def too_large(limit_bytes: int) -> StatusError:
+    return StatusError(
+        413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes} bytes"
+    )
+
+
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
+
+
+def too_many_requests(message: str, retry_after_s: int = 1) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, retry_after_s=retry_after_s)
+
+
+def unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, retry_after_s=1)
+
+
+def internal(error: BaseException) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
+
+
+def status_of(error: Exception) -> StatusError:
+    """The Status for any exception that reaches the HTTP edge."""
+    match error:
+        case StatusError():
+            return error
+        case msgspec.DecodeError() | UnicodeDecodeError():
+            return bad_request(f"the object provided is unrecognized: {error}")
+        case RecursionError():
+            return bad_request("the object provided is nested too deeply")
+        case HTTPException(status_code=404):
+            return no_such_path()
+        case HTTPException(status_code=405):
+            return method_not_allowed("")
+        case sqlite3.OperationalError():
+            # A full or failing disk: nothing was acknowledged, and the client may try again.
+            return unavailable(f"the store cannot write: {error}")
+        case _:
+            return internal(error)

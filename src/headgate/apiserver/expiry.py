@@ -1,0 +1,63 @@
+"""Events go an hour after they last happened, as in Kubernetes.
+
+They are news: kept for ever, they would fill the store until nobody can create anything any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+
+import msgspec
+
+from headgate.api import timestamps
+from headgate.apiserver import builtin
+from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.objects import Objects
+from headgate.apiserver.storage import Stored
+from headgate.apiserver.targets import Target
+
+log = logging.getLogger(__name__)
+
+EVENT_LIFE_S = 3600.0
+SWEEP_S = 60.0
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    creation_timestamp: str = ""
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    metadata: _Meta
+    last_timestamp: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Event)
+
+
+async def run(objects: Objects) -> None:
+    """Sweeps once a minute until cancelled."""
+    while True:
+        try:
+            await sweep(objects, datetime.datetime.now(datetime.UTC))
+        except Exception:
+            log.exception("expiring events")  # a disk that is full now may not be in a minute
+        await asyncio.sleep(SWEEP_S)
+
+
+async def sweep(objects: Objects, now: datetime.datetime) -> None:
+    """Deletes the Events that are too old, one at a time, so that requests get their turn in between."""
+    served = objects.registry.by_resource(builtin.EVENT)
+    assert served, "Event must be among the built-in definitions"
+    before = timestamps.seconds(now.timestamp() - EVENT_LIFE_S)
+    for stored in [event for event in objects.store.select(builtin.EVENT) if _last(event) < before]:
+        if objects.store.get(stored.key) == stored:
+            objects.delete(Target(served, stored.key.namespace, stored.key.name), DeleteOptions())
+        await asyncio.sleep(0)
+
+
+def _last(stored: Stored) -> str:
+    """When the event last happened; RFC 3339 in UTC sorts as text."""
+    event = _DECODER.decode(stored.body)
+    return max(event.metadata.creation_timestamp, event.last_timestamp or "")

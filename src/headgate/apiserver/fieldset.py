@@ -1,0 +1,191 @@
+"""Sets of fields, as server-side apply tracks them: which leaves an object has, and their fieldsV1 form.
+
+A path is a tuple of fieldsV1 elements: `f:name` for a field, `k:{"name":"a"}` for the item of a keyed list,
+`v:"x"` for the member of a list that is a set. Lists that are neither are one leaf. The schema says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+Path = tuple[str, ...]
+Schema = dict[str, Any]
+
+MISSING = object()
+ITEM = object()
+"""Stands for the existence of a keyed item: two items with the same key always agree on that."""
+
+
+class Listing(NamedTuple):
+    """How a list is merged: keyed by fields, as a set (no keys), or as one value."""
+
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+
+
+def child(schema: Schema, name: str) -> Schema:
+    """The schema of a field; of an unknown one, the empty schema."""
+    found = schema.get("properties", {}).get(name)
+    if found is None:
+        found = schema.get("additionalProperties")
+    return found if isinstance(found, dict) else {}
+
+
+def listing(schema: Schema, items: list[Any]) -> Listing:
+    """How these items are merged; a list whose items lack their keys, or repeat them, is one value."""
+    kind = schema.get("x-kubernetes-list-type")
+    keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+    if kind is None and "merge" in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
+        key = schema.get("x-kubernetes-patch-merge-key")
+        kind, keys = ("map", (key,)) if key else ("set", ())
+    if kind == "set" and not any(isinstance(item, dict | list) for item in items):
+        return Listing(is_set=True)
+    if kind == "map" and keys and all(isinstance(item, dict) for item in items):
+        elements = [item_element(item, keys, schema) for item in items]
+        if None not in elements and len(set(elements)) == len(elements):
+            return Listing(keys)
+    return Listing()
+
+
+def item_element(item: dict[str, Any], keys: tuple[str, ...], schema: Schema) -> str | None:
+    """The `k:` element of a keyed item, keys that are left out taken from their defaults."""
+    properties = schema.get("items", {}).get("properties", {})
+    found = {}
+    for key in sorted(keys):
+        value = item.get(key, properties.get(key, {}).get("default"))
+        if value is None:
+            return None
+        found[key] = value
+    return "k:" + msgspec.json.encode(found).decode()
+
+
+def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every leaf of a value with its path; a keyed item is a leaf of its own, besides what is in it."""
+    if isinstance(value, dict) and value and schema.get("x-kubernetes-map-type") != "atomic":
+        for name, inner in value.items():
+            yield from leaves(inner, child(schema, name), (*path, f"f:{name}"))
+    elif isinstance(value, list) and value:
+        yield from _list_leaves(value, schema, path)
+    else:
+        yield path, value
+
+
+def _list_leaves(items: list[Any], schema: Schema, path: Path) -> Iterator[tuple[Path, Any]]:
+    how = listing(schema, items)
+    if how.is_set:
+        for item in items:
+            yield (*path, "v:" + msgspec.json.encode(item).decode()), item
+    elif how.keys:
+        for item in items:
+            at = (*path, item_element(item, how.keys, schema) or "")
+            yield at, ITEM
+            yield from leaves(item, schema.get("items", {}), at)
+    else:
+        yield path, items
+
+
+def merge(live: Any, applied: Any, schema: Schema) -> Any:
+    """What is live with what is applied laid over it. Neither is changed."""
+    if (
+        isinstance(live, dict)
+        and isinstance(applied, dict)
+        and schema.get("x-kubernetes-map-type") != "atomic"
+    ):
+        merged = dict(live)
+        for name, value in applied.items():
+            merged[name] = merge(live.get(name), value, child(schema, name))
+        return merged
+    if isinstance(live, list) and isinstance(applied, list):
+        return _merge_lists(live, applied, schema)
+    return applied
+
+
+def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
+    how = listing(schema, live)
+    if how != listing(schema, applied):
+        return applied
+    if how.is_set:
+        return live + [item for item in applied if item not in live]
+    if not how.keys:
+        return applied
+    merged = {item_element(item, how.keys, schema): item for item in live}
+    for item in applied:
+        element = item_element(item, how.keys, schema)
+        merged[element] = merge(merged[element], item, schema.get("items", {})) if element in merged else item
+    return list(merged.values())
+
+
+def remove(value: Any, gone: set[Path], schema: Schema, path: Path = ()) -> Any:
+    """The value without the paths in `gone`; what became empty by that goes too (MISSING)."""
+    if path in gone and not (isinstance(value, dict) and value):
+        return MISSING
+    if isinstance(value, dict):
+        kept = {n: remove(v, gone, child(schema, n), (*path, f"f:{n}")) for n, v in value.items()}
+        kept = {name: inner for name, inner in kept.items() if inner is not MISSING}
+        return MISSING if value and not kept and path else kept
+    if isinstance(value, list) and value:
+        return _remove_items(value, gone, schema, path)
+    return value
+
+
+def _remove_items(items: list[Any], gone: set[Path], schema: Schema, path: Path) -> Any:
+    how = listing(schema, items)
+    kept = []
+    for item in items:
+        if how.is_set:
+            left = MISSING if (*path, "v:" + msgspec.json.encode(item).decode()) in gone else item
+        elif how.keys:
+            at = (*path, item_element(item, how.keys, schema) or "")
+            # The keys of an item that stays are not taken from it.
+            keys = {(*at, f"f:{key}") for key in how.keys}
+            left = MISSING if at in gone else remove(item, gone - keys, schema.get("items", {}), at)
+        else:
+            left = item
+        if left is not MISSING:
+            kept.append(left)
+    return kept or MISSING
+
+
+def encode(paths: Iterable[Path]) -> dict[str, Any]:
+    """fieldsV1: a tree of elements, `.` for a path that is itself a member and has members below it."""
+    members = sorted(paths)
+    tree: dict[str, Any] = {}
+    nodes = []
+    for path in members:
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        nodes.append(node)
+    for node in nodes:
+        if node:
+            node["."] = {}
+    return tree
+
+
+def decode(tree: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths of a fieldsV1 tree; what is no tree has none."""
+    if not isinstance(tree, dict):
+        return
+    if path and (not tree or "." in tree):
+        yield path
+    for element, inner in tree.items():
+        if element != ".":
+            yield from decode(inner, (*path, element))
+
+
+def shown(path: Path) -> str:
+    """A path as Kubernetes prints it in a conflict: .spec.containers[name="a"].image"""
+    text = ""
+    for element in path:
+        kind, _, rest = element.partition(":")
+        if kind == "f":
+            text += f".{rest}"
+        elif kind == "k":
+            keys = msgspec.json.decode(rest)
+            text += "[" + ",".join(f"{k}={msgspec.json.encode(v).decode()}" for k, v in keys.items()) + "]"
+        else:
+            text += f"[={rest}]"
+    return text

@@ -1,0 +1,51 @@
+"""Which form of an answer a client asks for in its Accept header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.apiserver.discovery import AGGREGATED
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One entry of an Accept header: media type and parameters."""
+
+    media: str
+    parameters: dict[str, str]
+
+
+def accepted(header: str) -> list[Accepted]:
+    """The entries in the client's order (kubectl sends no weights)."""
+    entries = []
+    for part in header[:4096].split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+        if media:
+            entries.append(Accepted(media.lower(), pairs))
+    return entries
+
+
+def wants_table(header: str) -> bool:
+    """Whether the first form that we have is a Table."""
+    for entry in accepted(header):
+        if entry.media not in ("application/json", "*/*"):
+            continue
+        if "as" not in entry.parameters:
+            return False
+        if (entry.parameters["as"], entry.parameters.get("g")) == ("Table", "meta.k8s.io"):
+            return True
+    return False
+
+
+def aggregated_version(header: str) -> str | None:
+    """The version of aggregated discovery to answer with; None for the legacy form."""
+    for entry in accepted(header):
+        if entry.media != "application/json":
+            continue
+        wanted = entry.parameters.get("as")
+        if wanted is None:
+            return None
+        if wanted == "APIGroupDiscoveryList" and entry.parameters.get("v") in AGGREGATED:
+            return entry.parameters["v"]
+    return None

@@ -1,0 +1,159 @@
+"""Watches over HTTP: one JSON event a line, for as long as the client stays."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import random
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from headgate.apiserver import errors, tables
+from headgate.apiserver.objects import Objects, in_version
+from headgate.apiserver.registry import Served
+from headgate.apiserver.selectors import Selector
+from headgate.apiserver.storage import Event, Stored
+from headgate.apiserver.watch import Bookmark, Hub
+
+MIN_TIMEOUT_S = 1800
+"""A watch that names no timeout lasts between this and twice as long, so that not all end together."""
+MAX_TIMEOUT_S = 86_400
+INITIAL_BATCH = 256
+_MAX_BATCH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class WatchSpec:
+    """What a client wants to watch."""
+
+    served: Served
+    namespace: str
+    selector: Selector
+    since: int
+    initial: bool
+    """Begin with an ADDED for every object that there is."""
+    initial_end: bool
+    """Tell by a bookmark when these are over (WatchList)."""
+    bookmark_s: float | None
+    timeout_s: int
+    table: bool
+    include: tables.IncludeObject
+
+
+def stream(objects: Objects, hub: Hub, spec: WatchSpec) -> Response:
+    """The response; refusals that are known at once are HTTP errors, later ones are events of type ERROR."""
+    try:
+        hub.check(spec.served.resource, objects.store.revision if spec.initial else spec.since)
+    except errors.StatusError as error:
+        if error.code != 410:
+            raise
+        # Clients expect an expired watch to begin well and then to say so.
+        return Response(_line("ERROR", msgspec.json.encode(error.to_dict())), media_type="application/json")
+    return StreamingResponse(_lines(objects, hub, spec), media_type="application/json")
+
+
+async def _lines(objects: Objects, hub: Hub, spec: WatchSpec) -> AsyncIterator[bytes]:
+    encoder = _Encoder(spec)
+    since = spec.since
+    timeout_s = min(spec.timeout_s, MAX_TIMEOUT_S) or MIN_TIMEOUT_S * (1 + random.random())  # noqa: S311
+    until = asyncio.get_running_loop().time() + timeout_s
+    if spec.initial:
+        # Read at once, though sent in batches: the snapshot must be of one revision.
+        since = objects.store.revision
+        present = list(objects.select(spec.served, spec.namespace, spec.selector))
+        for start in range(0, len(present), INITIAL_BATCH):
+            yield b"".join(encoder.event("ADDED", s) for s in present[start : start + INITIAL_BATCH])
+        del present
+    if spec.initial_end:
+        yield encoder.bookmark(since, initial_end=True)
+    try:
+        follow = hub.follow(spec.served.resource, since, until=until, bookmark_s=spec.bookmark_s)
+        async for news in follow:
+            if isinstance(news, Bookmark):
+                yield encoder.bookmark(news.revision)
+            else:
+                for chunk in _bounded(_seen(spec, event, encoder) for event in news):
+                    yield chunk
+    except errors.StatusError as error:
+        yield _line("ERROR", msgspec.json.encode(error.to_dict()))
+
+
+def _bounded(lines: Iterable[bytes]) -> Iterable[bytes]:
+    """Lines joined to chunks of a bounded size."""
+    chunk = bytearray()
+    for line in lines:
+        chunk += line
+        if len(chunk) >= _MAX_BATCH_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)
+
+
+def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
+    """The event as this watcher sees it: what begins or ceases to match is ADDED or DELETED to it."""
+    if spec.namespace and event.new.key.namespace != spec.namespace:
+        return b""
+    if not spec.selector:
+        return encoder.event(event.type, event.new)
+    was = spec.selector.matches(event.old)
+    is_ = event.type != "DELETED" and spec.selector.matches(event.new)
+    if is_:
+        return encoder.event("MODIFIED" if was else "ADDED", event.new)
+    if not was:
+        return b""
+    if event.type == "DELETED":
+        return encoder.event("DELETED", event.new)
+    assert event.old
+    # It left the selection: the client gets the state that it knew, at the revision of the change.
+    known = event.old.decode()
+    known["metadata"]["resourceVersion"] = str(event.revision)
+    return encoder.event("DELETED", Stored(event.new.key, event.revision, msgspec.json.encode(known)))
+
+
+class _Encoder:
+    """Events as lines, as objects or as Tables, in the version that was asked for."""
+
+    def __init__(self, spec: WatchSpec) -> None:
+        self._served = spec.served
+        self._table = spec.table
+        self._include = spec.include
+        self._first = True
+        self._as_stored = spec.served.api_version == spec.served.storage_api_version
+
+    def event(self, type_: str, stored: Stored) -> bytes:
+        if self._as_stored and not self._table:
+            return _line(type_, stored.body)
+        obj = in_version(stored.decode(), self._served)
+        if self._table:
+            obj = self._as_table(obj)
+        return _line(type_, msgspec.json.encode(obj))
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        kind, version = self._served.kind, self._served.api_version
+        obj: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": meta}
+        if self._table:
+            obj |= {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": None, "rows": []}
+        return _line("BOOKMARK", msgspec.json.encode(obj))
+
+    def _as_table(self, obj: dict[str, Any]) -> dict[str, Any]:
+        first, self._first = self._first, False
+        return tables.table(
+            self._served,
+            [obj],
+            metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
+            include=self._include,
+            now=datetime.datetime.now(datetime.UTC),
+            with_columns=first,
+        )
+
+
+def _line(type_: str, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)

@@ -1,0 +1,275 @@
+"""What every object's metadata must look like, whatever its kind; in Kubernetes' words."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from headgate.api.structural import FieldError
+from headgate.apiserver import errors
+
+ANNOTATIONS_BYTES = 256 * 1024
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_SERVICE_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+    "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_QUALIFIED_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
+    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_NAME_RULES = {
+    "namespaces": (_LABEL_NAME, _LABEL_RULE, 63),
+    "services": (_SERVICE_NAME, _SERVICE_RULE, 63),
+}
+GENERATED_NAME_LENGTH = 63
+SUFFIX_LENGTH = 5
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels and no look-alikes, so that a suffix is never a word."""
+
+
+class _OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class _ManagedFields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: str | None = None
+    fields_type: str = ""
+    fields_v1: dict[str, Any] | None = msgspec.field(default=None, name="fieldsV1")
+    subresource: str = ""
+
+
+class _ObjectMeta(msgspec.Struct, rename="camel"):
+    """Only for checking types: the fields that Kubernetes has, and no others."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    self_link: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_OwnerReference] | None = None
+    finalizers: list[str] | None = None
+    managed_fields: list[_ManagedFields] | None = None
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "object", "additionalProperties": _TEXT}
+_TIME = {"type": "string", "format": "date-time"}
+
+
+def _field(schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {**schema, "description": description}
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "Standard object's metadata.",
+    "properties": {
+        "name": _field(_TEXT, "Name of the object, unique among its kind in a namespace. Cannot be updated."),
+        "generateName": _field(
+            _TEXT, "Prefix from which the server makes a unique name, if there is no name."
+        ),
+        "namespace": _field(_TEXT, "Namespace in which the name is unique."),
+        "uid": _field(_TEXT, "Identity of this object in time and space, given by the server."),
+        "resourceVersion": _field(
+            _TEXT, "Opaque version of the stored object, for watches and safe updates."
+        ),
+        "generation": _field({"type": "integer", "format": "int64"}, "Counts changes of the desired state."),
+        "creationTimestamp": _field(_TIME, "When the object was created."),
+        "deletionTimestamp": _field(_TIME, "When the object will be, or was asked to be, deleted."),
+        "deletionGracePeriodSeconds": _field(
+            {"type": "integer", "format": "int64"}, "Seconds that the object has to end in good order."
+        ),
+        "labels": _field(_TEXTS, "Keys and values by which selectors find the object."),
+        "annotations": _field(_TEXTS, "Notes that tools keep on the object."),
+        "ownerReferences": {
+            "type": "array",
+            "description": "Objects without which this one has no reason to exist.",
+            "items": {
+                "type": "object",
+                "required": ["apiVersion", "kind", "name", "uid"],
+                "properties": {
+                    "apiVersion": _field(_TEXT, "Version of the owner's API."),
+                    "kind": _field(_TEXT, "Kind of the owner."),
+                    "name": _field(_TEXT, "Name of the owner."),
+                    "uid": _field(_TEXT, "UID of the owner."),
+                    "controller": _field(
+                        {"type": "boolean"}, "True on the one owner that manages the object."
+                    ),
+                    "blockOwnerDeletion": _field(
+                        {"type": "boolean"}, "Whether foreground deletion of the owner waits for this object."
+                    ),
+                },
+            },
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["uid"],
+            "x-kubernetes-patch-strategy": "merge",
+            "x-kubernetes-patch-merge-key": "uid",
+        },
+        "finalizers": {
+            "type": "array",
+            "description": "Work that must be done before the object may go.",
+            "items": _TEXT,
+            "x-kubernetes-list-type": "set",
+            "x-kubernetes-patch-strategy": "merge",
+        },
+        "managedFields": {
+            "type": "array",
+            "description": "Which manager owns which fields; for server-side apply.",
+            "items": {"type": "object"},
+            "x-kubernetes-list-type": "atomic",
+        },
+    },
+}
+"""Of metadata: for kubectl explain, patches and field ownership alike."""
+
+FIELDS = frozenset(field.encode_name for field in msgspec.structs.fields(_ObjectMeta))
+
+
+def normalize(obj: dict[str, Any]) -> list[str]:
+    """Checks the types of metadata (else 400), drops nulls and unknown fields; returns the latter."""
+    meta = obj.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise errors.bad_request("metadata: must be an object")
+    try:
+        msgspec.convert(meta, _ObjectMeta)
+    except msgspec.ValidationError as error:
+        detail = str(error).replace("at `$", "at `metadata")
+        raise errors.bad_request(f"the object provided is unrecognized: {detail}") from error
+    unknown = [name for name in meta if name not in FIELDS]
+    for name in unknown:
+        del meta[name]
+    for name in [name for name, value in meta.items() if value is None or value in ({}, [])]:
+        if name != "managedFields":
+            del meta[name]
+    meta.pop("selfLink", None)
+    return [f"metadata.{name}" for name in unknown]
+
+
+def generate_name(prefix: str) -> str:
+    """A name nobody has yet, in all likelihood: the prefix and five characters."""
+    number = uuid.uuid4().int
+    suffix = ""
+    for _ in range(SUFFIX_LENGTH):
+        number, index = divmod(number, len(_SUFFIX_ALPHABET))
+        suffix += _SUFFIX_ALPHABET[index]
+    return prefix[: GENERATED_NAME_LENGTH - SUFFIX_LENGTH] + suffix
+
+
+def validate(resource: str, meta: dict[str, Any]) -> list[FieldError]:
+    """All errors of normalized metadata."""
+    return [
+        *_name_errors(resource, meta.get("name")),
+        *_label_errors("metadata.labels", meta.get("labels", {})),
+        *_annotation_errors(meta.get("annotations", {})),
+        *_owner_errors(meta.get("ownerReferences", [])),
+        *_finalizer_errors(meta.get("finalizers", [])),
+    ]
+
+
+def _invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, detail, value)
+
+
+def _name_errors(resource: str, name: str | None) -> Iterator[FieldError]:
+    pattern, rule, length = _NAME_RULES.get(resource, (_SUBDOMAIN, _SUBDOMAIN_RULE, 253))
+    if not name:
+        detail = "name or generateName is required"
+        yield FieldError("FieldValueRequired", "metadata.name", detail, None)
+        return
+    if len(name) > length:
+        yield _invalid("metadata.name", name, f"must be no more than {length} characters")
+    if not pattern.fullmatch(name):
+        yield _invalid("metadata.name", name, rule)
+
+
+def qualified_name_errors(field: str, key: str) -> Iterator[FieldError]:
+    """What is wrong with a label or annotation key, or a finalizer: `[prefix/]name`."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        yield _invalid(field, key, f"prefix part {_SUBDOMAIN_RULE}")
+    if not name:
+        yield _invalid(field, key, "name part must be non-empty")
+        return
+    if len(name) > 63:
+        yield _invalid(field, key, "name part must be no more than 63 characters")
+    if not _QUALIFIED.fullmatch(name):
+        yield _invalid(field, key, _QUALIFIED_RULE)
+
+
+def _label_errors(field: str, labels: dict[str, str]) -> Iterator[FieldError]:
+    for key, value in labels.items():
+        yield from qualified_name_errors(field, key)
+        if len(value) > 63:
+            yield _invalid(field, value, "must be no more than 63 characters")
+        if not _LABEL_VALUE.fullmatch(value):
+            yield _invalid(field, value, _LABEL_VALUE_RULE)
+
+
+def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
+    for key in annotations:
+        yield from qualified_name_errors("metadata.annotations", key.lower())
+    if sum(len(key) + len(value) for key, value in annotations.items()) > ANNOTATIONS_BYTES:
+        detail = f"may not be more than {ANNOTATIONS_BYTES} bytes"
+        yield FieldError("FieldValueTooLong", "metadata.annotations", detail, "")
+
+
+def _owner_errors(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
+    for index, owner in enumerate(owners):
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not owner[name]:
+                field = f"metadata.ownerReferences[{index}].{name}"
+                yield _invalid(field, "", f"{name} must not be empty")
+    controllers = [owner["name"] for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        detail = (
+            f'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        yield _invalid("metadata.ownerReferences", controllers, detail)
+
+
+def _finalizer_errors(finalizers: list[str]) -> Iterator[FieldError]:
+    for finalizer in finalizers:
+        yield from qualified_name_errors("metadata.finalizers", finalizer)

@@ -1,0 +1,285 @@
+"""The verbs on one object: create, read, update, patch, apply, delete, and what Kubernetes does on the way.
+
+Every method runs to its end without awaiting, so a read-modify-write needs no lock and no retry.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from headgate.api import timestamps
+from headgate.apiserver import (
+    admission,
+    builtin,
+    definitions,
+    deletion,
+    errors,
+    metadata,
+    ownership,
+    patch,
+    scale,
+)
+from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.registry import Registry, Served
+from headgate.apiserver.selectors import Selector
+from headgate.apiserver.storage import Key, Store, Stored
+from headgate.apiserver.targets import Target, WriteOptions
+
+Object = dict[str, Any]
+
+MAX_OBJECT_BYTES = 1_500_000
+"""etcd's limit for one object, so that what works here works in a cluster."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a write answers: the object, warnings for the person at the keyboard, whether it is new."""
+
+    obj: Object
+    warnings: list[str] = field(default_factory=list)
+    created: bool = False
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+class Objects:
+    """The verbs, over a store and a registry."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        max_objects: int = 100_000,
+        clock: Callable[[], datetime.datetime] = _utc_now,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self._max_objects = max_objects
+        self._clock = clock
+
+    # -- reads
+
+    def stored(self, target: Target) -> Stored:
+        if (stored := self.store.get(target.key)) is None:
+            raise target.not_found()
+        return stored
+
+    def get(self, target: Target) -> Object:
+        return in_version(self.stored(target).decode(), target.served)
+
+    def select(
+        self, served: Served, namespace: str, selector: Selector, after: tuple[str, str] = ("", "")
+    ) -> Iterator[Stored]:
+        """The objects of a kind that a selector matches, ordered by namespace and name, behind a position."""
+        if selector.name is not None and (namespace or not served.namespaced):
+            found = self.store.get(Key(served.resource, namespace, selector.name))
+            candidates = iter([found] if found and after < (namespace, selector.name) else [])
+        else:
+            candidates = self.store.select(served.resource, namespace, after)
+        return (stored for stored in candidates if not selector or selector.matches(stored))
+
+    # -- writes
+
+    def create(self, target: Target, obj: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
+        """Creates an object. `target.name` is empty, or the name that a patch asked for.
+
+        `complaints` are duplicate fields that the decoder saw.
+        """
+        served = target.served
+        complaints = [*complaints, *admission.receive(target, obj)]
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        target = self._named(target, meta)
+        if target.name and self.store.get(target.key):
+            raise errors.already_exists(served.group, served.plural, target.name)
+        self._check_place(target)
+        if served.has_status:
+            obj.pop("status", None)
+        builtin.initialize(served.resource, obj)
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"):
+            meta.pop(name, None)
+        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now()}
+        if served.counts_generations:
+            meta["generation"] = 1
+        warnings = admission.admit(target, obj, None, complaints, options.field_validation)
+        if served.resource == builtin.DEFINITION:
+            self._establish(target, obj, None)
+        ownership.record(served, None, obj, options.field_manager, "", self._now())
+        return Outcome(self._write(target, obj, options), warnings, created=True)
+
+    def update(
+        self,
+        target: Target,
+        obj: Object,
+        options: WriteOptions,
+        complaints: list[str],
+        *,
+        applied_by: str | None = None,
+    ) -> Outcome:
+        """Replaces an object, or its status. `applied_by` is the manager of a server-side apply."""
+        served = target.served
+        if target.subresource == "scale":
+            return self._update_scale(target, obj, options)
+        complaints = [*complaints, *admission.receive(target, obj)]
+        old = self.get(target)
+        admission.check_precondition(target, old, obj)
+        new = admission.status_only(old, obj) if target.subresource == "status" else obj
+        admission.keep_what_is_not_the_writers(target, old, new)
+        warnings = admission.admit(target, new, old, complaints, options.field_validation)
+        if served.resource == builtin.DEFINITION and target.subresource != "status":
+            self._establish(target, new, old)
+        if admission.same(old, new):
+            return Outcome(old, warnings)
+        if served.counts_generations and admission.desired(served, old) != admission.desired(served, new):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        if applied_by is None:
+            ownership.record(served, old, new, options.field_manager, target.subresource, self._now())
+        return Outcome(self._write(target, new, options), warnings)
+
+    def patch(self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions) -> Outcome:
+        """Changes an object by a JSON, merge or strategic merge patch."""
+        current = self.scale(target) if target.subresource == "scale" else self.get(target)
+        if kind == "strategic" and target.served.custom:
+            raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
+        schema = target.served.merge_schema if target.subresource != "scale" else scale.SCHEMA
+        changed = patch.apply(kind, copy.deepcopy(current), body, schema)
+        return self.update(target, changed, options, [])
+
+    def apply(self, target: Target, applied: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
+        """Server-side apply: creates the object, or merges what this manager wants into it."""
+        served = target.served
+        complaints = [*complaints, *admission.receive(target, applied), *admission.prune(served, applied)]
+        if applied["metadata"].get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        now, manager, subresource = self._now(), options.field_manager, target.subresource
+        stored = self.store.get(target.key)
+        if stored is None:
+            if subresource:
+                raise target.not_found()
+            applied["metadata"]["name"] = target.name
+            new = ownership.apply(served, {}, applied, manager, subresource, now, force=True).obj
+            managed = new["metadata"].pop("managedFields", None)
+            outcome = self.create(target, new, replace(options, dry_run=True), complaints)
+            outcome.obj["metadata"].pop("managedFields", None)  # of an update, which this is not
+            if managed:
+                outcome.obj["metadata"]["managedFields"] = managed
+            return replace(outcome, obj=self._write(target, outcome.obj, options))
+        old = in_version(stored.decode(), served)
+        merged = ownership.apply(served, old, applied, manager, subresource, now, force=options.force)
+        if merged.conflicts:
+            raise errors.apply_conflict(served.group, served.plural, target.name, merged.conflicts)
+        return self.update(target, merged.obj, options, complaints, applied_by=manager)
+
+    def delete(self, target: Target, options: DeleteOptions, *, dry_run: bool = False) -> tuple[Object, bool]:
+        """Deletes an object; the answer is its last state and whether it is gone already."""
+        obj = self.get(target)
+        if target.served.resource == builtin.NAMESPACE and target.name in builtin.FIRST_NAMESPACES:
+            raise target.forbidden("this namespace may not be deleted")
+        admission.check_delete_preconditions(target, obj, options)
+        before = copy.deepcopy(obj)
+        if deletion.mark(target.served.resource, obj, options, self._clock()):
+            unchanged = dry_run or obj == before
+            return (obj if unchanged else self._store(target, obj)), False
+        if not dry_run:
+            self.store.delete(target.key)
+        return obj, True
+
+    def settle(self, key: Key, obj: Object) -> None:
+        """Stores what the server itself changed about an object; removes it if it only waited for that."""
+        if deletion.is_over(key.resource, obj):
+            self.store.delete(key, obj)
+        else:
+            self.store.put(key, obj)
+
+    # -- subresources
+
+    def scale(self, target: Target) -> Object:
+        """The autoscaling/v1 Scale of an object."""
+        assert target.served.scale
+        return scale.of(self.get(replace(target, subresource="")), target.served.scale)
+
+    def _update_scale(self, target: Target, wanted: Object, options: WriteOptions) -> Outcome:
+        main = replace(target, subresource="")
+        old = self.get(main)
+        assert target.served.scale
+        if wanted.get("kind", scale.KIND) != scale.KIND or not isinstance(wanted.get("metadata", {}), dict):
+            raise errors.bad_request(f"a {scale.GROUP}/{scale.VERSION} {scale.KIND} is needed to scale")
+        if wanted.get("metadata", {}).get("resourceVersion") not in (
+            None,
+            "",
+            old["metadata"]["resourceVersion"],
+        ):
+            raise target.conflict(errors.STALE)
+        new = scale.apply(old, target.served.scale, wanted)
+        self.update(main, new, replace(options, field_validation="Ignore"), [])
+        return Outcome(self.scale(main))
+
+    # -- the steps of a write
+
+    def _named(self, target: Target, meta: dict[str, Any]) -> Target:
+        """The target with the name that the object asks for, which the metadata gets too."""
+        name = target.name or meta.get("name", "")
+        if not name and (prefix := meta.get("generateName")):
+            name = metadata.generate_name(prefix)
+        if name:
+            meta["name"] = name
+        if target.served.namespaced:
+            meta["namespace"] = target.namespace
+        else:
+            meta.pop("namespace", None)
+        return replace(target, name=name)
+
+    def _check_place(self, target: Target) -> None:
+        """Whether there is room for another object, and a namespace to put it in."""
+        if len(self.store) >= self._max_objects:
+            raise target.forbidden(f"exceeded the limit of {self._max_objects} objects in this API server")
+        if not target.served.namespaced:
+            return
+        namespace = target.namespace
+        space = self.store.get(Key(builtin.NAMESPACE, "", namespace))
+        if space is None:
+            raise errors.not_found("", builtin.NAMESPACE, namespace)
+        if "deletionTimestamp" in space.decode()["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            told = f"namespace {namespace} is being terminated"
+            raise target.forbidden(why, errors.Cause("NamespaceTerminating", told, "metadata.namespace"))
+
+    def _establish(self, target: Target, definition: Object, old: Object | None) -> None:
+        """Checks a definition, and sets the status that it has once its kind is served."""
+        if found := definitions.faults(definition, old, self.registry):
+            raise target.invalid(*found)
+        before = (old or {}).get("status") or {}
+        definition["status"] = builtin.established(definition, self._now(), before)
+
+    def _now(self) -> str:
+        return timestamps.seconds(self._clock().timestamp())
+
+    def _write(self, target: Target, obj: Object, options: WriteOptions) -> Object:
+        obj["apiVersion"], obj["kind"] = target.served.api_version, target.served.kind
+        if options.dry_run:
+            return obj
+        return self._store(target, obj)
+
+    def _store(self, target: Target, obj: Object) -> Object:
+        obj["apiVersion"] = target.served.storage_api_version
+        if len(msgspec.json.encode(obj)) > MAX_OBJECT_BYTES:
+            raise errors.too_large(MAX_OBJECT_BYTES)
+        self.settle(target.key, obj)
+        return in_version(obj, target.served)
+
+
+def in_version(obj: Object, served: Served) -> Object:
+    """A stored object as one of its versions; versions differ by name only (conversion strategy None)."""
+    obj["apiVersion"] = served.api_version
+    return obj

@@ -1,0 +1,196 @@
+"""OpenAPI v3, one document for each group version.
+
+It is what `kubectl explain` reads, and where kubectl looks whether the server validates fields (it does if
+the PATCH operation has a parameter `fieldValidation`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from headgate.apiserver import metadata, patch, scale
+from headgate.apiserver.registry import Registry, Served
+
+Object = dict[str, Any]
+
+_META_PACKAGE = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_OBJECT_META = f"{_META_PACKAGE}.ObjectMeta"
+_LIST_META = f"{_META_PACKAGE}.ListMeta"
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+_API_VERSION = "APIVersion defines the versioned schema of this representation of an object."
+_KIND = "Kind is a string value representing the REST resource this object represents."
+
+
+def index(registry: Registry) -> Object:
+    """The documents that there are; the hash in each URL changes with its content."""
+    paths = {}
+    for group, versions in registry.groups().items():
+        for version in versions:
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
+            encoded = msgspec.json.encode(document(registry, group, version), order="sorted")
+            digest = hashlib.sha256(encoded).hexdigest()[:32].upper()
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return {"paths": paths}
+
+
+def document(registry: Registry, group: str, version: str) -> Object | None:
+    """The document of a group version, or None if nobody has defined it."""
+    kinds = [served for served in registry if (served.group, served.version) == (group, version)]
+    if not kinds:
+        return None
+    paths: Object = {}
+    schemas: Object = {_OBJECT_META: metadata.SCHEMA, _LIST_META: _list_meta()}
+    for served in kinds:
+        schemas[_schema_name(served, served.kind)] = _kind_schema(served)
+        schemas[_schema_name(served, served.list_kind)] = _list_schema(served)
+        paths |= _paths(served)
+        if served.scale:
+            schemas[_SCALE] = scale.SCHEMA | _gvk(scale.GROUP, scale.VERSION, scale.KIND)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Headgate", "version": "v1"},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _schema_name(served: Served, kind: str) -> str:
+    """The group's domain backwards, then version and kind, as Kubernetes names schemas."""
+    if not served.custom:
+        group = served.group.partition(".")[0] or "core"
+        return f"io.k8s.api.{group}.{served.version}.{kind}"
+    return ".".join([*reversed(served.group.split(".")), served.version, kind])
+
+
+def _ref(name: str) -> Object:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _gvk(group: str, version: str, kind: str) -> Object:
+    return {"x-kubernetes-group-version-kind": [{"group": group, "version": version, "kind": kind}]}
+
+
+def _kind_schema(served: Served) -> Object:
+    schema = served.schema
+    properties = dict(schema.get("properties", {}))
+    properties["apiVersion"] = {"type": "string", "description": _API_VERSION}
+    properties["kind"] = {"type": "string", "description": _KIND}
+    properties["metadata"] = {
+        "description": "Standard object's metadata.",
+        "allOf": [_ref(_OBJECT_META)],
+        "default": {},
+    }
+    own = _gvk(served.group, served.version, served.kind)
+    return {"description": served.kind, **schema, "properties": properties, **own}
+
+
+def _list_schema(served: Served) -> Object:
+    items = {"type": "array", "items": {"allOf": [_ref(_schema_name(served, served.kind))]}}
+    return {
+        "type": "object",
+        "description": f"{served.list_kind} is a list of {served.kind}.",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND},
+            "metadata": {"allOf": [_ref(_LIST_META)]},
+            "items": items,
+        },
+        **_gvk(served.group, served.version, served.list_kind),
+    }
+
+
+def _list_meta() -> Object:
+    names = ("continue", "resourceVersion", "selfLink")
+    properties: Object = {name: {"type": "string"} for name in names}
+    properties["remainingItemCount"] = {"type": "integer", "format": "int64"}
+    return {"type": "object", "description": "Metadata of a list.", "properties": properties}
+
+
+# -- operations
+
+_DRY_RUN = ("dryRun", "string", "All: check everything, store nothing.")
+_MANAGER = ("fieldManager", "string", "Who is writing, for the ownership of fields.")
+_VALIDATION = ("fieldValidation", "string", "Unknown and duplicate fields: Ignore, Warn or Strict.")
+_FORCE = ("force", "boolean", "Take fields over from other managers (apply only).")
+_LIST = (
+    ("allowWatchBookmarks", "boolean", "Send bookmarks to a watch."),
+    ("continue", "string", "Where a list in pages goes on."),
+    ("fieldSelector", "string", "Only objects with these fields."),
+    ("labelSelector", "string", "Only objects with these labels."),
+    ("limit", "integer", "Size of a page."),
+    ("resourceVersion", "string", "Where a watch begins."),
+    ("sendInitialEvents", "boolean", "Begin a watch with what there is."),
+    ("timeoutSeconds", "integer", "How long a watch lasts."),
+    ("watch", "boolean", "Stream changes instead of a list."),
+)
+_WRITE = (_DRY_RUN, _MANAGER, _VALIDATION)
+Parameters = tuple[tuple[str, str, str], ...]
+
+
+def _paths(served: Served) -> Object:
+    root = f"/apis/{served.group}/{served.version}" if served.group else f"/api/{served.version}"
+    place = (
+        f"{root}/namespaces/{{namespace}}/{served.plural}" if served.namespaced else f"{root}/{served.plural}"
+    )
+    collection = {
+        "get": _operation(served, "list", _LIST),
+        "post": _operation(served, "post", _WRITE, body=True),
+        "delete": _operation(served, "deletecollection", (_DRY_RUN, *_LIST)),
+    }
+    single = {
+        "get": _operation(served, "get"),
+        "put": _operation(served, "put", _WRITE, body=True),
+        "patch": _patch_operation(served),
+        "delete": _operation(served, "delete", (_DRY_RUN,)),
+    }
+    paths = {
+        place: _at(collection, served.namespaced),
+        f"{place}/{{name}}": _at(single, served.namespaced, "name"),
+    }
+    if served.namespaced:
+        paths[f"{root}/{served.plural}"] = {"get": _operation(served, "list", _LIST)}
+    for name in served.subresources:
+        operations = {verb: single[verb] for verb in ("get", "put", "patch")}
+        paths[f"{place}/{{name}}/{name}"] = _at(operations, served.namespaced, "name")
+    return paths
+
+
+def _at(operations: Object, namespaced: bool, *names: str) -> Object:
+    places = (*(("namespace",) if namespaced else ()), *names)
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in places
+    ]
+    return {**operations, "parameters": parameters} if parameters else dict(operations)
+
+
+def _operation(served: Served, action: str, parameters: Parameters = (), *, body: bool = False) -> Object:
+    schema = _ref(_schema_name(served, served.list_kind if action == "list" else served.kind))
+    content = {"application/json": {"schema": schema}}
+    operation: Object = {
+        "responses": {"200": {"description": "OK", "content": content}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {
+            "group": served.group,
+            "version": served.version,
+            "kind": served.kind,
+        },
+    }
+    if parameters:
+        operation["parameters"] = [
+            {"name": name, "in": "query", "description": text, "schema": {"type": type_}}
+            for name, type_, text in parameters
+        ]
+    if body:
+        operation["requestBody"] = {"content": content}
+    return operation
+
+
+def _patch_operation(served: Served) -> Object:
+    taken = patch.CUSTOM_MEDIA_TYPES if served.custom else patch.ALL_MEDIA_TYPES
+    operation = _operation(served, "patch", (*_WRITE, _FORCE))
+    operation["requestBody"] = {"content": {media: {"schema": {"type": "object"}} for media in taken}}
+    return operation

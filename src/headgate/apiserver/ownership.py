@@ -1,0 +1,204 @@
+"""Who owns which field (metadata.managedFields), and server-side apply on top of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headgate.apiserver import fieldset
+from headgate.apiserver.fieldset import Path
+from headgate.apiserver.registry import Served
+
+Object = dict[str, Any]
+
+MAX_UPDATE_MANAGERS = 10
+"""Beyond that the oldest become one, so that a manager of a new name each time cannot fill the object."""
+ANCIENT = "ancient-changes"
+
+_UNOWNED = frozenset(
+    ("f:metadata", f"f:{name}")
+    for name in (
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    )
+)
+
+
+class Owner(NamedTuple):
+    """The identity of one entry of managedFields."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == "Update" else text
+
+
+@dataclass
+class Claim:
+    """What one owner owns, and since when."""
+
+    fields: set[Path] = field(default_factory=set)
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What an apply would make of the object; not to be stored if there are conflicts."""
+
+    obj: Object
+    conflicts: list[tuple[str, str]]
+    """(owner, field) pairs, as Kubernetes prints them."""
+
+
+def record(served: Served, old: Object | None, new: Object, manager: str, subresource: str, now: str) -> None:
+    """Notes in `new` that this manager owns what differs from `old`, and that nobody else does any more."""
+    before = _owned(served, old, subresource) if old else {}
+    after = _owned(served, new, subresource)
+    changed = {path for path, value in after.items() if path not in before or before[path] != value}
+    gone = before.keys() - after.keys()
+    claims = _decode(new["metadata"].get("managedFields") or [])
+    owner = Owner(manager, "Update", served.api_version, subresource)
+    for other, claim in claims.items():
+        claim.fields -= gone if other == owner else gone | changed
+    if changed:
+        mine = claims.setdefault(owner, Claim())
+        if not changed <= mine.fields or not mine.time:
+            mine.fields |= changed
+        mine.time = now
+    _store(new, claims)
+
+
+def apply(
+    served: Served, live: Object, applied: Object, manager: str, subresource: str, now: str, *, force: bool
+) -> Applied:
+    """Lays what a manager wants over what is live, and takes away what it does no longer want."""
+    wanted = _without_nulls(applied)
+    fields = _owned(served, wanted, subresource)
+    if not subresource and served.has_status:
+        wanted.pop("status", None)
+    claims = _decode(live.get("metadata", {}).get("managedFields") or [])
+    owner = Owner(manager, "Apply", served.api_version, subresource)
+    conflicts = _conflicts(served, live, fields, claims, owner, subresource)
+    if conflicts and not force:
+        return Applied(live, [(str(other), fieldset.shown(path)) for other, path in conflicts])
+    for other, path in conflicts:
+        claims[other].fields.discard(path)
+    merged = fieldset.merge(live, wanted, served.merge_schema)
+    mine = claims.setdefault(owner, Claim())
+    dropped = _droppable(mine.fields - fields.keys(), [c.fields for o, c in claims.items() if o != owner])
+    merged = fieldset.remove(merged, dropped, served.merge_schema)
+    if mine.fields != fields.keys() or merged != live:
+        mine.fields, mine.time = set(fields), now
+    merged = copy.deepcopy(merged)
+    _store(merged, claims)
+    return Applied(merged, [])
+
+
+def _conflicts(
+    served: Served,
+    live: Object,
+    fields: dict[Path, Any],
+    claims: dict[Owner, Claim],
+    owner: Owner,
+    subresource: str,
+) -> list[tuple[Owner, Path]]:
+    """Fields that somebody else owns and that would get another value."""
+    present = _owned(served, live, subresource) if live else {}
+    changing = {p for p, value in fields.items() if present.get(p, fieldset.MISSING) != value}
+    return [(o, path) for o, c in claims.items() if o != owner for path in sorted(c.fields & changing)]
+
+
+def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]:
+    """The candidates that nobody else has, nor anything below them."""
+    held = {path[:depth] for fields in others for path in fields for depth in range(1, len(path) + 1)}
+    return {path for path in candidates if path not in held}
+
+
+def _owned(served: Served, obj: Object, subresource: str) -> dict[Path, Any]:
+    """The leaves that a write through this subresource can own."""
+    if subresource == "status":
+        obj = {"status": obj["status"]} if "status" in obj else {}
+    else:
+        skipped = {"apiVersion", "kind", *(("status",) if served.has_status else ())}
+        obj = {name: value for name, value in obj.items() if name not in skipped}
+    leaves = fieldset.leaves(obj, served.merge_schema)
+    return {p: v for p, v in leaves if p and p[:2] not in _UNOWNED and p != ("f:metadata",)}
+
+
+def _without_nulls(value: Any) -> Any:
+    """A copy in which a field that is null is not there: who applies null wants nothing."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _decode(entries: list[Any]) -> dict[Owner, Claim]:
+    claims: dict[Owner, Claim] = {}
+    for entry in entries:
+        owner = Owner(
+            entry.get("manager", ""),
+            entry.get("operation", "Update"),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        )
+        claim = claims.setdefault(owner, Claim())
+        claim.fields |= set(fieldset.decode(entry.get("fieldsV1")))
+        claim.time = entry.get("time") or ""
+    return claims
+
+
+def _store(obj: Object, claims: dict[Owner, Claim]) -> None:
+    entries = [_entry(owner, claim) for owner, claim in _capped(claims).items() if claim.fields]
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _capped(claims: dict[Owner, Claim]) -> dict[Owner, Claim]:
+    updates = sorted(
+        ((o, c) for o, c in claims.items() if o.operation == "Update" and c.fields), key=lambda oc: oc[1].time
+    )
+    surplus = updates[: max(0, len(updates) - MAX_UPDATE_MANAGERS)]
+    if not surplus:
+        return claims
+    kept = dict(claims)
+    for owner, claim in surplus:
+        del kept[owner]
+        ancient = kept.setdefault(owner._replace(manager=ANCIENT), Claim())
+        ancient.fields |= claim.fields
+        ancient.time = max(ancient.time, claim.time)
+    return kept
+
+
+def _entry(owner: Owner, claim: Claim) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": owner.api_version,
+        "time": claim.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fieldset.encode(claim.fields),
+    }
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry

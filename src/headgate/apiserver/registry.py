@@ -1,0 +1,204 @@
+"""From definitions to served resources: which kinds there are, under which names and versions.
+
+A kind is registered by an object in the shape of a CustomResourceDefinition, the built-in ones too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from headgate import api
+from headgate.apiserver import metadata
+from headgate.apiserver.jsonpath import JSONPath
+
+Schema = dict[str, Any]
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    type: str
+    path: JSONPath
+    priority: int
+    description: str
+    format: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where the scale subresource finds its numbers, as paths of field names."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """One version of one kind, as the server offers it."""
+
+    group: str
+    version: str
+    kind: str
+    list_kind: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...]
+    categories: tuple[str, ...]
+    namespaced: bool
+    custom: bool
+    """Defined by a stored object, so that strategic merge patch is not offered."""
+    schema: Schema
+    has_status: bool
+    scale: Scale | None
+    columns: tuple[Column, ...]
+    storage_api_version: str
+
+    @cached_property
+    def merge_schema(self) -> Schema:
+        """The schema as patches and field ownership see it: with the metadata that the server defines."""
+        return {
+            **self.schema,
+            "properties": {**self.schema.get("properties", {}), "metadata": metadata.SCHEMA},
+        }
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The name under which all versions are stored: "plural.group"."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def subresources(self) -> tuple[str, ...]:
+        return (*(("status",) if self.has_status else ()), *(("scale",) if self.scale else ()))
+
+    @property
+    def counts_generations(self) -> bool:
+        return self.custom or "spec" in self.schema.get("properties", {})
+
+
+class Registry:
+    """Owner of the served resources."""
+
+    def __init__(self, builtins: Iterable[dict[str, Any]]) -> None:
+        self._served: dict[tuple[str, str, str], Served] = {}
+        for definition in builtins:
+            self._serve(served_versions(definition, custom=False))
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._served.values())
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        return self._served.get((group, version, plural))
+
+    def by_resource(self, resource: str) -> Served | None:
+        """The storage version of a stored resource, or any served one."""
+        candidates = [served for served in self if served.resource == resource]
+        stored = [s for s in candidates if s.api_version == s.storage_api_version]
+        return next(iter(stored or candidates), None)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Versions by group, the preferred version first."""
+        found: dict[str, set[str]] = {}
+        for served in self:
+            found.setdefault(served.group, set()).add(served.version)
+        return {group: sorted(versions, key=_version_order) for group, versions in found.items()}
+
+    def name_conflict(self, definition: dict[str, Any]) -> str | None:
+        """Why the names of a definition cannot be accepted: another kind of its group has them."""
+        spec = definition["spec"]
+        group, plural = spec["group"], spec["names"]["plural"]
+        for served in self:
+            if served.group != group or (served.plural == plural and served.custom):
+                continue
+            if served.plural == plural or served.kind == spec["names"]["kind"]:
+                return f'"{plural}" or "{served.kind}" is already in use'
+        return None
+
+    def register(self, definition: dict[str, Any]) -> None:
+        """Serves a stored definition, in place of what it said before."""
+        self.forget(definition)
+        self._serve(served_versions(definition, custom=True))
+
+    def forget(self, definition: dict[str, Any]) -> None:
+        resource = definition["metadata"]["name"]
+        self._served = {k: s for k, s in self._served.items() if s.resource != resource or not s.custom}
+
+    def _serve(self, versions: Iterable[Served]) -> None:
+        # A new dict each time: a request that iterates over the old one is not disturbed.
+        self._served = self._served | {(s.group, s.version, s.plural): s for s in versions}
+
+
+def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]:
+    """The served versions that a definition declares."""
+    spec = msgspec.convert(definition, api.CustomResourceDefinition).spec
+    names = spec.names
+    storage = next(version.name for version in spec.versions if version.storage)
+    raw = {version["name"]: version for version in definition["spec"]["versions"]}
+    served = []
+    for version in spec.versions:
+        if not version.served:
+            continue
+        subresources = raw[version.name].get("subresources", {})
+        served.append(
+            Served(
+                group=spec.group,
+                version=version.name,
+                kind=names.kind,
+                list_kind=names.list_kind or f"{names.kind}List",
+                plural=names.plural,
+                singular=names.singular or names.kind.lower(),
+                short_names=tuple(names.short_names),
+                categories=tuple(names.categories),
+                namespaced=spec.scope == "Namespaced",
+                custom=custom,
+                schema=raw[version.name]["schema"]["openAPIV3Schema"],
+                has_status="status" in subresources,
+                scale=_scale(subresources.get("scale")),
+                columns=_columns(version.additional_printer_columns),
+                storage_api_version=f"{spec.group}/{storage}" if spec.group else storage,
+            )
+        )
+    return served
+
+
+def _columns(columns: Iterable[Any]) -> tuple[Column, ...]:
+    return tuple(
+        Column(c.name, c.type, JSONPath.parse(c.json_path), c.priority, c.description, c.format)
+        for c in columns
+    )
+
+
+def _scale(scale: dict[str, Any] | None) -> Scale | None:
+    if scale is None:
+        return None
+    return Scale(
+        _names(scale["specReplicasPath"]),
+        _names(scale["statusReplicasPath"]),
+        _names(scale.get("labelSelectorPath", "")),
+    )
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split(".") if part)
+
+
+def _version_order(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' preference: stable before beta before alpha, newer before older, others last by name."""
+    if not (match := _VERSION.fullmatch(version)):
+        return (3, 0, 0, version)
+    major, stage, minor = match.groups()
+    return ({None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0), version)

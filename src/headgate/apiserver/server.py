@@ -1,0 +1,88 @@
+"""The API server's life: from files and sockets to ready, and to an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from headgate import serving
+from headgate.apiserver import expiry, pki
+from headgate.apiserver.app import application
+from headgate.apiserver.parts import Config, Parts
+
+_DRAIN_S = 3
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that is ready."""
+
+    url: str
+    kubeconfig: Path
+    identity: pki.Identity = field(repr=False)
+    parts: Parts = field(repr=False)
+
+
+@contextlib.asynccontextmanager
+async def running(config: Config) -> AsyncIterator[Running]:
+    """Runs the server for as long as the block lasts; on leaving, watches end and requests are finished."""
+    parts = Parts(config)
+    try:
+        now = datetime.datetime.now(datetime.UTC)
+        identity = pki.ensure(config.state / "pki", config.host, now)
+        listener = serving.listening_socket(config.host, config.port)
+        url = _url(config.host, listener.getsockname()[1])
+        server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity))
+        kubeconfig = config.state / "kubeconfig"
+        async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(parts.collector.run()),
+                tasks.create_task(expiry.run(parts.objects)),
+            ]
+            answering = tasks.create_task(server.serve([listener]))
+            await server.accepting.wait()
+            pki.write_private(kubeconfig, pki.kubeconfig(identity, url))
+            try:
+                yield Running(url, kubeconfig, identity, parts)
+            finally:
+                parts.hub.close()
+                server.stop()
+                for task in background:
+                    task.cancel()
+                # Awaited here, so that requests are finished also when a cancellation ends the block.
+                await asyncio.wait([answering])
+    finally:
+        parts.store.close()
+
+
+async def serve(
+    config: Config,
+    *,
+    stop: asyncio.Event | None = None,
+    on_ready: Callable[[Running], None] = lambda _: None,
+) -> None:
+    """Runs the server until `stop` is set, or until cancelled."""
+    async with running(config) as server:
+        on_ready(server)
+        await (stop or asyncio.Event()).wait()
+
+
+def _url(host: str, port: int) -> str:
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _uvicorn_config(app: ASGIApp, identity: pki.Identity) -> uvicorn.Config:
+    return serving.configuration(
+        app,
+        ssl_certfile=identity.cert,
+        ssl_keyfile=identity.key,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_DRAIN_S,
+    )

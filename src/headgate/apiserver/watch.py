@@ -1,0 +1,148 @@
+"""Fan-out of committed writes to watchers.
+
+There is no buffer for each watcher. Each kind has one bounded log of its last events, and a watcher is only a
+position in it: it reads on when its client takes bytes. A watcher so slow that the log has moved past it gets
+410 Expired, as does one that asks for a resource version older than the log. So memory is bounded by the
+logs, whatever the number and speed of watchers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from headgate.apiserver import errors
+from headgate.apiserver.storage import Event, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Nothing happened up to this revision that the watcher has not seen."""
+
+    revision: int
+
+
+class EventLog:
+    """The last events of one kind, bounded in number and bytes."""
+
+    def __init__(self, since: int, max_events: int, max_bytes: int) -> None:
+        self._events: list[Event] = []
+        self._bytes = 0
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self.compacted = since
+        """Events up to this revision are gone."""
+        self.changed = asyncio.Event()
+        """Set, and replaced by a new one, when an event is appended."""
+
+    def append(self, event: Event) -> None:
+        self._events.append(event)
+        self._bytes += len(event.new.body)
+        if len(self._events) > self._max_events or self._bytes > self._max_bytes:
+            self._compact()
+        self.wake()
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def after(self, revision: int, limit: int) -> list[Event]:
+        """Up to `limit` events behind a revision; 410 if some of them are gone."""
+        if revision < self.compacted:
+            raise errors.expired(f"too old resource version: {revision} ({self.compacted})")
+        start = bisect_right(self._events, revision, key=lambda event: event.revision)
+        return self._events[start : start + limit]
+
+    def _compact(self) -> None:
+        # A quarter at once, so that the cost of moving the rest is paid rarely.
+        drop = max(1, len(self._events) // 4)
+        self.compacted = self._events[drop - 1].revision
+        self._bytes -= sum(len(event.new.body) for event in self._events[:drop])
+        del self._events[:drop]
+
+
+class Hub:
+    """Owner of the event logs; `close()` ends every watch."""
+
+    BATCH = 64
+
+    def __init__(
+        self, store: Store, *, max_events: int = 4096, max_bytes: int = 16 << 20, max_watchers: int = 2000
+    ) -> None:
+        self._store = store
+        self._start = store.revision
+        self._logs: dict[str, EventLog] = {}
+        self._limits = (max_events, max_bytes)
+        self._max_watchers = max_watchers
+        self._watchers = 0
+        self.closed = False
+        store.listen(lambda event: self._log(event.new.key.resource).append(event))
+
+    def check(self, resource: str, since: int) -> None:
+        """Refuses a watch that cannot start: too many, or an expired or future resource version."""
+        if self.closed:
+            raise errors.unavailable("the API server is shutting down")
+        if self._watchers >= self._max_watchers:
+            raise errors.too_many_requests(f"{self._watchers} watches are open, which is the limit")
+        if since > self._store.revision:
+            raise errors.StatusError(
+                504,
+                "Timeout",
+                f"Too large resource version: {since}, current: {self._store.revision}",
+                retry_after_s=1,
+            )
+        self._log(resource).after(since, 0)
+
+    async def follow(
+        self, resource: str, since: int, *, until: float, bookmark_s: float | None
+    ) -> AsyncIterator[list[Event] | Bookmark]:
+        """Batches of events behind `since` until the loop time `until`, bookmarks between and at the end.
+
+        Raises 410 when the reader has fallen behind the log.
+        """
+        log = self._log(resource)
+        loop = asyncio.get_running_loop()
+        self._watchers += 1
+        try:
+            next_bookmark = loop.time() + bookmark_s if bookmark_s else until
+            while not self.closed and loop.time() < until:
+                changed = log.changed
+                # Read the position before the events: all events up to it are in the batch or were before.
+                position = self._store.revision
+                if batch := log.after(since, self.BATCH):
+                    since = batch[-1].revision
+                    yield batch
+                    continue
+                if loop.time() >= next_bookmark and bookmark_s:
+                    next_bookmark = loop.time() + bookmark_s
+                    since = max(since, position)
+                    yield Bookmark(position)
+                    continue
+                await _wait(changed, min(until, next_bookmark) - loop.time())
+            if bookmark_s and not self.closed:
+                yield Bookmark(since)
+        finally:
+            self._watchers -= 1
+
+    def close(self) -> None:
+        self.closed = True
+        for log in self._logs.values():
+            log.wake()
+
+    def statistics(self) -> dict[str, int]:
+        return {"watchers": self._watchers, "logs": len(self._logs)}
+
+    def _log(self, resource: str) -> EventLog:
+        if (log := self._logs.get(resource)) is None:
+            log = self._logs[resource] = EventLog(self._start, *self._limits)
+        return log
+
+
+async def _wait(changed: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(max(timeout_s, 0)):
+            await changed.wait()
+    except TimeoutError:
+        return

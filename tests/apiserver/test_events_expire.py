@@ -1,0 +1,55 @@
+"""Events are news: they go an hour after they last happened, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from headgate.apiserver import Running, expiry
+from headgate.apiserver.parts import Parts
+
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def event(name: str, **fields: Any) -> Any:
+    return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "name": "p"}} | fields
+
+
+async def names(client: httpx2.AsyncClient, url: str = EVENTS) -> set[str]:
+    return {item["metadata"]["name"] for item in (await client.get(url)).json()["items"]}
+
+
+async def test_an_event_goes_an_hour_after_it_last_happened(
+    client: httpx2.AsyncClient, parts: Parts, config_maps: str
+) -> None:
+    """An old event that was counted up lately stays, and so does every other kind."""
+    now = datetime.datetime.now(datetime.UTC)
+    later = now + datetime.timedelta(hours=2)
+    lately = (later - datetime.timedelta(minutes=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    await client.post(EVENTS, json=event("once"))
+    await client.post(EVENTS, json=event("again", lastTimestamp=lately))
+    await client.post(config_maps, json={"metadata": {"name": "c"}})
+    await expiry.sweep(parts.objects, now + datetime.timedelta(minutes=59))
+    assert await names(client) == {"once", "again"}
+    await expiry.sweep(parts.objects, later)
+    assert await names(client) == {"again"}
+    assert await names(client, config_maps) == {"c"}
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "EVENT_LIFE_S", -5.0)
+    monkeypatch.setattr(expiry, "SWEEP_S", 0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_running_server_expires_events(server: Running, remote: httpx2.AsyncClient) -> None:
+    """Nobody has to ask for it."""
+    assert (await remote.post(EVENTS, json=event("old"))).status_code == 201
+    async with asyncio.timeout(5):
+        while await names(remote):
+            await asyncio.sleep(0.01)

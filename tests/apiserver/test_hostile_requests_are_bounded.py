@@ -1,0 +1,117 @@
+"""Whatever is sent, the answer is a Status and the server goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from headgate.apiserver import Config
+from headgate.apiserver.app import application
+from headgate.apiserver.parts import Parts
+
+JSON = {"content-type": "application/json"}
+
+
+async def test_a_body_above_three_megabytes_is_refused(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """Both a declared and an undeclared length are bounded."""
+
+    async def endless() -> Any:
+        for _ in range(64):
+            yield b" " * 100_000
+
+    declared = await client.post(config_maps, content=b" " * (3 * 1024 * 1024 + 1), headers=JSON)
+    undeclared = await client.post(config_maps, content=endless(), headers=JSON)
+    assert declared.status_code == undeclared.status_code == 413
+
+
+async def test_an_object_that_etcd_would_not_take_is_refused(
+    client: httpx2.AsyncClient, config_maps: str
+) -> None:
+    """An object of more than 1.5 MB works nowhere, so not here either."""
+    big = {"metadata": {"name": "big"}, "data": {"k": "x" * 1_600_000}}
+    assert (await client.post(config_maps, json=big)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b'{"metadata": 3}',
+        b'{"metadata": {"labels": {"a": 1}}}',
+        b'{"metadata": {"name": 5}}',
+        b'{"metadata": {"name": "x", "ownerReferences": [{}]}}',
+        b"\xff\xfe",
+        b'{"a":' * 100_000,
+        b'{"data":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"data": "\\ud800"}',
+    ],
+)
+async def test_garbage_is_a_bad_request(client: httpx2.AsyncClient, config_maps: str, body: bytes) -> None:
+    """What is no object, or has metadata of wrong types, is 400 with a Status."""
+    answer = await client.post(config_maps, content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["kind"]) == (400, "Status")
+
+
+async def test_a_yaml_bomb_is_refused(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """YAML aliases, which make gigabytes out of a few lines, are not taken."""
+    bomb = b"a: &a [x,x,x]\nb: &b [*a,*a,*a]\nmetadata: {name: x}\ndata: {c: *b}\n"
+    answer = await client.post(config_maps, content=bomb, headers={"content-type": "application/yaml"})
+    assert answer.status_code == 400
+    assert "aliases" in answer.json()["message"]
+
+
+async def test_yaml_is_taken_as_json_would_be(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """A YAML body is stored like its JSON; what looks like a date stays text."""
+    body = b"metadata: {name: y}\ndata: {when: 2024-01-01}\n"
+    answer = await client.post(config_maps, content=body, headers={"content-type": "application/yaml"})
+    assert (answer.status_code, answer.json()["data"]) == (201, {"when": "2024-01-01"})
+
+
+async def test_protobuf_is_refused_with_the_way_round(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """kubectl create without -f sends protobuf; the refusal names a command that works."""
+    headers = {"content-type": "application/vnd.kubernetes.protobuf"}
+    answer = await client.post(config_maps, content=b"k8s\0", headers=headers)
+    assert answer.status_code == 415
+    assert "--dry-run=client -o yaml | kubectl apply -f -" in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("", {"limit": "-1"}),
+        ("", {"limit": "x"}),
+        ("", {"continue": "%%%"}),
+        ("", {"labelSelector": "a=b=c"}),
+        ("", {"labelSelector": "x" * 20_000}),
+        ("", {"fieldSelector": "nonsense"}),
+        ("", {"watch": "true", "resourceVersion": "abc"}),
+        ("", {"watch": "true", "timeoutSeconds": "-5"}),
+    ],
+)
+async def test_a_bad_query_is_a_bad_request(
+    client: httpx2.AsyncClient, config_maps: str, path: str, params: dict[str, str]
+) -> None:
+    """Each query parameter is checked before it is used."""
+    answer = await client.get(config_maps + path, params=params)
+    assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
+
+
+async def test_the_number_of_objects_is_bounded(tmp_path: Path) -> None:
+    """At the limit a create is forbidden; a delete makes room."""
+    parts = Parts(Config(tmp_path, definitions=[], max_objects=3))
+    headers = {"authorization": "Bearer t"}
+    transport = httpx2.ASGITransport(application(parts, "t"))
+    url = "/api/v1/namespaces/default/configmaps"
+    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
+        codes = [(await client.post(url, json={"metadata": {"name": n}})).status_code for n in ("a", "b")]
+        await client.delete(f"{url}/a")
+        codes.append((await client.post(url, json={"metadata": {"name": "b"}})).status_code)
+    parts.store.close()
+    assert codes == [201, 403, 201]
