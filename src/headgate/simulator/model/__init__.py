@@ -1,0 +1,54 @@
+"""The step model of a continuous-batching engine: events in, instructions out, no I/O and no clock.
+
+It decides which requests run in the next step, how long that step takes and who emits a token at its end. It
+is given requests as token counts and the time as an argument; it hands on a `StepOutcome` for each step and
+exactly one `FinishedRequest` for each request. The live server and `run_virtual` drive the same `Engine`.
+"""
+
+from headgate.simulator.model.config import ConfigError, EngineConfig
+from headgate.simulator.model.costs import StepCosts
+from headgate.simulator.model.engine import Engine, EngineStatistics
+from headgate.simulator.model.kv import KvBlocks
+from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
+from headgate.simulator.model.request import (
+    Emission,
+    FinishedRequest,
+    FinishReason,
+    QueueFullError,
+    RefusedError,
+    RequestId,
+    RequestTooLongError,
+    SimulatedRequest,
+    StepOutcome,
+    StepPlan,
+)
+from headgate.simulator.model.text import Vocabulary, estimate_tokens
+from headgate.simulator.model.virtual import Cancellation, Submission, VirtualRun, run_virtual
+
+__all__ = [
+    "DEFAULT_PROFILE",
+    "PROFILES",
+    "Cancellation",
+    "ConfigError",
+    "Emission",
+    "Engine",
+    "EngineConfig",
+    "EngineProfile",
+    "EngineStatistics",
+    "FinishReason",
+    "FinishedRequest",
+    "KvBlocks",
+    "QueueFullError",
+    "RefusedError",
+    "RequestId",
+    "RequestTooLongError",
+    "SimulatedRequest",
+    "StepCosts",
+    "StepOutcome",
+    "StepPlan",
+    "Submission",
+    "VirtualRun",
+    "Vocabulary",
+    "estimate_tokens",
+    "run_virtual",
+]

@@ -1,0 +1,64 @@
+"""The limits and costs that make one simulated engine."""
+
+import math
+
+import msgspec
+
+from headgate.simulator.model.costs import StepCosts
+
+
+class ConfigError(ValueError):
+    """An engine cannot work with these settings; the message names each one and what would do."""
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the step model needs to know about an engine. Checked when it is made."""
+
+    costs: StepCosts
+    max_num_seqs: int = 256
+    """Sequences that run in one batch."""
+    max_model_len: int = 8192
+    """Prompt and output tokens of one request together."""
+    prefill_budget_tokens: int = 512
+    """Prompt tokens that one step may prefill; longer prompts are prefilled in chunks."""
+    kv_blocks: int = 2810
+    block_size: int = 16
+    """Tokens in one KV block."""
+    max_waiting: int = 1000
+    """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
+
+    def __post_init__(self) -> None:
+        problems = [*self._out_of_range(), *self._too_small_together()]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    def _out_of_range(self) -> list[str]:
+        at_least = {
+            "max_num_seqs": 1,
+            "max_model_len": 2,
+            "prefill_budget_tokens": 1,
+            "kv_blocks": 1,
+            "block_size": 1,
+            "max_waiting": 0,
+        }
+        problems = [
+            f"{name}: must be at least {least}, got {getattr(self, name)}"
+            for name, least in at_least.items()
+            if getattr(self, name) < least
+        ]
+        for name in self.costs.__struct_fields__:
+            seconds = getattr(self.costs, name)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                problems.append(
+                    f"costs.{name}: must be a number of seconds that is not negative, got {seconds}"
+                )
+        return problems
+
+    def _too_small_together(self) -> list[str]:
+        # With this, the oldest request can always run once all others are preempted, so no request starves.
+        if self.kv_blocks * self.block_size >= self.max_model_len:
+            return []
+        return [
+            f"kv_blocks: {self.kv_blocks} blocks of {self.block_size} tokens hold less than one request of "
+            f"max_model_len {self.max_model_len}; raise kv_blocks or lower max_model_len"
+        ]

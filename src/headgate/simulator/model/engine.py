@@ -1,0 +1,321 @@
+"""The engine: a waiting queue, a running batch, and steps that move tokens.
+
+Steps come in two halves, because a step takes time and the world goes on meanwhile: `begin_step` settles who
+is in the batch and for how long, `finish_step` hands out the tokens. In between requests may be submitted
+(they wait for the next step) and cancelled (they get nothing more). `step` is both halves for callers
+without such events.
+"""
+
+from collections import deque
+
+import msgspec
+
+from headgate.simulator.model.config import EngineConfig
+from headgate.simulator.model.kv import KvBlocks
+from headgate.simulator.model.request import (
+    Emission,
+    FinishedRequest,
+    FinishReason,
+    QueueFullError,
+    RequestId,
+    RequestTooLongError,
+    SimulatedRequest,
+    StepOutcome,
+    StepPlan,
+)
+
+
+class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading of the engine; the `_total` fields only grow."""
+
+    running: int
+    waiting: int
+    kv_blocks: int
+    kv_blocks_used: int
+    submitted_total: int
+    finished_total: int
+    refused_total: int
+    preempted_total: int
+    steps_total: int
+    busy_s_total: float
+    prefill_tokens_total: int
+    """Includes tokens that were prefilled again after a preemption."""
+    output_tokens_total: int
+
+    @property
+    def kv_usage(self) -> float:
+        return self.kv_blocks_used / self.kv_blocks
+
+
+class _Sequence:
+    """A request on its way through the engine."""
+
+    __slots__ = (
+        "arrived_s",
+        "computed",
+        "emitted",
+        "ended",
+        "first_token_s",
+        "last_token_s",
+        "order",
+        "preemptions",
+        "prefill_target",
+        "request",
+        "started_s",
+    )
+
+    def __init__(self, request: SimulatedRequest, order: int, now: float) -> None:
+        self.request = request
+        self.order = order
+        self.arrived_s = now
+        self.started_s: float | None = None
+        self.first_token_s: float | None = None
+        self.last_token_s = now
+        self.emitted = 0
+        self.computed = 0  # tokens whose keys and values are in the cache
+        self.prefill_target = request.prompt_tokens
+        self.preemptions = 0
+        self.ended = False
+
+    @property
+    def id(self) -> RequestId:
+        return self.request.request_id
+
+    @property
+    def decoding(self) -> bool:
+        return self.computed >= self.prefill_target
+
+    def lose_cache(self) -> None:
+        """Recompute: the tokens emitted so far become part of what must be prefilled again."""
+        self.computed = 0
+        self.prefill_target = self.request.prompt_tokens + self.emitted
+        self.preemptions += 1
+
+    def finished(self, reason: FinishReason, now: float) -> FinishedRequest:
+        return FinishedRequest(
+            request_id=self.id,
+            reason=reason,
+            prompt_tokens=self.request.prompt_tokens,
+            output_tokens=self.emitted,
+            preemptions=self.preemptions,
+            arrived_s=self.arrived_s,
+            started_s=self.started_s,
+            first_token_s=self.first_token_s,
+            finished_s=now,
+        )
+
+
+class _Step:
+    """The step under way: its plan, and the sequences that get something from it."""
+
+    __slots__ = ("chunks", "decoding", "plan")
+
+    def __init__(
+        self, plan: StepPlan, decoding: list[_Sequence], chunks: list[tuple[_Sequence, int]]
+    ) -> None:
+        self.plan = plan
+        self.decoding = decoding
+        self.chunks = chunks
+
+
+class Engine:
+    """Continuous batching after vLLM's scheduler: FIFO admission, chunked prefill, preemption by recompute.
+
+    Running sequences come first, oldest first; what is left of the prefill budget admits from the head of the
+    queue, and nobody overtakes the head. A decoding sequence that finds no free block takes those of the
+    newest sequence, which goes back to the head of the queue.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self._kv = KvBlocks(config.kv_blocks, config.block_size)
+        self._waiting: deque[_Sequence] = deque()
+        self._running: dict[RequestId, _Sequence] = {}  # oldest first
+        self._known: dict[RequestId, _Sequence] = {}
+        self._step: _Step | None = None
+        self._submitted = 0
+        self._finished = 0
+        self._refused = 0
+        self._preempted = 0
+        self._steps = 0
+        self._busy_s = 0.0
+        self._prefill_tokens = 0
+        self._output_tokens = 0
+
+    def submit(self, request: SimulatedRequest, now: float) -> None:
+        """Put a request at the end of the queue; `RefusedError` if it is too long or the queue is full."""
+        if request.request_id in self._known:
+            raise ValueError(f"request {request.request_id}: is in the engine already")
+        try:
+            self._check_limits(request)
+        except (QueueFullError, RequestTooLongError):
+            self._refused += 1
+            raise
+        sequence = _Sequence(request, self._submitted, now)
+        self._submitted += 1
+        self._known[sequence.id] = sequence
+        self._waiting.append(sequence)
+
+    def cancel(self, request_id: RequestId, now: float) -> FinishedRequest | None:
+        """End a request wherever it is; None if it is not in the engine (any more)."""
+        sequence = self._known.get(request_id)
+        if sequence is None:
+            return None
+        if request_id not in self._running:
+            self._waiting.remove(sequence)
+        return self._end(sequence, "abort", now)
+
+    def begin_step(self, now: float) -> StepPlan | None:
+        """Settle the next batch; None if there is nothing to do, and then there is no step to finish."""
+        assert self._step is None, "the step under way must be finished first"
+        preempted = self._make_room_to_grow()
+        decoding = [sequence for sequence in self._running.values() if sequence.decoding]
+        # What was preempted a moment ago is not admitted again here: it heads the queue, and the blocks that
+        # it gave up are short of what it needs by at least the one that they were taken for.
+        chunks, admitted = self._spend_prefill_budget(now)
+        if not decoding and not chunks:
+            return None
+        kv_tokens = sum(sequence.computed for sequence in decoding)
+        prefill_tokens = sum(tokens for _, tokens in chunks)
+        plan = StepPlan(
+            starts_s=now,
+            duration_s=self.config.costs.step_seconds(
+                decode_sequences=len(decoding), kv_tokens=kv_tokens, prefill_tokens=prefill_tokens
+            ),
+            decode_sequences=len(decoding),
+            kv_tokens=kv_tokens,
+            prefill_tokens=prefill_tokens,
+            admitted=tuple(admitted),
+            preempted=tuple(preempted),
+        )
+        self._step = _Step(plan, decoding, chunks)
+        return plan
+
+    def finish_step(self) -> StepOutcome:
+        """End the step under way at the time its plan gave, and hand out its tokens."""
+        step = self._step
+        assert step is not None, "no step is under way"
+        self._step = None
+        self._steps += 1
+        self._busy_s += step.plan.duration_s
+        self._prefill_tokens += step.plan.prefill_tokens
+        emitted: list[Emission] = []
+        finished: list[FinishedRequest] = []
+        for sequence, tokens in [*((sequence, 1) for sequence in step.decoding), *step.chunks]:
+            if sequence.ended:
+                continue
+            sequence.computed += tokens
+            if sequence.decoding:
+                emitted.append(self._emit(sequence, step.plan.ends_s))
+            if sequence.emitted == sequence.request.output_tokens:
+                finished.append(self._end(sequence, sequence.request.finish_reason, step.plan.ends_s))
+        return StepOutcome(plan=step.plan, emitted=tuple(emitted), finished=tuple(finished))
+
+    def step(self, now: float) -> StepOutcome | None:
+        """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
+        return None if self.begin_step(now) is None else self.finish_step()
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(
+            running=len(self._running),
+            waiting=len(self._waiting),
+            kv_blocks=self._kv.total,
+            kv_blocks_used=self._kv.used,
+            submitted_total=self._submitted,
+            finished_total=self._finished,
+            refused_total=self._refused,
+            preempted_total=self._preempted,
+            steps_total=self._steps,
+            busy_s_total=self._busy_s,
+            prefill_tokens_total=self._prefill_tokens,
+            output_tokens_total=self._output_tokens,
+        )
+
+    def validate(self) -> None:
+        """Recheck every invariant; AssertionError says which one broke."""
+        self._kv.validate()
+        running = list(self._running.values())
+        assert len(running) <= self.config.max_num_seqs, f"{len(running)} sequences run"
+        orders = [sequence.order for sequence in (*running, *self._waiting)]
+        assert orders == sorted(orders), f"a later request is ahead of an earlier one: {orders}"
+        assert set(self._known) == {sequence.id for sequence in (*running, *self._waiting)}
+        assert self._submitted == self._finished + len(self._known), "a request got lost or ended twice"
+        for sequence in running:
+            covered = max(sequence.prefill_target, sequence.computed)
+            held = self._kv.held_by(sequence.id)
+            growing = self._step is not None and sequence.decoding
+            allowed = {self._kv.blocks_for(covered), self._kv.blocks_for(covered + growing)}
+            assert held in allowed, f"{sequence.id} holds {held} blocks for {covered} tokens"
+        assert all(self._kv.held_by(sequence.id) == 0 for sequence in self._waiting), (
+            "a waiting request holds blocks"
+        )
+
+    def _check_limits(self, request: SimulatedRequest) -> None:
+        config = self.config
+        if request.prompt_tokens + request.output_tokens > config.max_model_len:
+            raise RequestTooLongError(request.prompt_tokens, request.output_tokens, config.max_model_len)
+        limit = config.max_num_seqs + config.max_waiting
+        if len(self._known) >= limit:
+            raise QueueFullError(limit)
+
+    def _make_room_to_grow(self) -> list[RequestId]:
+        """A block for the next token of every decoding sequence, from the newest sequences if need be."""
+        preempted: list[RequestId] = []
+        for sequence in list(self._running.values()):
+            while sequence.decoding and not self._kv.hold(sequence.id, sequence.computed + 1):
+                newest = self._running[next(reversed(self._running))]
+                self._preempt(newest)
+                preempted.append(newest.id)
+        return preempted
+
+    def _preempt(self, sequence: _Sequence) -> None:
+        del self._running[sequence.id]
+        self._kv.release(sequence.id)
+        sequence.lose_cache()  # no longer decoding: that ends the search for a block if it was the seeker
+        self._waiting.appendleft(sequence)
+        self._preempted += 1
+
+    def _spend_prefill_budget(self, now: float) -> tuple[list[tuple[_Sequence, int]], list[RequestId]]:
+        budget = self.config.prefill_budget_tokens
+        chunks: list[tuple[_Sequence, int]] = []
+        admitted: list[RequestId] = []
+        for sequence in self._running.values():
+            if budget and not sequence.decoding:
+                chunks.append((sequence, min(budget, sequence.prefill_target - sequence.computed)))
+                budget -= chunks[-1][1]
+        while budget and self._admit_head(now):
+            sequence = self._running[next(reversed(self._running))]
+            admitted.append(sequence.id)
+            chunks.append((sequence, min(budget, sequence.prefill_target)))
+            budget -= chunks[-1][1]
+        return chunks, admitted
+
+    def _admit_head(self, now: float) -> bool:
+        """Move the head of the queue into the batch, if there is a place and blocks for all its prompt."""
+        if not self._waiting or len(self._running) >= self.config.max_num_seqs:
+            return False
+        head = self._waiting[0]
+        if not self._kv.hold(head.id, head.prefill_target):
+            return False
+        self._waiting.popleft()
+        self._running[head.id] = head
+        if head.started_s is None:
+            head.started_s = now
+        return True
+
+    def _emit(self, sequence: _Sequence, now: float) -> Emission:
+        emission = Emission(sequence.id, sequence.emitted, now - sequence.last_token_s)
+        if sequence.emitted == 0:
+            sequence.first_token_s = now
+        sequence.last_token_s = now
+        sequence.emitted += 1
+        self._output_tokens += 1
+        return emission
+
+    def _end(self, sequence: _Sequence, reason: FinishReason, now: float) -> FinishedRequest:
+        del self._known[sequence.id]
+        self._running.pop(sequence.id, None)
+        self._kv.release(sequence.id)
+        sequence.ended = True
+        self._finished += 1
+        return sequence.finished(reason, now)

@@ -1,0 +1,118 @@
+"""The values that go into the step model and come out of it."""
+
+from typing import Literal, NamedTuple, NewType
+
+import msgspec
+
+RequestId = NewType("RequestId", str)
+FinishReason = Literal["stop", "length", "abort"]
+
+
+class RefusedError(Exception):
+    """The engine does not take a request; the message is fit for the client."""
+
+
+class QueueFullError(RefusedError):
+    """As many requests run and wait as the engine may hold."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"Failed to enqueue request, waiting requests queue is full ({limit} requests in the engine)"
+        )
+
+
+class RequestTooLongError(RefusedError):
+    """Prompt and output together do not fit into the model's context."""
+
+    def __init__(self, prompt_tokens: int, output_tokens: int, max_model_len: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {max_model_len} tokens. However, you requested "
+            f"{prompt_tokens + output_tokens} tokens ({prompt_tokens} in the prompt, {output_tokens} in the "
+            f"completion). Please reduce the length of the prompt or completion."
+        )
+
+
+class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One sequence to generate: `output_tokens` tokens after `prompt_tokens`, ending with `finish_reason`."""
+
+    request_id: RequestId
+    prompt_tokens: int
+    output_tokens: int
+    finish_reason: FinishReason = "length"
+
+    def __post_init__(self) -> None:
+        if self.prompt_tokens < 1 or self.output_tokens < 1:
+            raise ValueError(
+                f"request {self.request_id}: prompt_tokens and output_tokens must be at least 1, "
+                f"got {self.prompt_tokens} and {self.output_tokens}"
+            )
+
+
+class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How one request ended, and when each of its phases began. Times are the driver's seconds."""
+
+    request_id: RequestId
+    reason: FinishReason
+    prompt_tokens: int
+    output_tokens: int
+    preemptions: int
+    arrived_s: float
+    started_s: float | None
+    first_token_s: float | None
+    finished_s: float
+
+    @property
+    def queue_s(self) -> float | None:
+        """From arrival to the first step that worked on it."""
+        return None if self.started_s is None else self.started_s - self.arrived_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From arrival to the first token."""
+        return None if self.first_token_s is None else self.first_token_s - self.arrived_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time of each token after the first."""
+        if self.first_token_s is None or self.output_tokens < 2:
+            return None
+        return (self.finished_s - self.first_token_s) / (self.output_tokens - 1)
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the step under way works on, and when it ends."""
+
+    starts_s: float
+    duration_s: float
+    decode_sequences: int
+    kv_tokens: int
+    prefill_tokens: int
+    admitted: tuple[RequestId, ...]
+    preempted: tuple[RequestId, ...]
+
+    @property
+    def ends_s(self) -> float:
+        return self.starts_s + self.duration_s
+
+
+class Emission(NamedTuple):
+    """One token of one request. A tuple, because a full batch makes hundreds of them each step."""
+
+    request_id: RequestId
+    position: int
+    """0 for the first token of the answer."""
+    gap_s: float
+    """Since the request's token before; for the first token, since its arrival."""
+
+
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened by the end of a step."""
+
+    plan: StepPlan
+    emitted: tuple[Emission, ...]
+    finished: tuple[FinishedRequest, ...]
+
+    @property
+    def duration_s(self) -> float:
+        return self.plan.duration_s

@@ -1,0 +1,117 @@
+"""Drives an engine through virtual time: an hour of traffic in the time that its decisions take."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from itertools import count
+
+import msgspec
+
+from headgate.simulator.model.engine import Engine
+from headgate.simulator.model.request import (
+    FinishedRequest,
+    RefusedError,
+    RequestId,
+    SimulatedRequest,
+    StepOutcome,
+)
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A request arrives."""
+
+    at_s: float
+    request: SimulatedRequest
+
+
+class Cancellation(msgspec.Struct, frozen=True):
+    """The client of a request goes away."""
+
+    at_s: float
+    request_id: RequestId
+
+
+Event = Submission | Cancellation
+
+
+class VirtualRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run: every submitted request is in `finished` or `refused`, in order of its end."""
+
+    finished: tuple[FinishedRequest, ...]
+    refused: tuple[RequestId, ...]
+    ended_s: float
+
+
+def run_virtual(
+    engine: Engine,
+    events: Iterable[Event],
+    *,
+    on_step: Callable[[StepOutcome], None] | None = None,
+    on_finish: Callable[[FinishedRequest], Iterable[Event]] | None = None,
+) -> VirtualRun:
+    """Run until no event is left and the engine is idle.
+
+    `on_finish` may answer the end of a request with further events (a closed loop of clients, the next turn
+    of a session); their times must not lie before that end. Equal inputs give equal runs, bit by bit.
+    """
+    run = _Run(engine, on_finish)
+    for event in events:
+        run.schedule(event)
+    while True:
+        plan = engine.begin_step(run.now)
+        if plan is None:
+            if not run.pending:
+                return run.result()
+            run.advance_to(run.pending[0][0])
+            continue
+        run.advance_to(plan.ends_s)
+        outcome = engine.finish_step()
+        if on_step is not None:
+            on_step(outcome)
+        for finished in outcome.finished:
+            run.end(finished)
+
+
+class _Run:
+    """The clock, the events to come and the results so far of one run."""
+
+    def __init__(
+        self, engine: Engine, on_finish: Callable[[FinishedRequest], Iterable[Event]] | None
+    ) -> None:
+        self.now = 0.0
+        self.pending: list[tuple[float, int, Event]] = []
+        self._engine = engine
+        self._on_finish = on_finish
+        self._ties = count()  # events at one time happen in the order in which they were scheduled
+        self._finished: list[FinishedRequest] = []
+        self._refused: list[RequestId] = []
+
+    def schedule(self, event: Event) -> None:
+        if event.at_s < self.now:
+            raise ValueError(f"an event at {event.at_s} s lies before the virtual time {self.now} s")
+        heapq.heappush(self.pending, (event.at_s, next(self._ties), event))
+
+    def advance_to(self, time_s: float) -> None:
+        """Let everything happen that is due by `time_s`."""
+        while self.pending and self.pending[0][0] <= time_s:
+            self.now, _, event = heapq.heappop(self.pending)
+            self._apply(event)
+        self.now = time_s
+
+    def end(self, finished: FinishedRequest) -> None:
+        self._finished.append(finished)
+        for event in self._on_finish(finished) if self._on_finish else ():
+            self.schedule(event)
+
+    def result(self) -> VirtualRun:
+        return VirtualRun(finished=tuple(self._finished), refused=tuple(self._refused), ended_s=self.now)
+
+    def _apply(self, event: Event) -> None:
+        if isinstance(event, Cancellation):
+            finished = self._engine.cancel(event.request_id, self.now)
+            if finished is not None:
+                self.end(finished)
+            return
+        try:
+            self._engine.submit(event.request, self.now)
+        except RefusedError:
+            self._refused.append(event.request.request_id)

@@ -1,0 +1,11 @@
+"""The live shell around the step model: an OpenAI-compatible HTTP server with vLLM's metrics.
+
+It decides nothing about batches or times (the model does); it is given HTTP requests, turns them into token
+counts, and hands on tokens as they fall due. A client that goes away ends its request in the model at once.
+"""
+
+from headgate.simulator.server.live import LiveEngine
+from headgate.simulator.server.serve import listen, run, running
+from headgate.simulator.server.settings import ServerSettings
+
+__all__ = ["LiveEngine", "ServerSettings", "listen", "run", "running"]

@@ -1,0 +1,86 @@
+"""One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
+
+import asyncio
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.settings import ServerSettings
+
+JSON = b"application/json"
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+MAX_REQUEST_ID_LENGTH = 256
+_EXTRA_HEADERS = {
+    408: [(b"connection", b"close")],  # the rest of its body may never come
+    429: [(b"retry-after", b"1")],
+}
+
+
+class Exchange:
+    """A request and the means to answer it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: ServerSettings) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._settings = settings
+        self.started = False
+        self.request_id = _printable(dict(scope["headers"]).get(b"x-request-id", b""))
+
+    @property
+    def method(self) -> str:
+        return str(self._scope["method"])
+
+    async def read_body(self) -> bytes:
+        """The whole body; refuses one that is too big, too slow, or cut off."""
+        limit = self._settings.max_body_bytes
+        try:
+            async with asyncio.timeout(self._settings.body_timeout_s):
+                body = bytearray()
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ApiError(400, "The client went away before its body was complete")
+                    body += message["body"]
+                    if len(body) > limit:
+                        raise ApiError(413, f"The body is larger than {limit} bytes; send a shorter prompt")
+                    if not message["more_body"]:
+                        return bytes(body)
+        except TimeoutError as error:
+            raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
+
+    async def disconnected(self) -> None:
+        """Return once the client is gone. Only after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def start(self, status: int, content_type: bytes, *, length: int | None = None) -> None:
+        """Send the head; without a length the body follows in chunks."""
+        headers = [(b"content-type", content_type)]
+        if length is not None:
+            headers.append((b"content-length", b"%d" % length))
+        if self.request_id:
+            headers.append((b"x-request-id", self.request_id.encode()))
+        if self._settings.pod_name:
+            headers.append((b"x-inference-pod", self._settings.pod_name.encode()))
+        headers += _EXTRA_HEADERS.get(status, ())
+        headers.append((b"x-inference-port", b"%d" % self._scope["server"][1]))
+        self.started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def answer(self, body: bytes, *, status: int = 200, content_type: bytes = JSON) -> None:
+        await self.start(status, content_type, length=len(body))
+        await self.write(body, more=False)
+
+    async def answer_json(self, value: object) -> None:
+        await self.answer(msgspec.json.encode(value))
+
+
+def _printable(value: bytes) -> str:
+    """A request id fit to be sent back, or nothing."""
+    text = value[:MAX_REQUEST_ID_LENGTH].decode("latin-1")
+    return text if text.isascii() and text.isprintable() else ""

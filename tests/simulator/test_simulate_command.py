@@ -1,0 +1,143 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.simulate import simulate
+from headgate.simulator.model import DEFAULT_PROFILE, PROFILES
+
+COMMAND = [
+    sys.executable,
+    "-c",
+    "from headgate.cli.simulate import simulate; simulate()",
+    "engine",
+    "--port",
+    "0",
+]
+
+
+@pytest.fixture
+def start():
+    """Starts `headgate simulate engine` as a process; returns it and its URL once it listens."""
+    processes = []
+
+    def launch(*options: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen(
+            [*COMMAND, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
+        )
+        processes.append(process)
+        line = process.stdout.readline()
+        return process, re.search(r"http://\S+", line)[0]
+
+    yield launch
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def get(url: str):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return json.load(response)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_promptly_with_status_0(start, number):
+    """The process is gone within a second, without complaint."""
+    process, _ = start()
+    process.send_signal(number)
+    assert process.wait(timeout=5) == 0
+    assert process.stdout.read() == ""
+
+
+def test_a_request_in_flight_may_end_before_the_process_does(start):
+    """After SIGTERM a stream that fits into the drain time is completed."""
+    process, url = start("--profile", "fast", "--base-s", "0.02", "--drain-duration", "5")
+    body = {"model": "simulated", "prompt": "x", "max_tokens": 15, "stream": True}
+    ask = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
+    with urllib.request.urlopen(ask, timeout=10) as response:
+        first = response.readline()
+        process.send_signal(signal.SIGTERM)
+        text = (first + response.read()).decode()
+    assert (text.count("data: "), text[-14:]) == (16, "data: [DONE]\n\n")
+    assert process.wait(timeout=5) == 0
+
+
+def test_a_second_signal_cuts_what_is_in_flight(start):
+    """With an hour to drain, a stream without an end is told by the second signal, and the process ends."""
+    process, url = start("--base-s", "600", "--drain-duration", "3600")
+    body = {"model": "simulated", "prompt": "x", "stream": True}
+    ask = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
+    with urllib.request.urlopen(ask, timeout=10) as response:
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.3)
+        process.send_signal(signal.SIGTERM)
+        assert b"The engine stopped" in response.read()
+    assert process.wait(timeout=5) == 0
+
+
+def test_the_environment_of_a_pod_is_used(start):
+    """POD_IP is the address, SIM_MODEL the served names, and options override the profile."""
+    _, url = start("--max-model-len", "512", POD_IP="127.0.0.5", SIM_MODEL="llama tiny-llama")
+    assert url.startswith("http://127.0.0.5:")
+    cards = get(f"{url}/v1/models")["data"]
+    assert [(card["id"], card["max_model_len"]) for card in cards] == [("llama", 512), ("tiny-llama", 512)]
+
+
+def test_a_port_in_use_is_said_plainly(start):
+    """The message names the address and what to change; there is no traceback."""
+    _, url = start()
+    result = CliRunner().invoke(simulate, ["engine", "--port", url.rpartition(":")[2]])
+    assert result.exit_code == 1
+    assert "cannot listen on 127.0.0.1 port" in result.output
+    assert "--port" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--profile", "gpu"], "'gpu' is not a profile; there are 7b-a100"),
+        (["--kv-blocks", "3"], "raise kv_blocks or lower max_model_len"),
+        (["--base-s", "-1"], "--base-s"),
+        (["--base-s", "nan"], "costs.base_s"),
+        (["--model", ""], "at least one served name is needed"),
+    ],
+)
+def test_bad_options_are_usage_errors(options, message):
+    """The message says which setting is at fault."""
+    result = CliRunner().invoke(simulate, ["engine", *options])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_profiles_lists_all_of_them():
+    """Every profile is shown by name, and the default one is marked."""
+    output = CliRunner().invoke(simulate, ["profiles"]).output
+    assert all(name in output for name in PROFILES)
+    assert f"{DEFAULT_PROFILE} (default)" in output
+
+
+def test_the_command_group_imports_no_server():
+    """`headgate --help` must not pay for uvicorn and metrics."""
+    heavy = ["uvicorn", "starlette", "uvloop", "prometheus_client", "msgspec"]
+    probe = f"import sys, headgate.cli.simulate; sys.exit(any(name in sys.modules for name in {heavy}))"
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_it_listens_soon_after_its_start(start):
+    """Start to listening is a matter of half a second; this bound leaves room for a busy machine."""
+    began = time.monotonic()
+    start()
+    assert time.monotonic() - began < 3.0
