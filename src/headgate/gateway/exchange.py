@@ -1,0 +1,428 @@
+"""One request from arrival to settlement: route, pick, send, retry, forward, and account for it once.
+
+States follow one another: routing, connecting or waiting to retry, sent, forwarding, settled. Whatever ends
+it (the answer's end, the client gone, an endpoint lost), `_settle` runs exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import httptools
+
+from headgate import routing
+from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, inspect, replace_model
+from headgate.gateway.refusals import Refusal, status_line
+from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
+from headgate.gateway.usage import Tail
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.listener import ClientConnection
+    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+
+CLIENT_GONE = 499
+"""Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
+
+_RETRIED = frozenset({502, 503, 504})
+"""Statuses by which an endpoint or a proxy before it says that another may do better."""
+
+_NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+"""What a client may call its request: it is printed in logs and sent back."""
+
+
+class Exchange:
+    """What happens to one request. Read after the end by whoever records it."""
+
+    __slots__ = (
+        "_chunked_body",
+        "_client",
+        "_connecting",
+        "_head",
+        "_heard_bytes",
+        "_payload",
+        "_proxy",
+        "_timer",
+        "_tried",
+        "_upstream",
+        "attempts",
+        "bytes_out",
+        "first_byte_at",
+        "heard_at",
+        "load",
+        "match",
+        "model",
+        "outcome",
+        "pool",
+        "prompt_tokens",
+        "request",
+        "request_id",
+        "settled",
+        "status",
+        "stream",
+        "tail",
+    )
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
+        self._proxy = proxy
+        self._client = client
+        self.request = request
+        given_id = request.given_id
+        is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
+        self.request_id = given_id if is_plain else proxy.new_request_id()
+        self.model = ""
+        self.stream = False
+        self.match: routing.Match | None = None
+        self.pool: PoolState | None = None
+        self.load: EndpointLoad | None = None
+        self.prompt_tokens = 0
+        self.attempts = 0
+        self.status = 0
+        self.bytes_out = 0
+        self.first_byte_at = 0.0
+        self.heard_at = request.arrived_at
+        """When the endpoint was last heard of, for the idle timeout."""
+        self.outcome = ""
+        self.settled = False
+        self.tail = Tail()
+        self._payload = b""
+        self._heard_bytes = 0
+        self._head: bytes | None = None
+        """The client's response head while it waits to be sent together with the first body bytes."""
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tried: list[EndpointLoad] = []
+        self._chunked_body: _Unchunker | None = None
+
+    # -- choosing where to go
+
+    def start(self) -> None:
+        refusal = self._route()
+        if refusal is not None:
+            self._refuse(refusal)
+        else:
+            self._attempt()
+
+    def _route(self) -> Refusal | None:
+        """Finds the pool of the request and what is sent to it; a Refusal if there is none."""
+        request, proxy = self.request, self._proxy
+        fields = inspect(request.body)
+        if not isinstance(fields, Fields):
+            return fields
+        model = self.model = fields.model or ""
+        self.stream = bool(fields.stream)
+        match = routing.match(proxy.snapshot, model, request.path, request.header)
+        if match is None:
+            return Refusal.model_not_found(model)
+        self.match = match
+        target = proxy.splits.next(match.route.key, match.rule)
+        if target is None:
+            return Refusal.unavailable(
+                f"rule {match.rule.name} of ModelRoute {match.route.key} has no target with a weight",
+                code="no_target",
+            )
+        pool = self.pool = proxy.pools.get(target.pool)
+        if pool is None:
+            return Refusal(
+                status=404,
+                type="invalid_request_error",
+                code="model_not_found",
+                message=f"ModelRoute {match.route.key} names ModelServer {target.pool}, which does not exist",
+                param="model",
+            )
+        body = request.body
+        served = pool.pool.model
+        if served is not None and served != model and not match.is_adapter:
+            try:
+                body = replace_model(body, served)
+            except RecursionError:
+                return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
+        self.prompt_tokens = len(body) // BYTES_PER_TOKEN
+        self._payload = request.message(body, self.request_id)
+        return None
+
+    # -- attempts
+
+    def _attempt(self) -> None:
+        """Sends the request to an endpoint that was not tried yet."""
+        self._timer = None
+        assert self.pool is not None
+        load = self._proxy.pick(self.pool, self._tried)
+        if load is None:
+            self._refuse(self._nowhere_to_go())
+            return
+        self.load = load
+        self._tried.append(load)
+        self.attempts += 1
+        load.start(self.prompt_tokens)
+        timeout_s = self.pool.pool.timeout_s
+        if timeout_s is not None:
+            self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
+        connections = self._proxy.connections(self.pool, load)
+        connection = connections.take()
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._send_on_new(connections)
+
+    def _send_on_new(self, connections: EndpointConnections) -> None:
+        self._connecting = self._proxy.spawn(self._connect(connections))
+
+    async def _connect(self, connections: EndpointConnections) -> None:
+        try:
+            connection = await connections.connect()
+        except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
+            self._connecting = None
+            why = (
+                "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
+            )
+            self._attempt_failed("connect", f"{connections.endpoint.address} {why}")
+            return
+        self._connecting = None
+        self._send_on(connection)
+
+    def _send_on(self, connection: UpstreamConnection) -> None:
+        self._upstream = connection
+        self.heard_at = self._proxy.now()
+        connection.send(self, self._payload)
+        if self._client.is_paused:
+            connection.pause_reading()
+
+    def _no_head_in_time(self) -> None:
+        self._timer = None
+        assert self.load is not None
+        address = self.load.endpoint.address
+        self._drop_upstream()
+        self._attempt_failed("timeout", f"{address} sent no response head in time", gateway_timeout=True)
+
+    def _attempt_failed(self, reason: str, message: str, *, gateway_timeout: bool = False) -> None:
+        """Ends an attempt that got no byte of an answer; tries another endpoint while that is allowed."""
+        assert self.load is not None
+        assert self.pool is not None
+        self._cancel_timer()
+        load, self.load = self.load, None
+        load.finish(self.prompt_tokens)
+        load.failed(self._proxy.now())
+        self._proxy.recorder.attempt_failed(self.pool, reason)
+        if self._may_retry(self.pool):
+            interval_s = self.pool.pool.retry_interval_s if self.pool.pool.attempts is not None else 0.0
+            if interval_s > 0:
+                self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
+            else:
+                self._attempt()
+        elif gateway_timeout:
+            self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
+        elif reason == "connect":
+            self._refuse(Refusal.unavailable(message, code="endpoint_unreachable"))
+        else:
+            self._refuse(Refusal.upstream(message, code="upstream_failed"))
+
+    def _may_retry(self, pool: PoolState) -> bool:
+        """Whether the pool allows another attempt and has an endpoint that was not tried."""
+        return self.attempts <= self._proxy.retries(pool) and self._proxy.pick(pool, self._tried) is not None
+
+    def _nowhere_to_go(self) -> Refusal:
+        assert self.pool is not None
+        return Refusal.unavailable(
+            f"ModelServer {self.pool.pool.key} has no ready endpoint", code="no_ready_endpoint"
+        )
+
+    # -- what the upstream connection reports
+
+    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None:
+        """The head of the answer is here: pass it on, or give the request to another endpoint."""
+        assert self.load is not None
+        assert self.pool is not None
+        if self._timer is not None:
+            self._cancel_timer()
+        if status in _RETRIED and self._may_retry(self.pool):
+            address = self.load.endpoint.address
+            self._drop_upstream()
+            self._attempt_failed(f"status_{status}", f"{address} answered {status}")
+            return
+        self._head = self._client_head(connection, status, headers)
+        self.status = status
+        self._payload = self.request.body = b""  # nothing is sent again: a stream need not hold its prompt
+
+    def _client_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> bytes:
+        """Raises HttpParserError if the body is framed in a way that cannot be passed on."""
+        parts = [status_line(status)]
+        chunked = has_length = False
+        for name, value in headers:
+            if name in _NOT_RETURNED:
+                if name == b"transfer-encoding":
+                    if value.lower() != b"chunked":
+                        raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                    chunked = True
+                elif name == b"connection" and (dropped := nominated(headers)):
+                    rest = [header for header in headers if header[0] not in dropped | {b"connection"}]
+                    return self._client_head(connection, status, rest)
+            else:
+                has_length |= name == b"content-length"
+                parts += (name, b": ", value, b"\r\n")
+        parts += (b"x-request-id: ", self.request_id, b"\r\n")
+        if status in (204, 304):
+            pass  # these have no body, whatever they say
+        elif chunked:
+            if self.request.is_http_1_0:
+                self._chunked_body = _Unchunker()
+            else:
+                parts.append(b"transfer-encoding: chunked\r\n")
+        elif not has_length:
+            connection.ends_with_connection()
+            self.request.keep_alive = False
+        if not self.request.keep_alive or self._proxy.draining:
+            self.request.keep_alive = False
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        return b"".join(parts)
+
+    def forward(self, data: bytes) -> None:
+        """Passes body bytes on as they came; the first time together with the head."""
+        if self._chunked_body is not None:
+            data = self._chunked_body.feed(data)
+        now = self.heard_at = self._proxy.now()
+        if data:
+            if not self.first_byte_at:
+                self.first_byte_at = now
+            self.tail.add(data)
+            self.bytes_out += len(data)
+        if self._head is not None:
+            data, self._head = self._head + data, None
+        self._client.write(data)
+
+    def straight_way(self) -> Callable[[bytes], None] | None:
+        """Where further bytes of the answer may be written as they come; None if they must pass here."""
+        if self._chunked_body is not None or not self.first_byte_at:
+            return None
+        return self._client.writer()
+
+    def finished(self) -> None:
+        """The answer is complete."""
+        self._leave_upstream()
+        self._settle("served")
+        self._client.exchange_done(self.request.keep_alive)
+
+    def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
+        """The connection ended before the answer did."""
+        self._leave_upstream()
+        if self.status:
+            self._break_off("upstream_lost")
+        elif connection.reused and not connection.has_begun:
+            # The endpoint closed an idle connection just as we used it: not its failure, and nothing
+            # was answered, so the same endpoint gets the request once more, on a fresh connection.
+            assert self.load is not None
+            assert self.pool is not None
+            self._send_on_new(self._proxy.connections(self.pool, self.load))
+        else:
+            assert self.load is not None
+            self._attempt_failed("reset", f"{self.load.endpoint.address}: {message}")
+
+    def upstream_broke(self, message: str) -> None:
+        """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
+        self._leave_upstream()
+        if self.status:
+            self._break_off("upstream_invalid")
+        else:
+            self._refuse(Refusal.upstream(message, code="upstream_invalid"))
+
+    def idle_since(self) -> float:
+        """When the endpoint was last heard of, as far as the calls tell; now if it is not waited for."""
+        if self._upstream is None:
+            return self._proxy.now()
+        if self._upstream.passed_bytes != self._heard_bytes:
+            self._heard_bytes = self._upstream.passed_bytes
+            self.heard_at = self._proxy.now()
+        return self.heard_at
+
+    def upstream_idle(self) -> None:
+        """The endpoint has been silent for too long."""
+        self._drop_upstream()
+        if self.status:
+            self._break_off("idle_timeout")
+        else:
+            message = "the endpoint sent nothing for too long"
+            self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
+
+    # -- what the client connection reports
+
+    def pause(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def resume(self) -> None:
+        if self._upstream is not None:
+            self._upstream.resume_reading()
+
+    def client_gone(self) -> None:
+        """Nobody waits for the answer any more: the endpoint stops at once."""
+        self._drop_upstream()
+        self.status = CLIENT_GONE
+        self._settle("client_gone")
+
+    # -- ends
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._drop_upstream()
+        self.status = refusal.status
+        self._settle(refusal.code)
+        self._client.refuse(refusal, self.request, self.request_id)
+        self._client.exchange_done(self.request.keep_alive)
+
+    def _break_off(self, outcome: str) -> None:
+        """The client has part of an answer: ending the connection is the only honest sign left."""
+        self._settle(outcome)
+        self._client.abort()
+
+    def _drop_upstream(self) -> None:
+        self._cancel_timer()
+        if self._upstream is not None:
+            self._upstream.abort()
+            self._leave_upstream()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+
+    def _leave_upstream(self) -> None:
+        if self._upstream is not None:
+            self.bytes_out += self._upstream.passed_bytes
+            self._upstream = None
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _settle(self, outcome: str) -> None:
+        assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
+        self.settled = True
+        self.outcome = outcome
+        if self._timer is not None:
+            self._cancel_timer()
+        if self.load is not None:
+            self.load.finish(self.prompt_tokens)
+        self._proxy.recorder.settled(self, self._proxy.now())
+
+
+class _Unchunker:
+    """Takes the chunk framing off, for clients of HTTP/1.0."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def feed(self, data: bytes) -> bytes:
+        self._parser.feed_data(data)
+        body = b"".join(self._parts)
+        self._parts.clear()
+        return body

@@ -1,0 +1,77 @@
+"""The pages beside the data path: metrics for Prometheus, health and state for operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headgate.telemetry import Registry
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import Proxy
+
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_page(registry: Registry) -> Starlette:
+    """GET /metrics."""
+
+    async def metrics(_: Request) -> Response:
+        return Response(registry.render(), media_type=_PROMETHEUS)
+
+    return Starlette(routes=[Route("/metrics", metrics)])
+
+
+def admin_page(proxy: Proxy) -> Starlette:
+    """GET /healthz, /readyz, and /debug/config: what the gateway knows, as JSON."""
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"message": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        ready = proxy.is_ready and not proxy.draining
+        return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+    async def config(_: Request) -> Response:
+        return JSONResponse(describe(proxy))
+
+    return Starlette(
+        routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/debug/config", config)]
+    )
+
+
+def describe(proxy: Proxy) -> dict[str, object]:
+    """The snapshot in use and the work in flight on each endpoint."""
+    snapshot = proxy.snapshot
+    return {
+        "models": {name: [route.name for route in routes] for name, routes in snapshot.models.items()},
+        "adapters": {name: [route.name for route in routes] for name, routes in snapshot.adapters.items()},
+        "pools": {
+            pool.name: [
+                {
+                    "name": load.endpoint.name,
+                    "address": load.endpoint.address,
+                    "requests": load.requests,
+                    "work_tokens": load.work_tokens,
+                    "failures": load.failures,
+                }
+                for load in pool.loads
+            ]
+            for pool in proxy.pools.values()
+        },
+        "problems": [
+            {
+                "kind": problem.kind,
+                "object": str(problem.key),
+                "field": problem.field,
+                "reason": problem.reason,
+                "message": problem.message,
+            }
+            for problem in snapshot.problems
+        ],
+        "statistics": proxy.statistics(),
+    }

@@ -1,0 +1,162 @@
+"""What all connections of one gateway process share: the snapshot, the fleet, the metrics, the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headgate import fleet, routing, scheduling
+from headgate.api import ObjectKey
+from headgate.gateway import local
+from headgate.gateway.listener import ClientConnection
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.upstream import EndpointConnections
+
+SWEEP_INTERVAL_S = 1.0
+
+
+class PoolState:
+    """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
+
+    __slots__ = ("connections", "loads", "name", "pool")
+
+    def __init__(self, pool: routing.Pool, ledger: fleet.Ledger) -> None:
+        self.pool = pool
+        self.name = str(pool.key)
+        self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
+        self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
+        """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
+
+
+class Proxy:
+    """The state of the data path. Lives on one event loop; `close` ends everything it started."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        recorder: Recorder,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings = settings
+        self.recorder = recorder
+        self.loop = loop
+        self.now = loop.time
+        self.clients: set[ClientConnection] = set()
+        self._client_left = asyncio.Event()
+        self.snapshot = routing.EMPTY
+        self.model_list = local.model_list(routing.EMPTY)
+        self.pools: dict[ObjectKey, PoolState] = {}
+        self.ledger = fleet.Ledger()
+        self.is_ready = False
+        self.draining = False
+        self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
+        self.splits = routing.Splits(phase=self._rng.randrange(1 << 16))
+        self._connections: dict[tuple[routing.Endpoint, bool], EndpointConnections] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._id_prefix = os.urandom(6).hex().encode() + b"-"
+        self._id_count = 0
+        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def use(self, snapshot: routing.Snapshot) -> None:
+        """Takes a new snapshot; requests under way go on with the pool that they have."""
+        self.pools = {key: PoolState(pool, self.ledger) for key, pool in snapshot.pools.items()}
+        self.model_list = local.model_list(snapshot)
+        self.snapshot = snapshot
+        routes = [
+            route for named in (snapshot.models, snapshot.adapters) for r in named.values() for route in r
+        ]
+        self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
+        reached = {(endpoint, pool.secure) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
+        self.ledger.keep(endpoint for endpoint, _ in reached)
+        for key in self._connections.keys() - reached:
+            self._connections.pop(key).close()
+        self.recorder.unbind()
+
+    def pick(self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]) -> fleet.EndpointLoad | None:
+        return scheduling.least_work(pool.loads, self.now(), self._rng, tried)
+
+    def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
+        connections = pool.connections.get(load)
+        if connections is None:
+            connections = pool.connections[load] = self._connections_to(load.endpoint, pool.pool.secure)
+        return connections
+
+    def _connections_to(self, endpoint: routing.Endpoint, secure: bool) -> EndpointConnections:
+        """Shared by all pools and snapshots that have the endpoint."""
+        connections = self._connections.get((endpoint, secure))
+        if connections is None:
+            tls = self._tls_context() if secure else None
+            connections = EndpointConnections(endpoint, tls, self.settings)
+            self._connections[endpoint, secure] = connections
+        return connections
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def retries(self, pool: PoolState) -> int:
+        attempts = pool.pool.attempts
+        return self.settings.retries if attempts is None else attempts
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts work that may outlast the caller; `close` cancels what is left."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def new_request_id(self) -> bytes:
+        """Unique over all gateways: random for the process, then counted."""
+        self._id_count += 1
+        return self._id_prefix + b"%x" % self._id_count
+
+    def _sweep(self) -> None:
+        self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        now = self.now()
+        for client in list(self.clients):
+            client.sweep(now)
+
+    async def drain(self, limit_s: float) -> int:
+        """Lets running requests end for at most `limit_s` seconds; returns how many did not."""
+        self.draining = True
+        for client in list(self.clients):
+            client.close_if_idle()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self.clients:
+                    self._client_left.clear()
+                    await self._client_left.wait()
+        return len(self.clients)
+
+    def client_left(self, client: ClientConnection) -> None:
+        self.clients.discard(client)
+        self._client_left.set()
+
+    async def close(self) -> None:
+        self._sweeper.cancel()
+        for client in list(self.clients):
+            client.abort()
+        for connections in self._connections.values():
+            connections.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def statistics(self) -> dict[str, Any]:
+        return {
+            "clients": len(self.clients),
+            "ledger": self.ledger.statistics(),
+            "connections": {
+                endpoint.address: connections.statistics()
+                for (endpoint, _), connections in self._connections.items()
+            },
+        }

@@ -1,0 +1,107 @@
+"""The answers that the gateway gives itself: one place maps what went wrong to status, body and headers.
+
+Bodies have OpenAI's form `{"error": {"message", "type", "param", "code"}}`, or Anthropic's on its path.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
+}
+
+_ANTHROPIC_PATH = b"/v1/messages"
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request is not served. `code` is the word for it in metrics and logs."""
+
+    status: int
+    type: str
+    code: str
+    message: str
+    param: str | None = None
+    retry_after_s: int | None = None
+
+    @classmethod
+    def bad_request(cls, message: str, *, code: str, param: str | None = None, status: int = 400) -> Refusal:
+        return cls(status=status, type="invalid_request_error", code=code, message=message, param=param)
+
+    @classmethod
+    def model_not_found(cls, model: str) -> Refusal:
+        return cls(
+            status=404,
+            type="invalid_request_error",
+            code="model_not_found",
+            message=f"no route serves the model {model[:256]!r}: GET /v1/models lists those that have one",
+            param="model",
+        )
+
+    @classmethod
+    def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:
+        return cls(
+            status=503,
+            type="service_unavailable_error",
+            code=code,
+            message=message,
+            retry_after_s=retry_after_s,
+        )
+
+    @classmethod
+    def upstream(cls, message: str, *, code: str, status: int = 502) -> Refusal:
+        return cls(status=status, type="upstream_error", code=code, message=message)
+
+    def body(self, *, anthropic: bool) -> bytes:
+        if anthropic:
+            kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
+            return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+
+def status_line(status: int) -> bytes:
+    """The first line of a response, with its end."""
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+def response(
+    status: int,
+    body: bytes,
+    *,
+    content_type: bytes = b"application/json",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
+    keep_alive: bool = True,
+) -> bytes:
+    """A whole HTTP/1.1 response."""
+    parts = [status_line(status)]
+    parts += [b"%b: %b\r\n" % header for header in headers]
+    if not keep_alive:
+        parts.append(b"connection: close\r\n")
+    parts.append(b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (content_type, len(body)))
+    parts.append(body)
+    return b"".join(parts)
+
+
+def refused(refusal: Refusal, target: bytes, *, keep_alive: bool, request_id: bytes = b"") -> bytes:
+    """The response for a refusal, in the form that clients of the target's API expect."""
+    headers: list[tuple[bytes, bytes]] = []
+    if request_id:
+        headers.append((b"x-request-id", request_id))
+    if refusal.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+    if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append((b"allow", b"GET, HEAD, POST"))
+    body = refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
+    return response(refusal.status, body, headers=tuple(headers), keep_alive=keep_alive)

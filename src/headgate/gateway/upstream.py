@@ -1,0 +1,295 @@
+"""Connections to endpoints: one HTTP/1.1 exchange at a time on each, kept alive in between.
+
+The response head is parsed and rewritten; body bytes go to the client exactly as they came, chunk framing
+included. llhttp sees them too, but only to tell where the response ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from headgate.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from headgate.gateway.exchange import Exchange
+    from headgate.routing import Endpoint
+
+
+_NEWLINE = 10
+_USAGE = b'"usage"'
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an endpoint; owned by its `EndpointConnections`, lent to one Exchange at a time."""
+
+    __slots__ = (
+        "_begun",
+        "_complete",
+        "_cut",
+        "_exchange",
+        "_head",
+        "_headers",
+        "_home",
+        "_keep_alive",
+        "_parser",
+        "_paused",
+        "_transport",
+        "_until_close",
+        "_write",
+        "passed_bytes",
+        "reused",
+    )
+
+    def __init__(self, home: EndpointConnections) -> None:
+        self._home = home
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head: bytes | None = b""
+        """What has come of the response head; None once it is complete."""
+        self._begun = False
+        self._complete = False
+        self._until_close = False
+        self._keep_alive = False
+        self._paused = False
+        self._write: Callable[[bytes], None] | None = None
+        """Writes to the client, once its answer flows."""
+        self._cut = False
+        """Whether the last bytes ended amid a line: what follows belongs to them."""
+        self.passed_bytes = 0
+        """Bytes of the answer that went straight to the client."""
+        self.reused = False
+        """Whether it served a request before, so that the peer may have closed it in the meantime."""
+
+    # -- lent to an exchange
+
+    def send(self, exchange: Exchange, payload: bytes) -> None:
+        assert self._transport is not None
+        self._exchange = exchange
+        self._write = None
+        self._head = b""
+        self._begun = self._complete = self._until_close = self._cut = False
+        self.passed_bytes = 0
+        self._transport.write(payload)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._paused and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._paused = True
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and self._paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._paused = False
+
+    def abort(self) -> None:
+        """Ends the connection at once: the endpoint must not work on for nobody."""
+        self._exchange = self._write = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the response has come."""
+        return self._head != b""
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Once an answer flows, its bytes go straight to the client's transport.
+
+        Of the exchange nothing is touched then: among hundreds of streams, each object that a chunk
+        touches is a miss of the processor's cache.
+        """
+        exchange, write = self._exchange, self._write
+        if exchange is None or write is None:
+            self._receive_first(exchange, data)
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._answer_is_invalid(exchange, error)
+            return
+        write(data)
+        self.passed_bytes += len(data)
+        if data[-1] != _NEWLINE or self._cut or _USAGE in data:
+            self._cut = data[-1] != _NEWLINE
+            exchange.tail.add(data)
+        if self._complete:
+            self._finish(exchange)
+
+    def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
+        """The head of an answer with what came along, and all of an answer that is not passed on as it is."""
+        if exchange is None:
+            self.abort()  # an answer that nobody asked for: the connection cannot be trusted
+            return
+        try:
+            if self._head is not None:
+                rest = self._take_head(exchange, data)
+                if rest is None or self._exchange is None:
+                    return
+                data = rest
+            if data:
+                if self._complete:
+                    raise httptools.HttpParserError("bytes after the end of the response")
+                self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._answer_is_invalid(exchange, error)
+            return
+        exchange.forward(data)
+        if self._complete:
+            self._finish(exchange)
+        else:
+            self._write = exchange.straight_way()
+            self._cut = not data.endswith(b"\n")
+
+    def _answer_is_invalid(self, exchange: Exchange, error: Exception) -> None:
+        self.abort()
+        exchange.upstream_broke(f"the endpoint's answer is not valid HTTP: {_reason(error)}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        exchange, self._exchange = self._exchange, None
+        self._transport = self._write = None
+        self._home.lost(self)
+        if exchange is None:
+            return
+        if self._until_close and error is None:
+            exchange.finished()
+        else:
+            exchange.upstream_lost(
+                self, "the endpoint closed the connection" if error is None else str(error)
+            )
+
+    # -- the response
+
+    def _take_head(self, exchange: Exchange, data: bytes) -> bytes | None:
+        """Parses the head as soon as all of it is there; returns what follows it, None to wait for more."""
+        head = self._head + data if self._head else data
+        while True:
+            end = head.find(b"\r\n\r\n")
+            size = end if end >= 0 else len(head)
+            if size > self._home.settings.max_response_head_bytes:
+                raise httptools.HttpParserError("the response head is too long")
+            if end < 0:
+                self._head = head
+                return None
+            self._headers = []
+            self._parser.feed_data(head[: end + 4])
+            status = self._parser.get_status_code()
+            head = head[end + 4 :]
+            if not self._begun or status < 100:
+                raise httptools.HttpParserError("no status line")
+            if status >= 200:
+                break
+            self._begun = self._complete = False  # an interim response, which nobody asked for
+        self._head = None
+        exchange.response_head(self, status, self._headers)
+        return head
+
+    def _finish(self, exchange: Exchange) -> None:
+        self._exchange = self._write = None
+        transport = self._transport
+        if transport is None:
+            pass
+        elif self._until_close or not self._keep_alive or transport.get_write_buffer_size():
+            # An endpoint that answered before it read all of the request might be confused by the next.
+            transport.close()
+        else:
+            self.reused = True
+            if self._paused:  # the client was too slow for the last chunk
+                self.resume_reading()
+            self._home.give_back(self)
+        exchange.finished()
+
+    def ends_with_connection(self) -> None:
+        """The response has no length: it is complete when the endpoint closes the connection."""
+        self._until_close = True
+
+    # -- llhttp callbacks
+
+    def on_message_begin(self) -> None:
+        if self._begun:
+            raise httptools.HttpParserError("a second response")
+        self._begun = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def on_message_complete(self) -> None:
+        self._complete = True
+        self._keep_alive = self._parser.should_keep_alive()  # llhttp forgets it after this callback
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httptools.HttpParserUpgrade):
+        return "a switch of protocols that nobody asked for"
+    return str(error.__context__ or error)
+
+
+class EndpointConnections:
+    """The connections to one endpoint: the idle ones, and how new ones are made."""
+
+    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None, settings: GatewaySettings) -> None:
+        self.endpoint = endpoint
+        self.settings = settings
+        self._tls = tls
+        self._idle: list[UpstreamConnection] = []
+        self._open: set[UpstreamConnection] = set()
+        self._closed = False
+
+    def take(self) -> UpstreamConnection | None:
+        """An idle connection, the one used last first: the others may go."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def connect(self) -> UpstreamConnection:
+        """A new connection. Raises OSError or TimeoutError."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self.settings.connect_timeout_s):
+            _, connection = await loop.create_connection(
+                lambda: UpstreamConnection(self),
+                self.endpoint.host,
+                self.endpoint.port,
+                ssl=self._tls,
+            )
+        if not connection.usable:
+            raise ConnectionResetError("closed as soon as it was accepted")
+        self._open.add(connection)
+        return connection
+
+    def give_back(self, connection: UpstreamConnection) -> None:
+        if self._closed or len(self._idle) >= self.settings.idle_connections:
+            connection.abort()
+        else:
+            self._idle.append(connection)
+
+    def lost(self, connection: UpstreamConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        """Ends the idle connections; the others end with their exchange."""
+        self._closed = True
+        for connection in list(self._idle):
+            connection.abort()
+        self._idle.clear()
+
+    def statistics(self) -> dict[str, int]:
+        return {"open": len(self._open), "idle": len(self._idle)}

@@ -1,0 +1,85 @@
+"""Reads the token counts that an engine reports at the end of its answer, without decoding the answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+MERGE_BELOW_BYTES = 256
+KEEP_BYTES = 4096
+"""Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one request, in the names of the chat and of the responses API."""
+
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+
+    @property
+    def prompt(self) -> int:
+        return self.prompt_tokens or self.input_tokens
+
+    @property
+    def completion(self) -> int:
+        return self.completion_tokens or self.output_tokens
+
+
+_decode = msgspec.json.Decoder(Usage).decode
+_KEY = b'"usage":'
+
+
+class Tail:
+    """The end of an answer: its last four pieces, by reference, since a copy would cost more than forwarding.
+
+    Small reads are put together, so that the pieces have at least 1 KB between them.
+    """
+
+    __slots__ = ("_first", "_fourth", "_second", "_third")
+
+    def __init__(self) -> None:
+        self._first = self._second = self._third = self._fourth = b""
+
+    def add(self, data: bytes) -> None:
+        fourth = self._fourth
+        if len(fourth) < MERGE_BELOW_BYTES and len(data) < KEEP_BYTES:
+            self._fourth = fourth + data if fourth else data
+            return
+        self._first = self._second
+        self._second = self._third
+        self._third = fourth
+        self._fourth = data if len(data) <= KEEP_BYTES else data[-KEEP_BYTES:]
+
+    def usage(self) -> Usage | None:
+        """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
+        text = self._fourth
+        if self._third:
+            text = b"".join((self._first, self._second, self._third, text))
+        at = text.rfind(_KEY)
+        while at >= 0:
+            value = _object(text, at + len(_KEY))
+            if value:
+                try:
+                    return _decode(value)
+                except msgspec.DecodeError:
+                    return None
+            at = text.rfind(_KEY, 0, at)
+        return None
+
+
+def _object(text: bytes, start: int) -> bytes:
+    """The JSON object that begins at `start`, after white space; empty if there is none or it is cut off.
+
+    Braces are only counted: the strings of a `usage` have none.
+    """
+    end = text.find(b"}", start)
+    if text[start : start + 1] != b"{" and not text[start:end].lstrip().startswith(b"{"):
+        return b""
+    while end >= 0 and text.count(b"{", start, end) > text.count(b"}", start, end) + 1:
+        end = text.find(b"}", end + 1)
+    return text[start : end + 1]

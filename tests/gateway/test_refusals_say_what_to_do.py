@@ -1,0 +1,96 @@
+"""The gateway's own errors: OpenAI's form, or Anthropic's on its path, with the right status."""
+
+import pytest
+
+from headgate import api, routing
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        (b'{"prompt":"hi"}', "model_missing", "model"),
+        (b'{"model":"  "}', "model_missing", "model"),
+        (b'{"model":null}', "model_missing", "model"),
+        (b'{"model":5}', "invalid_type", "model"),
+        (b'{"model":"m","stream":"yes"}', "invalid_type", "stream"),
+        (b"[]", "invalid_type", None),
+        (b"", "invalid_json", None),
+        (b"{", "invalid_json", None),
+    ],
+)
+async def test_body_that_cannot_be_routed(gateway, body, code, param):
+    """A body without a usable model is a 400 that names the field (R16), and the connection goes on."""
+    client = await gateway.connect()
+    for _ in range(2):
+        client.post(body)
+        response = await client.response()
+        assert response.status == 400
+        error = response.json["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", code, param)
+
+
+async def test_unknown_model(gateway):
+    """404 `model_not_found`, with the name and the request's id (R14)."""
+    response = await gateway.ask({"model": "gpt-x"})
+    assert response.status == 404
+    assert response.json["error"]["code"] == "model_not_found"
+    assert "'gpt-x'" in response.json["error"]["message"]
+    assert response.header("x-request-id")
+
+
+async def test_pool_without_endpoints(gateway):
+    """503 with Retry-After, and the ModelServer's name (R20)."""
+    gateway.serve([])
+    response = await gateway.ask()
+    assert (response.status, response.header("retry-after")) == (503, "1")
+    assert response.json["error"]["code"] == "no_ready_endpoint"
+    assert "default/pool" in response.json["error"]["message"]
+
+
+async def test_missing_model_server(gateway):
+    """A route to a ModelServer that does not exist is a 404 that names both (R20)."""
+    snapshot = gateway.proxy.snapshot
+    gateway.proxy.use(routing.Snapshot(models=snapshot.models))
+    response = await gateway.ask()
+    assert response.status == 404
+    assert "default/route" in response.json["error"]["message"]
+    assert "default/pool" in response.json["error"]["message"]
+
+
+async def test_no_target_with_a_weight(gateway):
+    """A rule whose weights are all zero serves nobody, and says so."""
+    key = api.ObjectKey("default", "r")
+    rule = routing.Rule("dark", None, (routing.Target(api.ObjectKey("default", "pool"), 0),))
+    route = routing.Route(key=key, name="default/r", model="m", adapters=(), rules=(rule,))
+    gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (503, "no_target")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [(b"{}", 400, "invalid_request_error"), (b'{"model":"x"}', 404, "not_found_error")],
+)
+async def test_anthropic_clients_get_their_own_form(gateway, body, status, kind):
+    """On /v1/messages, errors look as Anthropic's clients expect."""
+    response = await gateway.ask(body, "/v1/messages?beta=true")
+    assert response.status == status
+    assert set(response.json) == {"type", "error"}
+    assert (response.json["type"], response.json["error"]["type"]) == ("error", kind)
+
+
+async def test_anthropic_clients_get_their_own_form_from_limits_and_outages(start_gateway):
+    """That holds for what the listener refuses, for other methods, and for 503."""
+    gateway = await start_gateway(settings={"max_body_bytes": 10})
+    for sent, status, kind in (
+        (b"POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 11\r\n\r\n", 413, "request_too_large"),
+        (b"GET /v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found_error"),
+    ):
+        client = await gateway.connect()
+        client.send(sent)
+        response = await client.response()
+        assert (response.status, response.json["error"]["type"]) == (status, kind)
+    gateway.serve([])
+    response = await gateway.ask(b"{}", "/v1/messages")
+    assert response.status == 400
