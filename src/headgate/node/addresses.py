@@ -1,0 +1,137 @@
+"""Which address a Pod gets on one machine: a loopback address of its own, or a port of the shared one.
+
+Pods of one pool all listen on the pool's one port, so each needs an address to itself. Linux answers on all
+of 127.0.0.0/8 without any setup. A system that doesn't (macOS) gives every Pod 127.0.0.1 and a port of its
+own, which the Pod carries in the annotation `headgate.dev/port`.
+"""
+
+import errno
+import ipaddress
+import socket
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+NETWORK = ipaddress.IPv4Network("127.64.0.0/16")
+SHARED_ADDRESS = "127.0.0.1"
+_BLOCK = 256
+
+IsFree = Callable[[str], bool]
+
+
+class AddressesExhaustedError(Exception):
+    """Every address of the network is held by a Pod or used by another program."""
+
+
+@dataclass(frozen=True)
+class AddressStatistics:
+    held: int
+    size: int
+    allocated_total: int
+
+
+class AddressPool:
+    """Gives out the addresses of a network, each to one holder (a Pod's uid) at a time.
+
+    It walks through the network and begins again only at its end, so that a released address rests for as
+    long as possible: a late packet or a cached connection of the last holder must not reach the next one.
+    """
+
+    def __init__(self, network: ipaddress.IPv4Network = NETWORK, first_block: int = 0) -> None:
+        self._network = network
+        self._base = int(network.network_address)
+        self._next = (first_block * _BLOCK) % network.num_addresses
+        self._by_holder: dict[str, str] = {}
+        self._held: set[str] = set()
+        self._allocated = 0
+
+    def allocate(self, holder: str, is_free: IsFree = lambda _: True) -> str:
+        """The holder's address, a new one if it has none yet. Raises AddressesExhaustedError."""
+        known = self._by_holder.get(holder)
+        if known is not None:
+            return known
+        for _ in range(self._network.num_addresses):
+            address = self._advance()
+            if address is not None and address not in self._held and is_free(address):
+                self._hold(holder, address)
+                self._allocated += 1
+                return address
+        raise AddressesExhaustedError(f"no address of {self._network} is free for another Pod")
+
+    def reserve(self, holder: str, address: str) -> bool:
+        """Take an address that a Pod had before; False if it isn't ours to give or is held by another."""
+        if not self._gives(address) or address in self._held:
+            return self._by_holder.get(holder) == address
+        if holder in self._by_holder:
+            return False
+        self._hold(holder, address)
+        # What was given before a restart counts as used: go on behind it.
+        offset = int(ipaddress.IPv4Address(address)) - self._base
+        if offset // _BLOCK == self._next // _BLOCK:
+            self._next = max(self._next, (offset + 1) % self._network.num_addresses)
+        return True
+
+    def release(self, holder: str) -> None:
+        address = self._by_holder.pop(holder, None)
+        if address is not None:
+            self._held.discard(address)
+
+    def statistics(self) -> AddressStatistics:
+        return AddressStatistics(len(self._held), self._network.num_addresses, self._allocated)
+
+    def _advance(self) -> str | None:
+        """The next address, or None for one that looks like a network's or broadcast address."""
+        offset = self._next
+        self._next = (self._next + 1) % self._network.num_addresses
+        if offset % _BLOCK in (0, _BLOCK - 1):
+            return None
+        return str(ipaddress.IPv4Address(self._base + offset))
+
+    def _gives(self, address: str) -> bool:
+        try:
+            return ipaddress.IPv4Address(address) in self._network
+        except ValueError:
+            return False
+
+    def _hold(self, holder: str, address: str) -> None:
+        self._by_holder[holder] = address
+        self._held.add(address)
+
+
+def first_block(state_directory: str) -> int:
+    """The 256-address block in which a node begins.
+
+    Several systems can run on one machine; with different state directories they begin in different blocks.
+    """
+    return zlib.crc32(state_directory.encode()) % (NETWORK.num_addresses // _BLOCK)
+
+
+def loopback_range_works() -> bool:
+    """Whether a socket can be bound to an address of the network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((str(NETWORK.network_address + 1), 0))
+        except OSError:
+            return False
+        return True
+
+
+def ports_are_free(address: str, ports: Sequence[int]) -> bool:
+    """Whether nobody listens on these ports of an address. Ports that we may not bind are left out."""
+    for port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return False
+    return True
+
+
+def unused_port() -> int:
+    """A port of the shared address that nobody listens on right now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((SHARED_ADDRESS, 0))
+        port: int = probe.getsockname()[1]
+        return port

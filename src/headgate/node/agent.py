@@ -1,0 +1,192 @@
+"""What a node does with Pods: takes those that have no node yet, and keeps a worker for each of its own."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+from headgate import api, cluster
+from headgate.api import marks, timestamps
+from headgate.node import addresses, external, pod_life, pod_status
+from headgate.node.environment import ContainerConfigError
+from headgate.node.pod_worker import Placement, PodWorker, Tools
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 5.0
+
+
+class Agent:
+    """Follows Pods and owns their workers. `run` works until cancelled; `drain` first ends the processes."""
+
+    def __init__(
+        self, tools: Tools, pods: cluster.Informer[api.Pod], pool: addresses.AddressPool | None
+    ) -> None:
+        self._tools = tools
+        self._pods = pods
+        self._pool = pool
+        self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
+        self._workers: dict[str, PodWorker] = {}
+        self._ended = asyncio.Event()
+        self._draining = False
+
+    async def run(self) -> None:
+        """Needs the informer to run; returns when it was drained and cancelled."""
+        await self._pods.wait_synced()
+        self._keep_addresses()
+        self._forget_old_logs()
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            end = self._pods.subscribe(self._heard)
+            try:
+                await cluster.run_workers(self._queue, self._reconcile)
+            finally:
+                end()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop all Pods' processes side by side, each with its own grace, none longer than `timeout_s`."""
+        self._draining = True
+        for worker in self._workers.values():
+            grace_s = min(worker.pod.spec.termination_grace_period_seconds, timeout_s)
+            worker.stop(pod_life.StopReason.NODE_SHUTDOWN, grace_s)
+        while self._workers:
+            self._ended.clear()
+            await self._ended.wait()
+
+    @property
+    def pods(self) -> int:
+        """How many Pods have a worker."""
+        return len(self._workers)
+
+    def _heard(self, change: cluster.Change[api.Pod]) -> None:
+        pod = change.object
+        worker = self._workers.get(pod.metadata.uid)
+        if change.new is not None:
+            self._queue.add(pod.metadata.key)
+        elif worker is not None:
+            worker.gone()
+        elif pod.spec.node_name == self._tools.identity.name:
+            self._forget(pod)
+
+    async def _reconcile(self, key: api.ObjectKey) -> float | None:
+        pod = self._pods.get(*key)
+        if pod is None or self._draining:
+            return None
+        if pod.spec.node_name not in ("", self._tools.identity.name):
+            return None
+        worker = self._workers.get(pod.metadata.uid)
+        if worker is not None:
+            worker.observe(pod)
+        elif pod.metadata.deletion_timestamp is not None:
+            await self._remove(pod)
+        elif not pod.spec.node_name:
+            await self._bind(pod)
+        elif not pod.ended:
+            return await self._start(pod)
+        return None
+
+    async def _bind(self, pod: api.Pod) -> None:
+        """On one machine scheduling is no choice."""
+        name = self._tools.identity.name
+        patch = {"metadata": {"uid": pod.metadata.uid}, "spec": {"nodeName": name}}
+        await self._tools.client.patch(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
+        message = f"Successfully assigned {pod.metadata.key} to {name}"
+        self._tools.events.record(pod, cluster.EventType.NORMAL, "Scheduled", message)
+
+    async def _remove(self, pod: api.Pod) -> None:
+        """A Pod that is to go and has nothing running here."""
+        with contextlib.suppress(cluster.NotFound, cluster.Conflict):
+            await self._tools.client.delete(
+                api.Pod, pod.metadata.name, pod.metadata.namespace, grace_s=0, uid=pod.metadata.uid
+            )
+        self._forget(pod)
+
+    async def _start(self, pod: api.Pod) -> float | None:
+        try:
+            placement = await self._place(pod)
+        except (addresses.AddressesExhaustedError, ContainerConfigError) as error:
+            await self._refuse(pod, str(error))
+            return _RETRY_S
+        if pod.metadata.uid not in self._workers and not self._draining:
+            worker = self._workers[pod.metadata.uid] = PodWorker(pod, placement, self._tools)
+            self._tasks.create_task(self._work(worker))
+        return None
+
+    async def _work(self, worker: PodWorker) -> None:
+        """A worker that fails must not take the node's other Pods with it: its Pod is tried again."""
+        pod = worker.pod
+        again_s = 0.0
+        try:
+            await worker.run()
+        except Exception:
+            log.exception("the worker of Pod %s failed; it starts again", pod.metadata.key)
+            again_s = _RETRY_S
+        finally:
+            self._workers.pop(pod.metadata.uid, None)
+            self._ended.set()
+        current = self._pods.get(*pod.metadata.key)
+        if current is None or current.metadata.uid != pod.metadata.uid:
+            self._forget(pod)
+        else:
+            self._queue.add_after(pod.metadata.key, again_s)
+
+    # Addresses
+
+    async def _place(self, pod: api.Pod) -> Placement:
+        given = pod.metadata.annotations.get(marks.ADDRESS)
+        if given is not None:
+            server = external.address_of(given)
+            return Placement(server.host, server=server)
+        if self._pool is None:
+            return Placement(addresses.SHARED_ADDRESS, await self._own_port(pod))
+        ports = [port.container_port for container in pod.spec.containers for port in container.ports]
+        uid = pod.metadata.uid
+        return Placement(self._pool.allocate(uid, lambda address: addresses.ports_are_free(address, ports)))
+
+    async def _own_port(self, pod: api.Pod) -> int:
+        """The Pod's port on the shared address, written on the Pod before anything listens there."""
+        known = pod.metadata.annotations.get(marks.PORT, "")
+        if known.isdigit():
+            return int(known)
+        port = addresses.unused_port()
+        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {marks.PORT: str(port)}}}
+        await self._tools.client.patch(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
+        return port
+
+    def _keep_addresses(self) -> None:
+        """Pods that were here before keep their addresses; nobody else may get them first."""
+        for pod in self._pods.items():
+            mine = pod.spec.node_name == self._tools.identity.name
+            if mine and pod.status.pod_ip and self._pool is not None:
+                self._pool.reserve(pod.metadata.uid, pod.status.pod_ip)
+
+    async def _refuse(self, pod: api.Pod, why: str) -> None:
+        """The Pod can't be placed: its status says so."""
+        now = timestamps.seconds(time.time())
+        condition = api.Condition(
+            type="Ready", status="False", reason="NotPlaced", message=why, last_transition_time=now
+        )
+        status = api.PodStatus(phase="Pending", conditions=[condition], reason="NotPlaced", message=why)
+        if pod.status.message != why:
+            patch = pod_status.patch(status)
+            await self._tools.client.patch_status(api.Pod, pod.metadata.name, pod.metadata.namespace, patch)
+
+    # Cleaning up
+
+    def _forget(self, pod: api.Pod) -> None:
+        if self._pool is not None:
+            self._pool.release(pod.metadata.uid)
+        metadata = pod.metadata
+        self._tools.logs.forget(self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid))
+
+    def _forget_old_logs(self) -> None:
+        """Logs of Pods that went while the node was away."""
+        kept = {_log_directory(self._tools, pod) for pod in self._pods.items()}
+        for directory in self._tools.logs.pods():
+            if directory not in kept:
+                self._tools.logs.forget(directory)
+
+
+def _log_directory(tools: Tools, pod: api.Pod) -> Path:
+    return tools.logs.pod(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)

@@ -1,0 +1,165 @@
+"""How many replicas each ReplicaSet of a Deployment should have next. Pure: counts in, counts out.
+
+The rules are Kubernetes': during a rolling update there are never more than replicas + maxSurge Pods
+wanted, and nothing that is available is taken away while fewer than replicas - maxUnavailable would remain.
+Each call makes one step; the next one follows when the Pods have answered to it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headgate.api import apps
+
+
+@dataclass(frozen=True)
+class SetView:
+    """One ReplicaSet as the plan sees it."""
+
+    name: str
+    desired: int
+    """Its spec.replicas."""
+    available: int
+    pods: int
+    """Pods that exist, those being terminated included."""
+    sized_for: int | None = None
+    """The Deployment's replicas when the set was last sized; None if nobody noted it."""
+
+    @property
+    def surviving(self) -> int:
+        """Available Pods once the set has its desired size: Pods that are not available go first."""
+        return min(self.available, self.desired)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the Deployment asks for, percentages resolved."""
+
+    replicas: int
+    max_surge: int
+    max_unavailable: int
+    recreate: bool = False
+    paused: bool = False
+
+    @property
+    def floor(self) -> int:
+        """Available Pods that must remain."""
+        return max(0, self.replicas - self.max_unavailable)
+
+    @property
+    def ceiling(self) -> int:
+        """Pods that may be wanted in all."""
+        return self.replicas + self.max_surge if self.replicas else 0
+
+
+Sizes = dict[str, int]
+"""Replicas by name of the ReplicaSet."""
+
+
+def wish(spec: apps.DeploymentSpec) -> Wish:
+    """The strategy in numbers: surge rounds up, unavailable rounds down, and one of them is not 0.
+
+    Raises ValueError.
+    """
+    recreate = spec.strategy.type == "Recreate"
+    limits = spec.strategy.rolling_update or apps.RollingUpdateDeployment()
+    surge = _resolve(limits.max_surge, spec.replicas, up=True)
+    unavailable = _resolve(limits.max_unavailable, spec.replicas, up=False)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1
+    if recreate:
+        surge, unavailable = 0, 0
+    return Wish(spec.replicas, surge, min(unavailable, spec.replicas), recreate, spec.paused)
+
+
+def plan(wanted: Wish, new: SetView | None, old: Sequence[SetView]) -> Sizes:
+    """The next size of each set; `new` has the Deployment's template, `old` is sorted oldest first.
+
+    Without `new` (a paused Deployment whose template has no set yet) only sizes are adapted.
+    """
+    sets = [*old, *([new] if new else [])]
+    sizes = {each.name: each.desired for each in sets}
+    if new is None or wanted.paused or _was_scaled(wanted, sets):
+        return _scale(wanted, new, old, sizes)
+    if wanted.recreate:
+        return _recreate(wanted, new, old, sizes)
+    return _roll(wanted, new, old, sizes)
+
+
+def _resolve(value: int | str, replicas: int, *, up: bool) -> int:
+    if isinstance(value, int):
+        return max(0, value)
+    number = value.removesuffix("%")
+    if not number.isdecimal():
+        raise ValueError(f"spec.strategy.rollingUpdate: {value!r} is neither a number nor a percentage")
+    if number == value:
+        return int(value)
+    share = int(number) * replicas
+    return max(0, -(-share // 100) if up else share // 100)
+
+
+def _was_scaled(wanted: Wish, sets: Sequence[SetView]) -> bool:
+    """Whether the Deployment's replicas changed since its sets were sized, mid-rollout or not."""
+    active = [each for each in sets if each.desired > 0]
+    return any(each.sized_for is not None and each.sized_for != wanted.replicas for each in active)
+
+
+def _scale(wanted: Wish, new: SetView | None, old: Sequence[SetView], sizes: Sizes) -> Sizes:
+    """Adapt to a new number of replicas without going on with the rollout."""
+    sets = [*old, *([new] if new else [])]
+    active = [each for each in sets if each.desired > 0]
+    if len(active) <= 1:
+        only = active[0] if active else (new or (old[-1] if old else None))
+        return sizes if only is None else sizes | {only.name: wanted.replicas}
+    total = sum(sizes.values())
+    if total > wanted.ceiling:
+        return _shrink(new, old, sizes, total - wanted.ceiling)
+    return _grow(active, sizes, wanted.ceiling - total)
+
+
+def _shrink(new: SetView | None, old: Sequence[SetView], sizes: Sizes, surplus: int) -> Sizes:
+    """Take what is not available first, and old before new."""
+    ordered = [*old, *([new] if new else [])]
+    for each in ordered:
+        cut = min(surplus, sizes[each.name] - each.surviving)
+        sizes, surplus = sizes | {each.name: sizes[each.name] - cut}, surplus - cut
+    for each in ordered:
+        cut = min(surplus, sizes[each.name])
+        sizes, surplus = sizes | {each.name: sizes[each.name] - cut}, surplus - cut
+    return sizes
+
+
+def _grow(active: Sequence[SetView], sizes: Sizes, room: int) -> Sizes:
+    """Share the room by size (largest remainder), so that a rollout that hangs doesn't get all of it."""
+    total = sum(sizes[each.name] for each in active)
+    shares = {each.name: sizes[each.name] * room / total for each in active}
+    given = {name: math.floor(share) for name, share in shares.items()}
+    by_remainder = sorted(shares, key=lambda name: (given[name] - shares[name], name))
+    for name in by_remainder[: room - sum(given.values())]:
+        given[name] += 1
+    return sizes | {name: sizes[name] + more for name, more in given.items()}
+
+
+def _recreate(wanted: Wish, new: SetView, old: Sequence[SetView], sizes: Sizes) -> Sizes:
+    """Old Pods must be gone entirely, terminating ones too, before the first new one starts."""
+    if any(each.desired or each.pods for each in old):
+        return sizes | {each.name: 0 for each in old}
+    return sizes | {new.name: wanted.replicas}
+
+
+def _roll(wanted: Wish, new: SetView, old: Sequence[SetView], sizes: Sizes) -> Sizes:
+    total = sum(sizes.values())
+    room = max(0, wanted.ceiling - total)
+    new_size = min(wanted.replicas, new.desired + room)
+    # Room for Pods that never became available, as far as the new ones don't need it yet.
+    new_missing = max(0, new.desired - new.available)
+    idle = max(0, total - wanted.floor - new_missing)
+    spare = min(new.available, new_size) + sum(each.surviving for each in old) - wanted.floor
+    sizes = sizes | {new.name: new_size}
+    for each in old:
+        cut = min(idle, each.desired - each.surviving)
+        sizes, idle = sizes | {each.name: each.desired - cut}, idle - cut
+    for each in old:
+        cut = max(0, min(spare, sizes[each.name]))
+        sizes, spare = sizes | {each.name: sizes[each.name] - cut}, spare - cut
+    return sizes

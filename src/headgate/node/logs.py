@@ -1,0 +1,100 @@
+"""Serves the logs of a node's containers on loopback; the API server hands `kubectl logs` on to it.
+
+`GET /{secret}/logs/{namespace}/{pod}/{container}` takes the query of the Kubernetes log subresource: follow,
+previous, tailLines, timestamps, sinceSeconds, sinceTime, limitBytes. Every user of a machine reaches its
+loopback, so the path begins with a secret, which only those learn who may read the Node object.
+"""
+
+import hmac
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from headgate import serving
+from headgate.api import timestamps
+from headgate.node import log_reading
+from headgate.node.log_files import LogDirectory
+
+_TRUE = ("true", "1", "True")
+
+
+class LogServer:
+    """Has its port from the moment it is made, serves in `run()`, and must be closed."""
+
+    def __init__(self, logs: LogDirectory) -> None:
+        self._secret = secrets.token_urlsafe(32)
+        self._socket = serving.listening_socket("127.0.0.1", 0)
+        self._server = serving.EmbeddedServer(
+            serving.configuration(application(logs, self._secret), timeout_graceful_shutdown=1)
+        )
+
+    @property
+    def url(self) -> str:
+        """The base of all paths, with the secret in it."""
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/{self._secret}"
+
+    async def run(self) -> None:
+        """Until `stop`."""
+        await self._server.serve(sockets=[self._socket])
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def close(self) -> None:
+        """Give the port back; after `run` has ended."""
+        self._socket.close()
+
+
+def application(logs: LogDirectory, secret: str) -> Starlette:
+    async def endpoint(request: Request) -> Response:
+        if not hmac.compare_digest(request.path_params["secret"].encode(), secret.encode()):
+            return PlainTextResponse("not found\n", status_code=404)
+        return await _answer(logs, request)
+
+    return Starlette(routes=[Route("/{secret}/logs/{namespace}/{pod}/{container}", endpoint)])
+
+
+async def _answer(logs: LogDirectory, request: Request) -> Response:
+    path = request.path_params
+    try:
+        options = _options(request.query_params)
+    except ValueError as error:
+        return PlainTextResponse(f"{error}\n", status_code=400)
+    previous = request.query_params.get("previous") in _TRUE
+    file = logs.newest(path["namespace"], path["pod"], path["container"], previous=previous)
+    if file is None:
+        which = "previous terminated container" if previous else "container"
+        message = f"{which} {path['container']!r} in pod {path['pod']!r} not found\n"
+        return PlainTextResponse(message, status_code=404)
+    content: AsyncIterator[bytes] = log_reading.read(file, options, lambda: logs.is_live(file))
+    return StreamingResponse(content, media_type="text/plain")
+
+
+def _options(query: Mapping[str, str]) -> log_reading.LogOptions:
+    since = query.get("sinceTime")
+    since_s = _number(query, "sinceSeconds")
+    if since is not None:
+        start: str | None = timestamps.nanoseconds(timestamps.parse(since))
+    else:
+        start = None if since_s is None else timestamps.nanoseconds(time.time() - since_s)
+    return log_reading.LogOptions(
+        follow=query.get("follow") in _TRUE,
+        timestamps=query.get("timestamps") in _TRUE,
+        tail_lines=_number(query, "tailLines"),
+        since=start,
+        limit_bytes=_number(query, "limitBytes"),
+    )
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or len(text) > 12:
+        raise ValueError(f"{name}: {text!r} is not a number")
+    return int(text)

@@ -1,0 +1,307 @@
+"""Runs one Pod: carries out what its life decides, tells it what happened, shows its status to the API."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from headgate import api, cluster
+from headgate.api import marks
+from headgate.api.addresses import Address
+from headgate.node import (
+    environment,
+    external,
+    log_files,
+    pod_life,
+    pod_status,
+    probe_schedule,
+    prober,
+    probes,
+    processes,
+    status_writer,
+    unsupported,
+)
+from headgate.node.config import Identity
+
+log = logging.getLogger(__name__)
+
+_LAST_WRITE_S = 2.0
+_FORCED_GRACE_S = 2.0
+"""What processes get when their Pod was removed from the API without waiting for them."""
+
+_DELETE_BACKOFF = cluster.Backoff(base_s=0.1, cap_s=5.0)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What all Pods of a node share."""
+
+    client: cluster.Client
+    events: cluster.EventRecorder
+    runner: processes.ProcessRunner
+    logs: log_files.LogDirectory
+    identity: Identity
+    rng: random.Random
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the Pod is reached."""
+
+    pod_ip: str
+    port: int | None = None
+    """The one port of the Pod, where it has not all ports of an address to itself."""
+    server: Address | None = None
+    """The server elsewhere that the Pod stands for."""
+
+
+class PodWorker:
+    """Owns the processes of one Pod from its binding to this node until it is gone from the API."""
+
+    def __init__(self, pod: api.Pod, placement: Placement, tools: Tools) -> None:
+        self._pod = pod
+        self._placement = placement
+        self._tools = tools
+        self._wake = asyncio.Event()
+        self._stop: tuple[pod_life.StopReason, float] | None = None
+        self._gone = False
+        self._running: dict[str, processes.RunningContainer] = {}
+        self.observe(pod)
+
+    @property
+    def pod(self) -> api.Pod:
+        return self._pod
+
+    # What the node tells
+
+    def observe(self, pod: api.Pod) -> None:
+        """A newer state of the Pod; only its deletion and the address of its server matter here."""
+        moved = _server(pod) != _server(self._pod)
+        self._pod = pod
+        if pod.metadata.deletion_timestamp is not None:
+            grace_s = pod.metadata.deletion_grace_period_seconds
+            default_s = pod.spec.termination_grace_period_seconds
+            self.stop(pod_life.StopReason.DELETED, default_s if grace_s is None else grace_s)
+        elif moved:
+            self.stop(pod_life.StopReason.MOVED, pod.spec.termination_grace_period_seconds)
+
+    def gone(self) -> None:
+        """The Pod is no longer in the API."""
+        self._gone = True
+        self.stop(pod_life.StopReason.DELETED, _FORCED_GRACE_S)
+
+    def stop(self, reason: pod_life.StopReason, grace_s: float) -> None:
+        self._stop = (reason, grace_s)
+        self._wake.set()
+
+    # The Pod's way
+
+    async def run(self) -> None:
+        """Until the Pod is gone, or stopped with the node."""
+        try:
+            manifest = await self._tools.client.get_manifest(
+                api.Pod.resource, self._pod.metadata.name, self._pod.metadata.namespace
+            )
+        except cluster.NotFound:
+            return
+        self._report_unsupported(manifest)
+        epoch_s = float(round(time.time() - time.monotonic()))
+        init = msgspec.convert(
+            manifest.get("status", {}).get("initContainerStatuses", []), list[api.ContainerStatus]
+        )
+        life = pod_life.PodLife(
+            self._pod.spec, time.monotonic(), pod_status.history(self._pod, init, epoch_s)
+        )
+        place = pod_status.Place(
+            self._placement.pod_ip,
+            self._tools.identity.host_ip,
+            time.monotonic(),
+            epoch_s,
+            str(self._placement.server or ""),
+        )
+        writer = status_writer.StatusWriter(
+            str(self._pod.metadata.key), self._pod.status, self._write(life, place), self._tools.rng
+        )
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(writer.run())
+            await self._drive(life, place, writer, tasks)
+            if not self._gone:
+                await writer.flush(_LAST_WRITE_S)
+            writing.cancel()
+        if life.stopping is pod_life.StopReason.DELETED and not self._gone:
+            await self._delete()
+
+    async def _drive(
+        self,
+        life: pod_life.PodLife,
+        place: pod_status.Place,
+        writer: status_writer.StatusWriter,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        status = self._pod.status
+        while True:
+            self._wake.clear()
+            if self._stop is not None:
+                life.stop(*self._stop)
+            now = time.monotonic()
+            for instruction in life.decide(now):
+                if isinstance(instruction, pod_life.Start):
+                    tasks.create_task(self._run_container(life, instruction))
+                else:
+                    self._send(instruction)
+            status = pod_status.picture(life, place, status, now)
+            writer.show(status)
+            if life.stopping is not None and not life.active:
+                return
+            await self._pause(life.wake_at())
+
+    async def _pause(self, until: float | None) -> None:
+        # The loop's clock is the monotonic one, so the life's times can be used as they are.
+        delay_s = None if until is None else max(0.0, until - time.monotonic())
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    # One container
+
+    async def _run_container(self, life: pod_life.PodLife, start: pod_life.Start) -> None:
+        name = start.container
+        spec = self._spec(name)
+        try:
+            running = await self._launch(spec, start.run)
+        except environment.NoCommandError as error:
+            life.cannot_start(name, "NoCommand", str(error))
+            self._warn("Failed", str(error))
+        except environment.ContainerConfigError as error:
+            life.cannot_start(name, "CreateContainerConfigError", str(error))
+            self._warn("Failed", str(error))
+        except (processes.StartError, OSError) as error:
+            life.start_failed(name, "RunContainerError", str(error), time.monotonic())
+            self._warn("Failed", f"container {name}: {error}")
+        else:
+            self._running[name] = running
+            life.started(name, running.container_id, time.monotonic())
+            self._tell("Started", f"Started container {name}")
+            self._wake.set()
+            await self._attend(life, spec, running)
+        finally:
+            self._wake.set()
+
+    async def _attend(
+        self, life: pod_life.PodLife, spec: api.Container, running: processes.RunningContainer
+    ) -> None:
+        """Probe a running container until it ends."""
+
+        def tell(kind: probe_schedule.ProbeKind, answer: probes.Answer) -> None:
+            life.probed(spec.name, kind, answer.healthy, answer.detail)
+            self._wake.set()
+            if not answer.healthy:
+                self._warn("Unhealthy", f"{kind.capitalize()} probe of {spec.name} failed: {answer.detail}")
+
+        external_server = self._placement.server is not None
+        async with asyncio.TaskGroup() as tasks:
+            # A server elsewhere is not ours to restart.
+            probing = tasks.create_task(
+                prober.probe(spec, self._target(spec), tell, liveness=not external_server)
+            )
+            ended = await running.wait()
+            # Told before anything else: until then traffic goes to a dead process.
+            life.exited(spec.name, ended.code, ended.signal, time.monotonic())
+            self._wake.set()
+            probing.cancel()
+        if life.stopping is None and ended.code != 0:
+            self._warn("BackOff", f"container {spec.name} ended with exit code {ended.code}")
+
+    def _target(self, spec: api.Container) -> probes.ProbeTarget:
+        ports = {each.name: each.container_port for each in spec.ports if each.name}
+        server = self._placement.server
+        if server is not None:
+            return probes.ProbeTarget(server.host, ports, server.port)
+        return probes.ProbeTarget(self._placement.pod_ip, ports, self._placement.port)
+
+    async def _launch(self, spec: api.Container, run: int) -> processes.RunningContainer:
+        if self._placement.server is not None:
+            return external.ExternalServer(self._placement.server)
+        identity = environment.PodIdentity(
+            self._pod,
+            self._tools.identity.name,
+            self._placement.pod_ip,
+            self._tools.identity.host_ip,
+            self._placement.port,
+        )
+        variables = environment.environment(spec, identity, os.environ)
+        command = environment.command_line(spec, variables)
+        metadata = self._pod.metadata
+        directory = self._tools.logs.pod(metadata.namespace, metadata.name, metadata.uid) / spec.name
+        writer = self._tools.logs.open_run(directory, run)
+        what = f"{metadata.key}/{spec.name}"
+        return await self._tools.runner.start(command, variables, spec.working_dir, writer, what)
+
+    def _send(self, instruction: pod_life.Signal) -> None:
+        running = self._running.get(instruction.container)
+        if running is not None:
+            self._tell(
+                "Killing", f"Stopping container {instruction.container} with {instruction.number.name}"
+            )
+            running.send(instruction.number)
+
+    # The API
+
+    def _write(self, life: pod_life.PodLife, place: pod_status.Place) -> status_writer.Write:
+        metadata = self._pod.metadata
+
+        async def write(status: api.PodStatus) -> None:
+            patch = pod_status.patch(status, pod_status.init_statuses(life, place))
+            # With its uid the patch can't hit a Pod that took the name since.
+            await self._tools.client.patch(
+                api.Pod,
+                metadata.name,
+                metadata.namespace,
+                {"metadata": {"uid": metadata.uid}, "status": patch},
+                subresource="status",
+            )
+
+        return write
+
+    async def _delete(self) -> None:
+        """The processes have ended: take the Pod out of the API."""
+        metadata = self._pod.metadata
+        failures = 0
+        while not self._gone:
+            try:
+                await self._tools.client.delete(
+                    api.Pod, metadata.name, metadata.namespace, grace_s=0, uid=metadata.uid
+                )
+                return
+            except (cluster.NotFound, cluster.Conflict):
+                return
+            except cluster.ApiError as error:
+                failures += 1
+                log.warning("Pod %s has ended but was not removed: %s", metadata.key, error)
+                await asyncio.sleep(_DELETE_BACKOFF.delay_s(failures, self._tools.rng))
+
+    def _report_unsupported(self, manifest: cluster.Json) -> None:
+        fields = unsupported.unsupported(manifest.get("spec", {}))
+        if fields and _server(self._pod) is None:
+            names = ", ".join(fields)
+            self._warn("Unsupported", f"on one machine these fields have no effect: {names}")
+
+    def _spec(self, name: str) -> api.Container:
+        spec = self._pod.spec
+        return next(each for each in (*spec.init_containers, *spec.containers) if each.name == name)
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._tools.events.record(self._pod, cluster.EventType.NORMAL, reason, message)
+
+    def _warn(self, reason: str, message: str) -> None:
+        self._tools.events.record(self._pod, cluster.EventType.WARNING, reason, message)
+
+
+def _server(pod: api.Pod) -> str | None:
+    return pod.metadata.annotations.get(marks.ADDRESS)

@@ -1,0 +1,155 @@
+"""A node from its start to its end: everything it consists of, started and stopped in order."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate import api, cluster
+from headgate.node import (
+    addresses,
+    config,
+    deployments,
+    log_files,
+    logs,
+    processes,
+    registration,
+    replicasets,
+)
+from headgate.node.agent import Agent
+from headgate.node.pod_worker import Tools
+from headgate.node.workloads import Deployment, ReplicaSet
+
+log = logging.getLogger(__name__)
+
+_LEAVE_S = 2.0
+_LAST_WRITES_S = 5.0
+"""What the drain may take beyond the processes' time, for statuses that an API server must still take."""
+
+
+class StateInUseError(Exception):
+    """Another node works on the state directory."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A node that takes Pods."""
+
+    name: str
+    server: str
+    log_url: str
+    shares_address: bool
+    """Whether Pods have ports of 127.0.0.1 instead of addresses of their own."""
+
+
+async def run_node(
+    given: config.NodeConfig,
+    *,
+    stop: asyncio.Event | None = None,
+    on_ready: Callable[[Ready], None] = lambda _: None,
+) -> None:
+    """Run Pods and Deployments until `stop` is set, then end the processes; the objects stay.
+
+    Cancelling it kills the processes at once. Raises StateInUseError, cluster.ConfigurationError, and
+    cluster.ApiError when the API server refuses the node at its start.
+    """
+    given.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _only_user(given.state):
+        async with cluster.Client.from_kubeconfig(given.kubeconfig) as client:
+            await _run(given, client, stop or asyncio.Event(), on_ready)
+
+
+async def _run(
+    given: config.NodeConfig, client: cluster.Client, stop: asyncio.Event, on_ready: Callable[[Ready], None]
+) -> None:
+    identity = config.Identity(config.node_name(given))
+    runner = processes.ProcessRunner(given.processes)
+    await asyncio.to_thread(runner.end_leftovers)
+    pool = _address_pool(given.state)
+    log_directory = log_files.LogDirectory(given.logs)
+    with contextlib.closing(logs.LogServer(log_directory)) as log_server:
+        node = registration.Registration(client, identity, log_server.url, given.heartbeat_s)
+        await node.register()
+        events = cluster.EventRecorder(client, "headgate-node")
+        pods = cluster.Informer(client, api.Pod)
+        tools = Tools(client, events, runner, log_directory, identity, random.Random())  # noqa: S311 - jitter
+        agent = Agent(tools, pods, pool)
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(log_server.run())
+            working = [tasks.create_task(each) for each in (events.run(), node.run(), agent.run())]
+            working.append(tasks.create_task(_control_workloads(client, events, pods)))
+            ready = Ready(identity.name, client.server, log_server.url, pool is None)
+            # A task of its own: a node that waits for its API server can be stopped as well.
+            working.append(tasks.create_task(_tell_once_synced(pods, ready, on_ready)))
+            await stop.wait()
+            await _drain(agent, given.drain_timeout_s)
+            await _leave(node)
+            for task in working:
+                task.cancel()
+            log_server.stop()
+            await serving
+
+
+async def _tell_once_synced(
+    pods: cluster.Informer[api.Pod], ready: Ready, on_ready: Callable[[Ready], None]
+) -> None:
+    await pods.wait_synced()
+    on_ready(ready)
+
+
+async def _control_workloads(
+    client: cluster.Client, events: cluster.EventRecorder, pods: cluster.Informer[api.Pod]
+) -> None:
+    """Follow Pods and what makes them, until cancelled."""
+    sets = cluster.Informer(client, ReplicaSet)
+    wanted = cluster.Informer(client, Deployment)
+    async with asyncio.TaskGroup() as tasks:
+        for informer in (pods, sets, wanted):
+            tasks.create_task(informer.run())
+        tasks.create_task(replicasets.ReplicaSetController(client, events, sets, pods).run())
+        tasks.create_task(deployments.DeploymentController(client, events, wanted, sets, pods).run())
+
+
+async def _drain(agent: Agent, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s + _LAST_WRITES_S):
+            await agent.drain(timeout_s)
+    except TimeoutError:
+        log.warning("%d Pods did not end in time; their processes are killed", agent.pods)
+
+
+async def _leave(node: registration.Registration) -> None:
+    """The API server may be stopping as well: don't wait for it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVE_S):
+            await node.leave()
+
+
+def _address_pool(state: Path) -> addresses.AddressPool | None:
+    if not addresses.loopback_range_works():
+        log.warning(
+            "this system has no addresses in %s: each Pod gets a port of 127.0.0.1", addresses.NETWORK
+        )
+        return None
+    return addresses.AddressPool(first_block=addresses.first_block(str(state.resolve())))
+
+
+@contextlib.contextmanager
+def _only_user(state: Path) -> Iterator[None]:
+    """Two nodes on one directory would end each other's processes."""
+    lock = os.open(state / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        message = f"the state directory {state} is used by another node; stop it, or give --state another one"
+        raise StateInUseError(message) from error
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,91 @@
+"""Brings a Pod's status to the API server: small changes together, a change of readiness at once."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from headgate import api, cluster
+
+log = logging.getLogger(__name__)
+
+COALESCE_S = 0.1
+_BACKOFF = cluster.Backoff(base_s=0.1, cap_s=5.0)
+
+Write = Callable[[api.PodStatus], Awaitable[None]]
+
+
+class StatusWriter:
+    """Writes the newest status that it was shown; what came and went between two writes is never written."""
+
+    def __init__(self, what: str, written: api.PodStatus, write: Write, rng: random.Random) -> None:
+        self._what = what
+        self._write = write
+        self._rng = rng
+        self._wanted = self._written = written
+        self._changed = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def show(self, status: api.PodStatus) -> None:
+        """The status as it is now."""
+        if status == self._wanted:
+            return
+        self._wanted = status
+        self._idle.clear()
+        self._changed.set()
+        if _shows_to_traffic(status) != _shows_to_traffic(self._written):
+            self._urgent.set()
+
+    async def run(self) -> None:
+        """Write until cancelled, or until the Pod is gone."""
+        failures = 0
+        while True:
+            await self._changed.wait()
+            await self._gather()
+            self._changed.clear()
+            self._urgent.clear()
+            status = self._wanted
+            try:
+                if status != self._written:
+                    await self._write(status)
+            except cluster.NotFound:
+                self._idle.set()
+                return
+            except cluster.ApiError as error:
+                failures += 1
+                delay_s = _BACKOFF.delay_s(failures, self._rng)
+                log.warning(
+                    "the status of %s was not written, again in %.1f s: %s", self._what, delay_s, error
+                )
+                await asyncio.sleep(delay_s)
+                self._changed.set()
+                self._urgent.set()
+                continue
+            failures = 0
+            self._written = status
+            if self._wanted == status:
+                self._idle.set()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Until what was shown is written, but no longer than this."""
+        self._urgent.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("the last status of %s was not written within %.0f s", self._what, timeout_s)
+
+    async def _gather(self) -> None:
+        """Leave a moment for further changes, unless somebody must know now."""
+        try:
+            async with asyncio.timeout(COALESCE_S):
+                await self._urgent.wait()
+        except TimeoutError:
+            pass
+
+
+def _shows_to_traffic(status: api.PodStatus) -> tuple[str, bool]:
+    """What a gateway acts on: the address, and whether it may be used."""
+    return status.pod_ip, status.ready

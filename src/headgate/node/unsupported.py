@@ -1,0 +1,43 @@
+"""Which fields of a Pod change its meaning but do nothing on one machine, so that they can be reported.
+
+Fields that only matter among many machines or in an image's sandbox (tolerations, resource requests, ...)
+are not named: without them a Pod means the same here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_POD = (
+    "volumes",
+    "hostAliases",
+    "dnsConfig",
+    "securityContext",
+    "ephemeralContainers",
+    "activeDeadlineSeconds",
+)
+_CONTAINER = ("volumeMounts", "volumeDevices", "envFrom", "lifecycle", "securityContext")
+_PROBES = ("readinessProbe", "livenessProbe", "startupProbe")
+
+
+def unsupported(spec: Mapping[str, Any]) -> list[str]:
+    """Field paths of a Pod's raw `spec` that are set and have no effect."""
+    return list(_fields(spec))
+
+
+def _fields(spec: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"spec.{name}" for name in _POD if spec.get(name))
+    for kind in ("initContainers", "containers"):
+        for container in spec.get(kind) or ():
+            where = f"spec.{kind}[{container.get('name')}]"
+            yield from (f"{where}.{name}" for name in _CONTAINER if container.get(name))
+            yield from _probes(where, container)
+            if (container.get("resources") or {}).get("limits"):
+                yield f"{where}.resources.limits"
+            if kind == "initContainers" and container.get("restartPolicy"):
+                yield f"{where}.restartPolicy"
+
+
+def _probes(where: str, container: Mapping[str, Any]) -> Iterator[str]:
+    for name in _PROBES:
+        probe = container.get(name) or {}
+        yield from (f"{where}.{name}.{kind}" for kind in ("exec", "grpc") if kind in probe)

@@ -1,0 +1,138 @@
+"""Processes: started as told, ended with everything that they started, and never outliving the node."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headgate.node import log_files, processes, records
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> processes.ProcessRunner:
+    return processes.ProcessRunner(tmp_path / "processes")
+
+
+def writer(tmp_path: Path) -> log_files.LogWriter:
+    return log_files.LogDirectory(tmp_path / "logs").open_run(tmp_path / "logs" / "c", 0)
+
+
+def output(tmp_path: Path) -> str:
+    lines = (tmp_path / "logs" / "c" / "0.log").read_text().splitlines()
+    return "\n".join(line.partition(" ")[2] for line in lines)
+
+
+async def start(runner, tmp_path, *command: str, **environment: str) -> processes.Process:
+    variables = {"PATH": os.environ["PATH"], **environment}
+    return await runner.start(command, variables, "", writer(tmp_path), "ns/pod/c")
+
+
+async def until(holds, timeout_s: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    return records.start_time(pid) is not None
+
+
+async def test_output_environment_and_exit_code_come_through(runner, tmp_path):
+    """Both streams land in the log in order, the last words included, and the exit code is the program's."""
+    script = 'echo "$GREETING"; echo problem >&2; printf unfinished; exit 7'
+    process = await start(runner, tmp_path, "sh", "-c", script, GREETING="hello")
+    assert await process.wait() == processes.Exit(7)
+    assert output(tmp_path) == "hello\nproblem\nunfinished"
+    assert runner.statistics() == processes.ProcessStatistics(running=0, started_total=1)
+
+
+async def test_python_and_headgate_are_those_of_the_node(runner, tmp_path):
+    """`python3` in a Pod is the interpreter that runs the node, whatever PATH says."""
+    process = await start(runner, tmp_path, "python3", "-c", "import sys; print(sys.prefix)")
+    await process.wait()
+    assert output(tmp_path) == sys.prefix
+
+
+async def test_children_end_with_their_parent(runner, tmp_path):
+    """When the program ends, what it left running in its group ends too."""
+    process = await start(runner, tmp_path, "sh", "-c", "sleep 60 & echo $!")
+    await process.wait()
+    child = int(output(tmp_path))
+    await until(lambda: not alive(child))
+
+
+async def test_a_signal_reaches_the_whole_group(runner, tmp_path):
+    """A shell that doesn't pass signals on can't keep its child from being told."""
+    process = await start(runner, tmp_path, "sh", "-c", "sleep 60; exit 0")
+    process.send(signal.SIGTERM)
+    assert await process.wait() == processes.Exit(128 + signal.SIGTERM, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "./no-such-file"])
+async def test_a_program_that_is_not_there_is_named(runner, tmp_path, command):
+    """The error says what was looked for, and the container's log says so too."""
+    with pytest.raises(processes.StartError, match=command):
+        await start(runner, tmp_path, command)
+    assert command in output(tmp_path)
+
+
+NODE = """
+import asyncio, sys
+from pathlib import Path
+from headgate.node import log_files, processes
+
+async def main(root):
+    runner = processes.ProcessRunner(root / "processes")
+    writer = log_files.LogDirectory(root).open_run(root / "logs", 0)
+    command = ["sh", "-c", "sleep 60 & echo $!; wait"]
+    process = await runner.start(command, {"PATH": "/usr/bin:/bin"}, "", writer, "ns/pod/c")
+    print(process.pid, flush=True)
+    await process.wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_a_killed_node_leaves_nothing(tmp_path):
+    """kill -9 of a node ends its programs at once; what those had started is ended by the next node."""
+    node = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", NODE, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    program = int(await node.stdout.readline())
+    log = tmp_path / "logs" / "0.log"
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
+    child = int(log.read_text().split()[1])
+    node.kill()
+    await node.wait()
+    await until(lambda: not alive(program))
+    assert alive(child)
+    ended = processes.ProcessRunner(tmp_path / "processes").end_leftovers()
+    assert [record.pid for record in ended] == [program]
+    await until(lambda: not alive(child))
+
+
+def test_a_reused_pid_is_not_ended(tmp_path):
+    """A record whose pid now belongs to another program ends nobody, and is forgotten."""
+    kept = records.Records(tmp_path)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        kept.add(stranger.pid, "token", "ns/pod/c")
+        path = tmp_path / f"{stranger.pid}.json"
+        path.write_text(path.read_text().replace(records.start_time(stranger.pid), "1"))
+        assert kept.end_leftovers() == []
+        assert stranger.poll() is None
+        assert not path.exists()
+        stranger.kill()
+
+
+def test_a_broken_record_is_dropped(tmp_path):
+    """Half a record is worth a warning, not a node that doesn't start."""
+    kept = records.Records(tmp_path)
+    (tmp_path / "1.json").write_text('{"pid": 1')
+    assert kept.end_leftovers() == []
+    assert list(tmp_path.iterdir()) == []
