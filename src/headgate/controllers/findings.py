@@ -1,0 +1,134 @@
+"""What is to be said about a ModelRoute or ModelServer, judged by the snapshot that gateways route by.
+
+The judgement is of the translation, not of the objects: what a gateway leaves out is not accepted here, and
+what it has no endpoint for is not ready here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate import api, routing
+from headgate.controllers.conditions import Finding, enumerated
+
+ACCEPTED, RESOLVED_REFS, READY = "Accepted", "ResolvedRefs", "Ready"
+NO_READY_ENDPOINTS = "NoReadyEndpoints"
+
+
+def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]:
+    """`snapshot` has the route and every ModelServer that it names, as far as they exist."""
+    used = _in_use(route, snapshot)
+    accepted = _accepted(route, snapshot) if used else _without_name()
+    rules = used.rules if used else ()
+    return [accepted, _references(route, snapshot), _route_ready(route, rules, snapshot, accepted)]
+
+
+def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
+    """`pods` are those that the server selects; `snapshot` has the server's pool."""
+    pods = [pod for pod in pods if _may_serve(pod)]
+    return [_accepted(server, snapshot), _selection(server, pods), _server_ready(server, snapshot, pods)]
+
+
+def _may_serve(pod: api.Pod) -> bool:
+    """Leaves out what is on its way out or ended for good: such Pods are missed by nobody."""
+    return pod.ready or (pod.metadata.deletion_timestamp is None and not pod.ended)
+
+
+def _accepted(obj: api.ModelRoute | api.ModelServer, snapshot: routing.Snapshot) -> Finding:
+    own = [
+        problem
+        for problem in snapshot.problems
+        if (problem.kind, problem.key) == (obj.resource.kind, obj.metadata.key)
+        and problem.reason != routing.MODEL_SERVER_NOT_FOUND
+    ]
+    if not own:
+        return Finding(ACCEPTED, True, "Accepted", "Every field is in use")
+    told = enumerated((f"{problem.field}: {problem.message}" for problem in own), "; ")
+    return Finding(ACCEPTED, False, own[0].reason, told)
+
+
+def _without_name() -> Finding:
+    told = "spec.modelName and spec.loraAdapters are empty: no request is for this route"
+    return Finding(ACCEPTED, False, "NoModelName", told)
+
+
+def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route | None:
+    """The route as gateways have it."""
+    for names in (snapshot.models, snapshot.adapters):
+        for named in names.values():
+            for each in named:
+                if each.key == route.metadata.key:
+                    return each
+    return None
+
+
+def _references(route: api.ModelRoute, snapshot: routing.Snapshot) -> Finding:
+    """Asks the spec, not the translation, since a rule that is left out may dangle as well."""
+    missing: dict[api.ObjectKey, str] = {}
+    for index, rule in enumerate(route.spec.rules):
+        for place, target in enumerate(rule.target_models):
+            key = api.ObjectKey(route.metadata.namespace, target.model_server_name)
+            if key not in snapshot.pools:
+                missing.setdefault(key, f"spec.rules[{index}].targetModels[{place}].modelServerName")
+    if not missing:
+        return Finding(RESOLVED_REFS, True, "ResolvedRefs", "Every ModelServer that is named exists")
+    told = enumerated(f"{key} ({field})" for key, field in missing.items())
+    return Finding(RESOLVED_REFS, False, routing.MODEL_SERVER_NOT_FOUND, f"There is no ModelServer {told}")
+
+
+def _route_ready(
+    route: api.ModelRoute, rules: Sequence[routing.Rule], snapshot: routing.Snapshot, accepted: Finding
+) -> Finding:
+    if not route.spec.rules:
+        return Finding(READY, False, "NoRules", "spec.rules is empty: every request is answered with 404")
+    lacks = [lack for rule in rules if (lack := _lack(rule, snapshot))]
+    if lacks:
+        return Finding(READY, False, NO_READY_ENDPOINTS, enumerated(lacks, "; "))
+    if len(rules) < len(route.spec.rules):
+        return Finding(READY, False, accepted.reason, f"Not all rules are in use: {accepted.message}")
+    empty = _names(key for rule in rules for key in _serving(rule) if not _is_ready(key, snapshot))
+    if empty:
+        told = f"Every rule has a ready endpoint, but requests for these targets fail: {empty}"
+        return Finding(READY, True, "EndpointsPartlyReady", told)
+    return Finding(READY, True, "EndpointsReady", "Every target has a ready endpoint")
+
+
+def _lack(rule: routing.Rule, snapshot: routing.Snapshot) -> str | None:
+    """Why no request that matches the rule can be served."""
+    keys = _serving(rule)
+    if not keys:
+        return f"rule {rule.name} has no target with a weight above 0"
+    if any(_is_ready(key, snapshot) for key in keys):
+        return None
+    return f"rule {rule.name} has no ready endpoint in {_names(keys)}"
+
+
+def _serving(rule: routing.Rule) -> list[api.ObjectKey]:
+    return [target.pool for target in rule.targets if target.weight > 0]
+
+
+def _is_ready(key: api.ObjectKey, snapshot: routing.Snapshot) -> bool:
+    pool = snapshot.pools.get(key)
+    return pool is not None and bool(pool.endpoints)
+
+
+def _names(keys: Iterable[api.ObjectKey]) -> str:
+    return enumerated(str(key) for key in dict.fromkeys(keys))
+
+
+def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:
+    labels = server.spec.workload_selector.match_labels
+    if not labels:
+        told = "spec.workloadSelector.matchLabels is empty and selects nothing: set the labels of the Pods"
+        return Finding(RESOLVED_REFS, False, "EmptySelector", told)
+    if not pods:
+        wanted = enumerated(f"{key}={value}" for key, value in labels.items())
+        told = f"No Pod in namespace {server.metadata.namespace} has the labels {wanted}"
+        return Finding(RESOLVED_REFS, False, "NoPodsSelected", told)
+    return Finding(RESOLVED_REFS, True, "ResolvedRefs", "spec.workloadSelector selects Pods")
+
+
+def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> Finding:
+    ready = len(snapshot.pools[server.metadata.key].endpoints)
+    reason = "EndpointsReady" if ready else NO_READY_ENDPOINTS
+    return Finding(READY, ready > 0, reason, f"{ready} of {len(pods)} Pods ready")

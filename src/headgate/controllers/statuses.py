@@ -1,0 +1,132 @@
+"""Keeps the status of every ModelRoute and ModelServer true: Accepted, ResolvedRefs and Ready.
+
+There may be only one status controller at a time for now: leader election by Lease is not built yet. Two of
+them would do no harm, as they write the same and never over a newer version, but each change would be
+written or refused twice, and told in events twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from headgate import api, cluster
+from headgate.controllers import conditions
+from headgate.controllers.assessment import status_of
+from headgate.controllers.object_index import ObjectIndex, Observed, Subject
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "headgate-controller"
+GATHER_S = 0.1
+"""How long a change waits for others, since a rollout and an `apply` of several files come in bursts."""
+
+K = TypeVar("K", bound=cluster.KubeObject)
+
+
+@dataclass(frozen=True)
+class StatusStatistics:
+    assessed: int
+    """Statuses that were worked out."""
+    written: int
+    conflicts: int
+    """Writes that were refused since the object had changed meanwhile; they are made anew."""
+    queue: cluster.WorkQueueStatistics
+    events: cluster.EventStatistics
+    index: dict[str, int]
+
+
+class StatusController:
+    """Follows routes, servers and Pods, and writes through the status subresource."""
+
+    def __init__(
+        self,
+        client: cluster.Client,
+        namespace: str | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._index = ObjectIndex()
+        self._queue: cluster.WorkQueue[Subject] = cluster.WorkQueue()
+        self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._assessed = self._written = self._conflicts = 0
+
+    async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
+        """Works until cancelled; `on_ready` is called once all objects are known."""
+        informers: tuple[cluster.Informer[Any], ...] = (
+            self._follow(api.Pod, self._index.set_pod),
+            self._follow(api.ModelServer, self._index.set_server),
+            self._follow(api.ModelRoute, self._index.set_route),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run())
+            # Before that, what is merely not listed yet would be reported missing.
+            for informer in informers:
+                await informer.wait_synced()
+            tasks.create_task(self._events.run())
+            tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
+            on_ready()
+
+    def statistics(self) -> StatusStatistics:
+        return StatusStatistics(
+            self._assessed,
+            self._written,
+            self._conflicts,
+            self._queue.statistics(),
+            self._events.statistics(),
+            self._index.statistics(),
+        )
+
+    def _follow(
+        self, kind: type[K], put: Callable[[api.ObjectKey, K | None], set[Subject]]
+    ) -> cluster.Informer[K]:
+        def changed(change: cluster.Change[K]) -> None:
+            for subject in put(change.object.metadata.key, change.new):
+                self._queue.add_after(subject, GATHER_S)
+
+        informer = cluster.Informer(self._client, kind, self._namespace)
+        informer.subscribe(changed)
+        return informer
+
+    async def _reconcile(self, subject: Subject) -> float | None:
+        obj = self._index.get(subject)
+        if obj is None:
+            return None
+        self._assessed += 1
+        now = api.timestamps.seconds(self._clock().timestamp())
+        status = status_of(obj, self._index, now)
+        return None if status == obj.status else await self._write(obj, status)
+
+    async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
+        """The version guards against our own last write as well, which may not have come back to us yet."""
+        meta = obj.metadata
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": msgspec.to_builtins(status),
+        }
+        try:
+            await self._client.patch(
+                type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
+            )
+        except cluster.NotFound:
+            return None  # it was deleted, which the informer will tell
+        except cluster.Conflict:
+            self._conflicts += 1
+            return GATHER_S  # the informer brings the newer version
+        self._written += 1
+        for condition in conditions.news(obj.status, status):
+            self._tell(obj, condition)
+        return None
+
+    def _tell(self, obj: Observed, condition: api.Condition) -> None:
+        kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
+        self._events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")

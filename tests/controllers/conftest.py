@@ -1,0 +1,123 @@
+"""Objects in few words, and status controllers at work on a real embedded API server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from headgate import api, apiserver, cluster
+from headgate.controllers import StatusController
+from headgate.controllers.assessment import status_of
+from headgate.controllers.object_index import ObjectIndex, Observed
+
+NOW = "2026-01-31T08:15:00Z"
+
+
+def meta(name: str, labels: dict[str, str] | None = None, namespace: str = "default") -> api.ObjectMeta:
+    return api.ObjectMeta(name=name, namespace=namespace, labels=labels or {}, generation=1)
+
+
+def pod(
+    name: str,
+    labels: dict[str, str],
+    *,
+    ready: bool = True,
+    phase: str = "Running",
+    namespace: str = "default",
+) -> api.Pod:
+    conditions = [api.Condition(type="Ready", status="True" if ready else "False")]
+    return api.Pod(
+        metadata=meta(name, labels, namespace),
+        status=api.PodStatus(phase=phase, pod_ip="127.1.0.1", conditions=conditions),
+    )
+
+
+def server(
+    name: str, selector: dict[str, str], *, timeout: str | None = None, namespace: str = "default"
+) -> api.ModelServer:
+    spec = {"inferenceEngine": "vLLM", "workloadSelector": {"matchLabels": selector}}
+    if timeout is not None:
+        spec["trafficPolicy"] = {"timeout": timeout}
+    return api.ModelServer(
+        metadata=meta(name, namespace=namespace), spec=msgspec.convert(spec, api.ModelServerSpec)
+    )
+
+
+def rule(*targets: str, regex: str | None = None, **weights: int) -> api.Rule:
+    """Targets by name; keyword arguments are targets with their weights."""
+    every = dict.fromkeys(targets, 100) | weights
+    match = api.ModelMatch(uri=api.StringMatch(regex=regex)) if regex else None
+    return api.Rule(
+        model_match=match,
+        target_models=[api.TargetModel(model_server_name=name, weight=w) for name, w in every.items()],
+    )
+
+
+def route(name: str, *rules: api.Rule, namespace: str = "default", model: str = "m") -> api.ModelRoute:
+    return api.ModelRoute(
+        metadata=meta(name, namespace=namespace), spec=api.ModelRouteSpec(model_name=model, rules=list(rules))
+    )
+
+
+def index_of(*objects: Observed | api.Pod) -> ObjectIndex:
+    index = ObjectIndex()
+    puts = {api.Pod: index.set_pod, api.ModelServer: index.set_server, api.ModelRoute: index.set_route}
+    for obj in objects:
+        puts[type(obj)](obj.metadata.key, obj)
+    return index
+
+
+def conditions(obj: Observed, *others: Observed | api.Pod) -> dict[str, tuple[str, str, str]]:
+    """Status, reason and message by type, as they would be with these others around."""
+    status = status_of(obj, index_of(obj, *others), NOW)
+    return {each.type: (each.status, each.reason, each.message) for each in status.conditions}
+
+
+async def eventually(probe: Callable[[], Awaitable[bool]], timeout_s: float = 10.0) -> None:
+    """Until it holds; fails with TimeoutError otherwise."""
+    async with asyncio.timeout(timeout_s):
+        while not await probe():
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def controlling(client: cluster.Client) -> AsyncIterator[StatusController]:
+    """A status controller that runs inside the block."""
+    controller, ready = StatusController(client), asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(controller.run(2, ready.set))
+        await ready.wait()
+        yield controller
+        running.cancel()
+
+
+@pytest.fixture(scope="session")
+def kit() -> SimpleNamespace:
+    """The helpers of this folder, for tests that can't import their neighbours."""
+    return SimpleNamespace(
+        now=NOW,
+        pod=pod,
+        server=server,
+        rule=rule,
+        route=route,
+        index_of=index_of,
+        conditions=conditions,
+        eventually=eventually,
+        controlling=controlling,
+    )
+
+
+@pytest.fixture
+async def apiserver_running(tmp_path: Path) -> AsyncIterator[apiserver.Running]:
+    async with apiserver.running(apiserver.Config(tmp_path / "state", port=0)) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(apiserver_running: apiserver.Running) -> AsyncIterator[cluster.Client]:
+    async with cluster.Client.from_kubeconfig(apiserver_running.kubeconfig) as client:
+        yield client
