@@ -1,0 +1,48 @@
+"""The command line: `headgate up` for one machine, and one command for each process of a cluster.
+
+Is given words and files by a person and hands them to the shells. A command is imported when it is called,
+so that `headgate --help` and completion answer at once.
+"""
+
+import importlib
+
+import click
+
+_COMMANDS = {
+    "up": "headgate.cli.up:up",
+    "gateway": "headgate.cli.gateway:gateway",
+    "apiserver": "headgate.cli.apiserver:apiserver",
+    "node": "headgate.cli.node:node",
+    "controller": "headgate.cli.controller:controller",
+    "simulate": "headgate.cli.simulate:simulate",
+    "completion": "headgate.cli.completion:completion",
+}
+
+
+class _LazyGroup(click.Group):
+    """Knows its commands by name and imports them on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="headgate")
+def main() -> None:
+    """Headgate: control plane and gateway for LLM inference.
+
+    Begin with `headgate up examples/quickstart`.
+    """
+
+
+__all__ = ["main"]

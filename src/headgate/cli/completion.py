@@ -1,0 +1,18 @@
+"""`headgate completion`: the script that completes commands in a shell."""
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    Load it with `eval "$(headgate completion bash)"`, or write it where your shell looks for such files.
+    """
+    from headgate.cli import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main, {}, "headgate", "_HEADGATE_COMPLETE").source())

@@ -1,0 +1,40 @@
+"""`headgate controller`: the reconcile loops."""
+
+from pathlib import Path
+
+import click
+
+from headgate.cli import options
+
+
+@click.command()
+@options.kubeconfig
+@options.namespace
+@click.option(
+    "--workers",
+    default=4,
+    type=click.IntRange(1, 64),
+    show_default=True,
+    help="How many objects are worked on at a time.",
+)
+@options.log_level
+def controller(kubeconfig: Path | None, namespace: str | None, workers: int, log_level: str) -> None:
+    """Keep the statuses of the objects of an API server true."""
+    import asyncio
+
+    from headgate import cluster
+    from headgate.cli import process
+    from headgate.controllers import ControllersConfig, run_controllers
+
+    config = ControllersConfig(kubeconfig=kubeconfig, namespace=namespace, workers=workers)
+
+    def announce() -> None:
+        click.echo("headgate controller is ready", err=True)
+
+    async def main(stop: asyncio.Event) -> None:
+        try:
+            await run_controllers(config, stop, announce)
+        except cluster.ConfigurationError as error:
+            raise click.ClickException(str(error)) from error
+
+    process.run(main, log_level=log_level)

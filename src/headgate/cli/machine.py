@@ -1,0 +1,341 @@
+"""The whole of Headgate on one machine: its processes, the manifests, and the wait until models answer."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import httpx2
+import msgspec
+from rich.console import Console
+
+from headgate import api, cluster
+from headgate.cli import applying
+from headgate.cli.manifests import Manifest
+from headgate.cli.process import stop_on_signal
+from headgate.cli.progress import Progress
+from headgate.cli.supervisor import Child, lock_state
+
+STOP_GRACE_S = 35.0
+"""A little longer than the drain of the gateway, which takes the longest."""
+API_SERVER_START_S = 20.0
+POLL_S = 0.1
+
+_API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
+
+
+class StartError(Exception):
+    """The machine could not be started; the text says why and what to do."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What `headgate up` was told."""
+
+    manifests: list[Manifest]
+    state: Path
+    host: str
+    port: int
+    apiserver_port: int
+    metrics_port: int
+    admin_port: int
+    wait_s: float
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+async def run(options: Options) -> None:
+    """Starts everything, tells when it is ready, and stops it all on SIGINT or SIGTERM.
+
+    Raises StartError, or what the API server refused, if it cannot start, after stopping what was started.
+    """
+    console = Console()
+    lock = lock_state(options.state)
+    stop = stop_on_signal()
+    try:
+        _check_ports(options)
+        async with _Machine(options, console) as machine:
+            started = asyncio.ensure_future(machine.start())
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if started.done():
+                await started
+                await stopped
+            started.cancel()
+            stopped.cancel()
+            await asyncio.gather(started, stopped, return_exceptions=True)
+            console.print("Stopping: requests and Pods end in good order (Ctrl-C again: at once) ...")
+    finally:
+        os.close(lock)
+
+
+def _check_ports(options: Options) -> None:
+    """All ports that are taken, in one message, before anything is started."""
+    wanted = {
+        "--port": (options.host, options.port),
+        "--apiserver-port": ("127.0.0.1", options.apiserver_port),
+        "--metrics-port": ("127.0.0.1", options.metrics_port),
+        "--admin-port": ("127.0.0.1", options.admin_port),
+    }
+    problems = []
+    for option, (host, port) in wanted.items():
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                problems.append(f"{host}:{port} cannot be used ({error.strerror}): choose another {option}")
+    if problems:
+        raise StartError("\n".join(problems))
+
+
+class _Machine:
+    """The processes, from start to stop."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self._options = options
+        self._console = console
+        self._children: list[Child] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "_Machine":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """In the order in which nothing is lost: no new requests, no Pods, then nobody needs the objects."""
+        try:
+            for name in ("gateway", "controller", "node", "apiserver"):
+                for child in self._children:
+                    if child.name == name and not await child.stop(STOP_GRACE_S):
+                        self._console.print(f"The {name} did not stop in {STOP_GRACE_S:g} s and was killed.")
+        finally:
+            for child in self._children:
+                child.kill()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def start(self) -> None:
+        options = self._options
+        steps = [_API, *([_OBJECTS] if options.manifests else []), _PODS, _GATEWAY, _MODELS]
+        with Progress(self._console, steps) as progress:
+            await self._start_api_server(progress)
+            async with cluster.Client.from_kubeconfig(options.kubeconfig) as client:
+                self._start_child(
+                    "node", "node", "--kubeconfig", options.kubeconfig, "--state", options.state / "node"
+                )
+                self._start_child("controller", "controller", "--kubeconfig", options.kubeconfig)
+                self._start_gateway()
+                if options.manifests:
+                    progress.detail(_OBJECTS, "applying")
+                    progress.done(_OBJECTS, await _apply(client, options.manifests))
+                async with self._explained_after(options.wait_s, client):
+                    await asyncio.gather(
+                        _until_workloads_available(client, progress),
+                        self._until_models_ready(client, progress),
+                    )
+                models = await _models(client)
+        self._console.print(_summary(options, models), highlight=False, markup=False, soft_wrap=True)
+
+    async def _start_api_server(self, progress: Progress) -> None:
+        options = self._options
+        progress.detail(_API, "starting")
+        options.kubeconfig.unlink(missing_ok=True)
+        child = self._start_child(
+            "apiserver", "apiserver", "--state", options.state, "--port", options.apiserver_port
+        )
+        try:
+            async with asyncio.timeout(API_SERVER_START_S):
+                while not options.kubeconfig.exists():
+                    if child.restarts:
+                        raise StartError(_fell_over(child))
+                    await asyncio.sleep(POLL_S / 5)
+        except TimeoutError:
+            raise StartError(_fell_over(child)) from None
+        progress.done(_API, f"https://127.0.0.1:{options.apiserver_port}")
+
+    def _start_gateway(self) -> None:
+        options = self._options
+        flags = {
+            "--kubeconfig": options.kubeconfig,
+            "--host": options.host,
+            "--port": options.port,
+            "--metrics-port": options.metrics_port,
+            "--admin-port": options.admin_port,
+        }
+        self._start_child("gateway", "gateway", *(word for flag in flags.items() for word in flag))
+
+    def _start_child(self, name: str, *words: object) -> Child:
+        logs = self._options.state / "logs"
+        logs.mkdir(exist_ok=True)
+        argv = [sys.executable, "-m", "headgate", *map(str, words)]
+        child = Child(name, argv, logs / f"{name}.log")
+        self._children.append(child)
+        self._tasks.append(asyncio.create_task(child.run(self._tell_restart), name=name))
+        return child
+
+    def _tell_restart(self, child: Child, code: int) -> None:
+        self._console.print(
+            f"The {child.name} ended with {code} and is started again; its log is {child.log_path}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+    async def _until_models_ready(self, client: cluster.Client, progress: Progress) -> None:
+        """Until the gateway routes to at least one endpoint of every ModelServer that a route names."""
+        options = self._options
+        progress.detail(_GATEWAY, "starting")
+        async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
+            while True:
+                state = await _gateway_state(http, options.admin_port)
+                if state is not None:
+                    progress.done(_GATEWAY, options.url)
+                    wanted = await _routed_pools(client)
+                    empty = [pool for pool in sorted(wanted) if not await _answers(state.pools.get(pool, []))]
+                    if not empty:
+                        break
+                    progress.detail(_MODELS, f"waiting for endpoints of {', '.join(empty)}")
+                await asyncio.sleep(POLL_S)
+        names = await _models(client)
+        progress.done(_MODELS, ", ".join(names) if names else "no ModelRoute yet")
+
+    @contextlib.asynccontextmanager
+    async def _explained_after(self, wait_s: float, client: cluster.Client) -> AsyncIterator[None]:
+        """After `wait_s` seconds, says once what is missing, and goes on waiting."""
+
+        async def explain() -> None:
+            await asyncio.sleep(wait_s)
+            problems = [*await _unready_pods(client), *(_fell_over(c) for c in self._children if c.restarts)]
+            self._console.print(
+                f"Not ready after {wait_s:g} s:", *problems, sep="\n  ", markup=False, soft_wrap=True
+            )
+
+        task = asyncio.create_task(explain())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _apply(client: cluster.Client, manifests: list[Manifest]) -> str:
+    outcomes = await applying.apply_all(client, manifests)
+    refused = [outcome for outcome in outcomes if outcome.error]
+    if refused:
+        lines = [f"{outcome.manifest.source}: {outcome.error}" for outcome in refused]
+        raise StartError("\n".join([f"{len(refused)} of {len(outcomes)} objects were refused:", *lines]))
+    applied = sum(outcome.changed for outcome in outcomes)
+    return f"{applied} applied, {len(outcomes) - applied} as you left them"
+
+
+async def _until_workloads_available(client: cluster.Client, progress: Progress) -> None:
+    while True:
+        deployments = await client.list(api.Deployment)
+        wanted = sum(deployment.spec.replicas for deployment in deployments)
+        available = sum(min(d.status.available_replicas, d.spec.replicas) for d in deployments)
+        current = all(d.status.observed_generation >= d.metadata.generation for d in deployments)
+        text = f"{available} of {wanted} Pods available" if wanted else "none wanted"
+        if current and available >= wanted:
+            progress.done(_PODS, text)
+            return
+        waiting = await _unready_pods(client)
+        failing = [line for line in waiting if "BackOff" in line or "NoCommand" in line]
+        progress.detail(_PODS, f"{text}; {failing[0]}" if failing else text)
+        await asyncio.sleep(POLL_S)
+
+
+class _EndpointState(msgspec.Struct):
+    address: str
+
+
+class _GatewayState(msgspec.Struct):
+    pools: dict[str, list[_EndpointState]] = {}
+
+
+async def _answers(endpoints: list[_EndpointState]) -> bool:
+    """Whether there are endpoints and each takes a connection.
+
+    After a node was killed, its Pods are said to be ready until the next one has looked at them.
+    """
+    for endpoint in endpoints:
+        host, _, port = endpoint.address.rpartition(":")
+        try:
+            async with asyncio.timeout(1.0):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except OSError:
+            return False
+        writer.close()
+    return bool(endpoints)
+
+
+async def _gateway_state(http: httpx2.AsyncClient, port: int) -> _GatewayState | None:
+    """What the gateway routes to; None while it does not answer or is not ready."""
+    base = f"http://127.0.0.1:{port}"
+    with contextlib.suppress(httpx2.HTTPError):
+        if (await http.get(f"{base}/readyz")).status_code == 200:
+            return msgspec.json.decode((await http.get(f"{base}/debug/config")).content, type=_GatewayState)
+    return None
+
+
+async def _routed_pools(client: cluster.Client) -> set[str]:
+    """Names of the ModelServers that exist and that some route names."""
+    servers = {str(server.metadata.key) for server in await client.list(api.ModelServer)}
+    routes = await client.list(api.ModelRoute)
+    named = {
+        str(api.ObjectKey(route.metadata.namespace, target.model_server_name))
+        for route in routes
+        for rule in route.spec.rules
+        for target in rule.target_models
+    }
+    return servers & named
+
+
+async def _models(client: cluster.Client) -> list[str]:
+    routes = await client.list(api.ModelRoute)
+    return sorted({route.spec.model_name for route in routes if route.spec.model_name})
+
+
+async def _unready_pods(client: cluster.Client) -> list[str]:
+    """One line for each Pod that is not ready, with the reason that its containers give."""
+    return [f"Pod {pod.metadata.key}: {_why(pod)}" for pod in await client.list(api.Pod) if not pod.ready]
+
+
+def _why(pod: api.Pod) -> str:
+    for status in pod.status.container_statuses:
+        if status.state.waiting is not None:
+            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
+    return pod.status.message or pod.status.phase or "not started"
+
+
+def _fell_over(child: Child) -> str:
+    lines = "\n    ".join(child.last_lines(5))
+    return f"the {child.name} does not start; the end of {child.log_path}:\n    {lines}"
+
+
+def _summary(options: Options, models: Iterable[str]) -> str:
+    lines = ["", f"Headgate is up. The API is at {options.url}/v1", ""]
+    for model in list(models)[:1]:
+        body = json.dumps(
+            {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
+        )
+        lines += [
+            "  Ask:   "
+            f"curl -N {options.url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
+        ]
+    lines += [
+        f"  Look:  kubectl --kubeconfig {options.kubeconfig} get pods,modelservers,modelroutes",
+        f"  Logs:  {options.state / 'logs'}",
+        "",
+        "Ctrl-C stops it; the objects stay.",
+    ]
+    return "\n".join(lines)

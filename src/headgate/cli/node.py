@@ -1,0 +1,50 @@
+"""`headgate node`: runs Pods and Deployments of an API server as local processes."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from headgate import cluster
+from headgate import node as room
+from headgate.cli import options, process
+
+
+@click.command()
+@options.kubeconfig
+@click.option("--node-name", help="Name of the Node object; without it: as last time, or the host's name.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headgate/node"),
+    show_default=True,
+    help="Directory of logs and process records; one node at a time may use it.",
+)
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that the Pods' processes get to end when the node stops.",
+)
+@options.log_level
+def node(
+    kubeconfig: Path | None, node_name: str | None, state: Path, drain_timeout: float, log_level: str
+) -> None:
+    """Run Pods as local processes, and keep Deployments and ReplicaSets, until SIGTERM; the objects stay."""
+    config = room.NodeConfig(
+        state=state, kubeconfig=kubeconfig, node_name=node_name, drain_timeout_s=drain_timeout
+    )
+
+    async def main(stop: asyncio.Event) -> None:
+        try:
+            await room.run_node(config, stop=stop, on_ready=_tell)
+        except (room.StateInUseError, cluster.ConfigurationError, cluster.ApiError) as error:
+            raise click.ClickException(str(error)) from error
+
+    process.run(main, log_level=log_level)
+
+
+def _tell(ready: room.Ready) -> None:
+    where = "on ports of 127.0.0.1" if ready.shares_address else "on loopback addresses of their own"
+    click.echo(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}")

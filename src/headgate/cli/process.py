@@ -1,0 +1,58 @@
+"""What every long-running command does: an event loop, a log on standard error, a clean end on a signal."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import click
+import uvloop
+
+Main = Callable[[asyncio.Event], Awaitable[None]]
+"""Runs until the event is set, then ends in good order."""
+
+
+def run(main: Main, *, log_level: str = "info") -> None:
+    """Runs `main` until SIGTERM or SIGINT; a second signal ends the process at once.
+
+    Failures that a person can mend (an address in use, a kubeconfig that is not there) become one line
+    and exit code 1.
+    """
+    logging.basicConfig(
+        level=log_level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+    )
+    for chatty in ("httpx2", "httpcore2", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        uvloop.run(_until_signal(main))
+    except* (OSError, click.ClickException) as group:
+        raise click.ClickException("; ".join(str(error) for error in leaves(group))) from group
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions of nested groups, in one list."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+async def _until_signal(main: Main) -> None:
+    await main(stop_on_signal())
+
+
+def stop_on_signal() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        stop.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop

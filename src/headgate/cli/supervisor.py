@@ -1,0 +1,121 @@
+"""Starts the processes of one machine, starts again those that fall over, and stops them in order."""
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+FIRST_RESTART_S = 0.5
+LONGEST_RESTART_S = 30.0
+STEADY_AFTER_S = 60.0
+"""A process that ran this long before it fell over is started again as if for the first time."""
+
+MAX_LOG_BYTES = 64 * 1024 * 1024
+"""A log that is longer at the start of its process is set aside as NAME.log.1."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class StateInUse(Exception):  # noqa: N818 - reads as what it says
+    """Another supervisor works in the same state directory."""
+
+
+class Child:
+    """One supervised process; started again whenever it ends before it was told to."""
+
+    def __init__(self, name: str, argv: Sequence[str], log_path: Path) -> None:
+        self.name = name
+        self.argv = list(argv)
+        self.log_path = log_path
+        self.restarts = 0
+        self.process: asyncio.subprocess.Process | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self, on_restart: Callable[["Child", int], None]) -> None:
+        """Until `stop`; `on_restart` hears of every unexpected end with its exit code."""
+        delay_s = FIRST_RESTART_S
+        while not self._stop.is_set():
+            started = time.monotonic()
+            with self._open_log() as log:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self.argv,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C goes to the supervisor alone, which stops all in order
+                    preexec_fn=_end_with_parent,
+                )
+            if self._stop.is_set():
+                self.process.terminate()  # it was told to stop while it was being started
+            code = await self.process.wait()
+            if self._stop.is_set():
+                return
+            if time.monotonic() - started > STEADY_AFTER_S:
+                delay_s = FIRST_RESTART_S
+            self.restarts += 1
+            on_restart(self, code)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_RESTART_S)
+
+    async def stop(self, grace_s: float) -> bool:
+        """SIGTERM, then SIGKILL after `grace_s` seconds. Returns whether it ended by itself."""
+        self._stop.set()
+        process = self.process
+        if process is None or process.returncode is not None:
+            return True
+        process.terminate()
+        try:
+            async with asyncio.timeout(grace_s):
+                await process.wait()
+            return True
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return False
+
+    def kill(self) -> None:
+        self._stop.set()
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+
+    def last_lines(self, count: int) -> list[str]:
+        """The end of the log, for an error message."""
+        with contextlib.suppress(OSError), self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - 16 * 1024))
+            return log.read().decode(errors="replace").splitlines()[-count:]
+        return []
+
+    def _open_log(self) -> IO[bytes]:
+        if self.log_path.exists() and self.log_path.stat().st_size > MAX_LOG_BYTES:
+            self.log_path.replace(self.log_path.with_suffix(".log.1"))
+        return self.log_path.open("ab")
+
+
+def _end_with_parent() -> None:
+    """Asks Linux for SIGTERM when the supervisor dies, however it dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def lock_state(state: Path) -> int:
+    """Takes the state directory, which is nobody else's, for this process; the lock ends with it.
+
+    Raises StateInUse.
+    """
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fd = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StateInUse(
+            f"another `headgate up` is running in {state}; stop it, or give this one a --state of its own"
+        ) from None
+    return fd

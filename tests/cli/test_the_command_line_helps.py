@@ -1,0 +1,75 @@
+"""Help, completion and mistakes: what a person sees before anything runs."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli import main
+
+COMMANDS = ["up", "gateway", "apiserver", "node", "controller", "simulate", "completion"]
+
+
+def test_help_names_every_command() -> None:
+    """`headgate --help` lists the commands, the most useful first."""
+    shown = CliRunner().invoke(main, ["--help"]).output
+    places = [shown.index(f"\n  {command}") for command in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_explains_itself(command: str) -> None:
+    """No command without a sentence, no option without help."""
+    found = main.get_command(None, command)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.help
+    assert [
+        option.name for option in found.params if option.param_type_name == "option" and not option.help
+    ] == []
+
+
+def test_a_mistyped_command_is_refused_with_a_usage_line() -> None:
+    """Exit code 2, as for every usage error."""
+    result = CliRunner().invoke(main, ["upp"])
+    assert result.exit_code == 2
+    assert "No such command 'upp'" in result.output
+
+
+def test_up_tells_all_errors_of_its_manifests_before_it_starts(tmp_path) -> None:
+    """A mistake in a file is found before a process is started."""
+    (tmp_path / "a.yaml").write_text("kind: X\n")
+    result = CliRunner().invoke(main, ["up", str(tmp_path), "--state", str(tmp_path / "state")])
+    assert result.exit_code == 1
+    assert "a.yaml:1: lacks apiVersion and metadata.name" in result.output
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(shell: str) -> None:
+    """Each script asks the command itself for what fits."""
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_HEADGATE_COMPLETE" in result.output
+
+
+def test_a_gateway_without_an_api_server_says_where_it_looked(tmp_path) -> None:
+    """A kubeconfig that does not exist is one line, not a traceback."""
+    missing = tmp_path / "none"
+    done = subprocess.run(
+        [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(missing)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert str(missing) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_answers_quickly() -> None:
+    """Help imports no server: CPU time, not wall time, is judged."""
+    before = time.process_time()
+    CliRunner().invoke(main, ["gateway", "--help"])
+    assert time.process_time() - before < 0.5

@@ -1,0 +1,161 @@
+"""A whole Headgate, started as a user starts it, with a directory and ports of its own."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@dataclass
+class Machine:
+    """One `headgate up`, and the clients of a user who looks at it."""
+
+    state: Path
+    manifests: Path
+    ports: dict[str, int] = field(
+        default_factory=lambda: {
+            name: free_port() for name in ("port", "apiserver-port", "metrics-port", "admin-port")
+        }
+    )
+    process: subprocess.Popen[str] | None = None
+    output: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['port']}"
+
+    def command(self) -> list[str]:
+        flags = [word for name, port in self.ports.items() for word in (f"--{name}", str(port))]
+        return [
+            sys.executable,
+            "-m",
+            "headgate",
+            "up",
+            str(self.manifests),
+            "--state",
+            str(self.state),
+            *flags,
+        ]
+
+    def start(self) -> "Machine":
+        """Returns once the machine says that it is up."""
+        self.process = subprocess.Popen(
+            self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self.process.stdout is not None
+        self.output = ""
+        deadline = time.monotonic() + START_S
+        for line in self.process.stdout:
+            self.output += line
+            if "Ctrl-C stops it" in line:
+                return self
+            assert time.monotonic() < deadline, self.output
+        raise AssertionError(f"headgate up ended with {self.process.wait()}:\n{self.output}")
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Sends a signal and waits; returns the exit code."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.send_signal(number)
+        self.output += self.process.stdout.read()
+        code = self.process.wait(60)
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def kubectl(self, *words: str, text: str | None = None, fails: bool = False) -> str:
+        """What kubectl prints; asserts that it succeeds, or with `fails` that it does not."""
+        binary = os.environ.get("HEADGATE_KUBECTL") or shutil.which("kubectl")
+        assert binary, "install kubectl 1.29 or newer, or name one in HEADGATE_KUBECTL"
+        done = subprocess.run(
+            [
+                binary,
+                "--kubeconfig",
+                self.state / "kubeconfig",
+                "--cache-dir",
+                self.state / "kubectl-cache",
+                *words,
+            ],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def get(self, path: str, port: str = "port") -> httpx2.Response:
+        return httpx2.get(f"http://127.0.0.1:{self.ports[port]}{path}", trust_env=False, timeout=10)
+
+    def ask(self, model: str = "sim-8b", tokens: int = 4, **more: object) -> httpx2.Response:
+        body = {
+            "model": model,
+            "max_tokens": tokens,
+            "messages": [{"role": "user", "content": "Hello"}],
+            **more,
+        }
+        return httpx2.post(f"{self.url}/v1/chat/completions", json=body, trust_env=False, timeout=30)
+
+    def endpoints(self, pool: str = "default/sim-8b") -> list[str]:
+        """Names of the endpoints that the gateway has in rotation."""
+        return [
+            each["name"] for each in self.get("/debug/config", "admin-port").json()["pools"].get(pool, [])
+        ]
+
+
+def wait_until(holds: Callable[[], object], limit_s: float = 30.0) -> float:
+    """Polls until something holds; returns how long that took, in seconds."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < limit_s, f"{holds} did not hold within {limit_s} s"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def eventually() -> Callable[..., float]:
+    return wait_until
+
+
+@pytest.fixture
+def new_machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Makes machines that are stopped at the end of the test; each may be started several times."""
+    machines: list[Machine] = []
+
+    def make(manifests: Path = QUICKSTART) -> Machine:
+        machine = Machine(tmp_path / f"state-{len(machines)}", manifests)
+        machines.append(machine)
+        return machine
+
+    yield make
+    for machine in machines:
+        if machine.process is not None:
+            machine.stop(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with the quickstart, for tests that leave it as they found it."""
+    machine = Machine(tmp_path_factory.mktemp("machine") / "state", QUICKSTART).start()
+    yield machine
+    if machine.process is not None:
+        machine.stop()

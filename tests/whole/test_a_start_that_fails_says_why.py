@@ -1,0 +1,76 @@
+"""What a user sees when the manifests, or what they run, are wrong."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.whole
+
+WRONG = """
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelRoute
+metadata: {name: wrong, namespace: default}
+spec:
+  modelName: m
+  rules:
+    - targetModels: [{modelServerName: s, weight: 101}]
+  rateLimit: {unit: week}
+---
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelRout
+metadata: {name: mistyped}
+"""
+
+CRASHING = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: crashing, namespace: default}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: crashing}}
+  template:
+    metadata: {labels: {app: crashing}}
+    spec: {containers: [{name: engine, command: [no-such-program]}]}
+"""
+
+
+def run(machine, manifests: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    machine.manifests = manifests
+    return subprocess.run([*machine.command(), *flags], capture_output=True, text=True, timeout=60)
+
+
+def test_refused_manifests_are_told_with_every_error_and_their_place(new_machine, tmp_path: Path):
+    """Each object is named with file and line, each wrong field has a line, and nothing is left running."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(WRONG)
+    done = run(new_machine(), file)
+    assert done.returncode == 1
+    assert "2 of 2 objects were refused" in done.stderr
+    assert f'{file}:2: ModelRoute.networking.volcano.sh "wrong" is invalid:\n' in done.stderr
+    assert '\n    spec.rateLimit.unit: Unsupported value: "week": supported values: "second"' in done.stderr
+    assert "\n    spec.rules[0].targetModels[0].weight: Invalid value: 101" in done.stderr
+    assert f"{file}:11: " in done.stderr
+    assert "has no kind ModelRout" in done.stderr
+
+
+def test_what_is_not_ready_in_time_is_explained(new_machine, tmp_path: Path):
+    """The Pod and the reason of its container are named; the machine goes on, for the user to mend it."""
+    file = tmp_path / "crashing.yaml"
+    file.write_text(CRASHING)
+    machine = new_machine()
+    machine.manifests = file
+    process = subprocess.Popen([*machine.command(), "--wait", "1"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if "no-such-program" in line:
+            break
+    process.terminate()
+    process.stdout.read()
+    assert process.wait(30) == 0
+    process.stdout.close()
+    assert "Not ready after 1 s:" in seen
+    assert "Pod default/crashing-" in seen
+    assert "command 'no-such-program' is not found" in seen

@@ -1,0 +1,83 @@
+"""What a user does with kubectl reaches the traffic at once."""
+
+import time
+
+import pytest
+
+pytestmark = pytest.mark.whole
+
+ROUTE = """
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelRoute
+metadata: {{name: {name}, namespace: default}}
+spec:
+  modelName: {model}
+  rules:
+    - targetModels: [{{modelServerName: {server}}}]
+"""
+
+
+def test_an_applied_route_changes_the_traffic_within_100_ms(machine):
+    """From the return of kubectl apply until the gateway serves the new route; the best of three is judged,
+    since the machine may be busy with something else.
+    """
+    took = []
+    for turn in range(3):
+        machine.kubectl(
+            "apply", "-f", "-", text=ROUTE.format(name=f"fast-{turn}", model=f"new-{turn}", server="sim-8b")
+        )
+        began = time.monotonic()
+        while machine.ask(model=f"new-{turn}", tokens=1).status_code != 200:
+            assert time.monotonic() - began < 10
+        took.append(time.monotonic() - began)
+    machine.kubectl("delete", "modelroute", "fast-0", "fast-1", "fast-2")
+    assert min(took) < 0.1 + 0.05  # the answer itself takes one prefill and one decode step
+
+
+def test_a_deleted_route_is_served_no_more(machine, eventually):
+    """After kubectl delete, the model is unknown."""
+    machine.kubectl("apply", "-f", "-", text=ROUTE.format(name="brief", model="brief", server="sim-8b"))
+    eventually(lambda: machine.ask(model="brief", tokens=1).status_code == 200)
+    machine.kubectl("delete", "modelroute", "brief")
+    eventually(lambda: machine.ask(model="brief", tokens=1).status_code == 404)
+
+
+def test_scaling_brings_more_engines_into_rotation(machine, eventually):
+    """kubectl scale up and down moves the set of endpoints that requests land on."""
+    machine.kubectl("scale", "deployment", "sim-8b", "--replicas=4")
+    eventually(lambda: len(machine.endpoints()) == 4)
+    answered = {machine.ask(tokens=1).headers["x-inference-pod"] for _ in range(40)}
+    assert len(answered) == 4
+    machine.kubectl("scale", "deployment", "sim-8b", "--replicas=2")
+    eventually(lambda: len(machine.endpoints()) == 2)
+    machine.kubectl("wait", "deployment/sim-8b", "--for=jsonpath={.status.replicas}=2", "--timeout=30s")
+
+
+def test_a_route_to_nothing_says_what_is_missing(machine, eventually):
+    """A dangling target is an answer to the client and a condition on the object, both with its name."""
+    machine.kubectl(
+        "apply", "-f", "-", text=ROUTE.format(name="dangling", model="dangling", server="nowhere")
+    )
+    eventually(lambda: machine.ask(model="dangling").status_code == 404)
+    assert "default/nowhere" in machine.ask(model="dangling").json()["error"]["message"]
+    eventually(
+        lambda: (
+            "nowhere" in machine.kubectl("get", "modelroute", "dangling", "-o", "yaml").split("\nstatus:")[-1]
+        )
+    )
+    machine.kubectl("delete", "modelroute", "dangling")
+
+
+def test_a_malformed_route_is_refused_with_every_error(machine):
+    """kubectl prints each wrong field with its path, in Kubernetes' words."""
+    wrong = (
+        ROUTE.format(name="wrong", model="m", server="s").replace(
+            "modelServerName: s", "modelServerName: s, weight: 101"
+        )
+        + "  rateLimit: {unit: week, inputTokensPerUnit: 0}\n"
+    )
+    said = machine.kubectl("apply", "-f", "-", text=wrong, fails=True)
+    assert 'The ModelRoute "wrong" is invalid' in said
+    assert "spec.rules[0].targetModels[0].weight: Invalid value: 101" in said
+    assert 'spec.rateLimit.unit: Unsupported value: "week": supported values: "second", "minute"' in said
+    assert "spec.rateLimit.inputTokensPerUnit: Invalid value: 0" in said
