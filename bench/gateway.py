@@ -1,0 +1,316 @@
+"""What a request and a streamed chunk cost: our gateway beside nginx and two Rust routers, in one table.
+
+The result is the CPU time of the proxy over completed work; docs/benchmarks.md says what is measured and why.
+
+    make bench
+    make bench ARGS="--only headgate,nginx --scenario chunk --repeat 3"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx2
+import uvloop
+from rich.console import Console
+
+import cpu
+import load
+import proxies
+import report
+
+RESULTS = Path(__file__).with_name("results") / "gateway.jsonl"
+CONNECTIONS = 32
+STREAM_CHUNKS = 100
+PACE_MS = 20
+PROXY_CPU = 0  # with --pin
+ENGINES = tuple(f"127.71.0.{number}" for number in range(1, 5))
+
+progress = Console(stderr=True)
+
+
+@dataclass(frozen=True)
+class Settings:
+    seconds: float
+    warmup: float
+    streams: int
+    repeat: int
+    pin: bool
+
+
+@dataclass(frozen=True)
+class Scenario(report.Row):
+    """A row of the table, and how it is measured."""
+
+    engines: int
+    cache_aware: bool
+    run: Callable[[str, load.Cost, Settings, Path], load.Window]
+
+
+@dataclass
+class Cell:
+    """One proxy in one scenario: a window for each repetition, or the reason why there is none."""
+
+    proxy: str
+    scenario: str
+    unavailable: str = ""
+    windows: list[load.Window] = field(default_factory=list)
+    memory_mb: float = 0.0
+
+    @property
+    def cpu_us(self) -> float:
+        return statistics.median(window.cpu_us for window in self.windows)
+
+    @property
+    def failures(self) -> list[str]:
+        return [failure for window in self.windows for failure in window.failures]
+
+    def median(self, read: Callable[[load.Window], float]) -> float:
+        return statistics.median(map(read, self.windows))
+
+    def record(self) -> dict[str, Any]:
+        if self.unavailable:
+            return {"proxy": self.proxy, "scenario": self.scenario, "unavailable": self.unavailable}
+        costs = [round(window.cpu_us, 2) for window in self.windows]
+        return {
+            "proxy": self.proxy,
+            "scenario": self.scenario,
+            "cpu_us": round(self.cpu_us, 2),
+            "cpu_us_min": min(costs),
+            "cpu_us_max": max(costs),
+            "per_second": round(self.median(lambda window: window.work / window.seconds)),
+            "p50_ms": round(self.median(lambda window: window.p50_ms), 3),
+            "p99_ms": round(self.median(lambda window: window.p99_ms), 3),
+            "memory_mb": round(self.memory_mb),
+            "work": [window.work for window in self.windows],
+            "failures": self.failures[:10],
+        }
+
+
+def _requests(
+    prompt_bytes: int, address: str, cost: load.Cost, settings: Settings, scratch: Path
+) -> load.Window:
+    bodies = load.chat_bodies(prompt_bytes)
+    measure = functools.partial(
+        load.requests, address, bodies, connections=CONNECTIONS, cost=cost, scratch=scratch
+    )
+    measure(seconds=settings.warmup)
+    return measure(seconds=settings.seconds)
+
+
+def _chunks(address: str, cost: load.Cost, settings: Settings, scratch: Path) -> load.Window:
+    streams = load.StreamLoad(address, settings.streams, STREAM_CHUNKS)
+    return uvloop.run(streams.run(settings.warmup, settings.seconds, cost))
+
+
+SCENARIOS = (
+    Scenario(
+        name="request",
+        title="request, 0.6 KB prompt",
+        unit="request",
+        budget_us=25,
+        engines=1,
+        cache_aware=False,
+        run=functools.partial(_requests, 600),
+    ),
+    Scenario(
+        name="request-8k",
+        title="request, 8 KB prompt, 4 engines, cache-aware",
+        unit="request",
+        budget_us=30,
+        engines=4,
+        cache_aware=True,
+        run=functools.partial(_requests, 8000),
+    ),
+    Scenario(
+        name="chunk",
+        title=f"streamed chunk, {PACE_MS} ms pace, 4 engines",
+        unit="chunk",
+        budget_us=12,
+        engines=4,
+        cache_aware=False,
+        run=_chunks,
+    ),
+)
+
+
+@contextlib.contextmanager
+def engines() -> Iterator[tuple[int, int]]:
+    """The upstream process; gives its pid and the port that all of its addresses listen on."""
+    port = proxies.free_port(ENGINES[0])
+    listen = [option for host in ENGINES for option in ("--listen", f"{host}:{port}")]
+    script = Path(__file__).with_name("upstream.py")
+    command = [sys.executable, str(script), *listen, "--pace-ms", str(PACE_MS)]
+    with (proxies.CACHE / "run" / "engines.err").open("wb") as errors:
+        process = subprocess.Popen(command, stderr=errors, start_new_session=True)
+    try:
+        proxies.wait_until_listening(ENGINES[-1], port)
+        yield process.pid, port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Settings, cell: Cell) -> None:
+    """Add one window to the cell, of a proxy that is started for it alone."""
+    try:
+        listening, pid = proxy.start(
+            [(host, port) for host in ENGINES[: scenario.engines]], scenario.cache_aware
+        )
+        cost = functools.partial(cpu.cpu_seconds, pid)
+        window = scenario.run(f"127.0.0.1:{listening}", cost, settings, proxies.CACHE / "run")
+        if not window.work:
+            raise RuntimeError(f"no {scenario.unit} was completed: {', '.join(window.failures[:3])}")
+        cell.windows.append(window)
+        cell.memory_mb = max(cell.memory_mb, cpu.peak_memory_mb(pid))
+    except (proxies.UnavailableError, RuntimeError, OSError, httpx2.HTTPError) as error:
+        cell.unavailable = str(error) or type(error).__name__
+    finally:
+        proxy.stop()
+
+
+def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Settings) -> dict[str, Any]:
+    """Measure every cell; return the run as it goes into the results file."""
+    (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
+    candidates = {name: proxies.PROXIES[name](PROXY_CPU if settings.pin else None) for name in chosen}
+    versions: dict[str, str] = {}
+    cells = {(name, scenario.name): Cell(name, scenario.name) for name in chosen for scenario in scenarios}
+    for name, proxy in candidates.items():
+        try:
+            versions[name] = proxy.install()
+        except proxies.UnavailableError as error:
+            for scenario in scenarios:
+                cells[name, scenario.name].unavailable = str(error)
+    with engines() as (pid, port):
+        direct = upstream_alone(pid, port, settings)
+        # Repetitions go around all cells, so that a slow minute of the machine hits every proxy alike.
+        for repetition in range(settings.repeat):
+            for scenario in scenarios:
+                for name, proxy in candidates.items():
+                    if not cells[name, scenario.name].unavailable:
+                        progress.print(f"[dim]{repetition + 1}/{settings.repeat} {scenario.title}: {name}")
+                        measure(proxy, scenario, port, settings, cells[name, scenario.name])
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": cpu.machine()
+        | {name: metadata.version(name) for name in ("uvloop", "httptools", "msgspec")},
+        "settings": asdict(settings)
+        | {"connections": CONNECTIONS, "stream_chunks": STREAM_CHUNKS, "pace_ms": PACE_MS},
+        "versions": versions,
+        "upstream_alone": direct,
+        "cells": [cell.record() for cell in cells.values()],
+    }
+
+
+def upstream_alone(pid: int, port: int, settings: Settings) -> dict[str, float]:
+    """What the engines do without a proxy: they must be far from what limits one."""
+    cost = functools.partial(cpu.cpu_seconds, pid)
+    window = _requests(
+        600, f"{ENGINES[0]}:{port}", cost, replace(settings, seconds=1, warmup=1), proxies.CACHE / "run"
+    )
+    return {"requests_per_second": round(window.work / window.seconds), "cpu_us": round(window.cpu_us, 2)}
+
+
+def commit() -> str:
+    """The commit of the checkout, marked if the package differs from it."""
+    git = ["git", "-C", str(proxies.ROOT)]
+    shown = subprocess.run(
+        [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+    )
+    if shown.returncode != 0:
+        return "unknown"
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True, check=True
+    )
+    return shown.stdout.strip() + ("-dirty" if changed.stdout.strip() else "")
+
+
+def selection(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A comma-separated choice out of `known`, in the order of `known`."""
+
+    def parse(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in known]:
+            raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}")
+        return [name for name in known if name in names]
+
+    return parse
+
+
+def pin_to_other_cpus() -> None:
+    """Leave the first CPU to the proxy; engines and load inherit the rest."""
+    if others := os.sched_getaffinity(0) - {PROXY_CPU}:
+        os.sched_setaffinity(0, others)
+
+
+NAMES = tuple(proxies.PROXIES)
+ROWS = tuple(scenario.name for scenario in SCENARIOS)
+
+
+@click.command(help=__doc__)
+@click.option("--seconds", type=click.FloatRange(1), default=6, show_default=True, help="Length of a window.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Windows per cell (median)."
+)
+@click.option(
+    "--streams", type=click.IntRange(1), default=256, show_default=True, help="Streams open at once."
+)
+@click.option(
+    "--only", callback=selection(NAMES), default=",".join(NAMES), show_default=True, help="Proxies."
+)
+@click.option("--scenario", callback=selection(ROWS), default=",".join(ROWS), show_default=True, help="Rows.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--pin", is_flag=True, help="Give the first CPU to the proxy and the others to everything else."
+)
+@click.option("--quick", is_flag=True, help="A smoke run: one second windows, few streams, nothing recorded.")
+def main(
+    seconds: float,
+    repeat: int,
+    streams: int,
+    only: list[str],
+    scenario: list[str],
+    output: str,
+    pin: bool,
+    quick: bool,
+) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    settings = Settings(seconds, 1.5, streams, repeat, pin)
+    if quick:
+        settings = Settings(1, 1, min(streams, 32), 1, pin)
+    if shutil.which("wrk") is None:
+        raise click.ClickException("wrk is not installed: apt-get install wrk")
+    if pin:
+        pin_to_other_cpus()
+    chosen = [row for row in SCENARIOS if row.name in scenario]
+    run = compare(only, chosen, settings)
+    if not quick:
+        RESULTS.parent.mkdir(exist_ok=True)
+        with RESULTS.open("a") as results:
+            results.write(json.dumps(run) + "\n")
+    if output == "json":
+        click.echo(json.dumps(run, indent=2))
+    else:
+        report.show(run, only, chosen, Console())
+    if any(cell.get("failures") for cell in run["cells"]):
+        raise click.ClickException("some work failed; the table says what")
+
+
+if __name__ == "__main__":
+    main()
