@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ class EmbeddedServer(uvicorn.Server):
         self.accepting = asyncio.Event()
         """Set once connections are accepted."""
         self._stopping = asyncio.Event()
+        self._listeners: list[Listener] = []
         self.servers = []
 
     def stop(self) -> None:
@@ -32,11 +34,27 @@ class EmbeddedServer(uvicorn.Server):
         self._stopping.set()
 
     async def aclose(self) -> None:
-        """Lets go of the port even if `serve` was cancelled, where uvicorn would keep it."""
+        """Lets go of the port even if `serve` was cancelled, where uvicorn would keep it.
+
+        Peers amid a TLS handshake are let go too: neither uvicorn nor asyncio can reach those.
+        """
         for listener in self.servers:
             listener.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+        accepted = [peer for listener in self._listeners for peer in listener.accepted]
+        for peer in accepted:
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+        # The loop closes them as it notices, which takes a few turns.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while any(peer.fileno() >= 0 for peer in accepted):  # noqa: ASYNC110 (the loop tells nobody)
+                    await asyncio.sleep(0.001)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listeners = [each for each in sockets or () if isinstance(each, Listener)]
+        await super().serve(sockets)
 
     async def main_loop(self) -> None:
         self.accepting.set()
@@ -76,14 +94,27 @@ async def serve_page(app: Application, host: str, port: int) -> None:
         await server.serve(sockets=[listener])
 
 
-def listening_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
+class Listener(socket.socket):
+    """A socket that knows whom it accepted, where the loop accepts through it (uvloop does not)."""
+
+    def __init__(self, family: int) -> None:
+        # asyncio turns Nagle's delay off (40 ms an answer) only where a socket says that it is TCP.
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self.accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        peer, address = super().accept()
+        self.accepted.add(peer)
+        return peer, address
+
+
+def listening_socket(host: str, port: int, *, shared: bool = False) -> Listener:
     """A bound socket; `shared` lets several processes listen on the same address.
 
     Raises OSError with the address in its text.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's delay off (40 ms an answer) only where a socket says that it is TCP.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = Listener(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:

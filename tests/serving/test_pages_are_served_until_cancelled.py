@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import datetime
 import socket
 
 import httpx2
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from headgate import serving
+from headgate.apiserver import pki
 
 
 async def _hello(_):
@@ -62,3 +64,23 @@ def test_processes_share_an_address():
     assert second.getsockname()[1] == port
     first.close()
     second.close()
+
+
+async def test_a_peer_amid_its_tls_handshake_is_let_go(tmp_path):
+    """A connection on which nothing was said yet ends with the server, not with the process."""
+    identity = pki.ensure(tmp_path, "127.0.0.1", datetime.datetime.now(datetime.UTC))
+    listener = serving.listening_socket("127.0.0.1", 0)
+    options = serving.configuration(APP, ssl_certfile=identity.cert, ssl_keyfile=identity.key)
+    async with contextlib.aclosing(serving.EmbeddedServer(options)) as server:
+        task = asyncio.create_task(server.serve([listener]))
+        await server.accepting.wait()
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        while not listener.accepted:
+            await asyncio.sleep(0)
+        server.stop()
+        await task
+    async with asyncio.timeout(1):
+        assert await reader.read() == b""
+    assert all(peer.fileno() == -1 for peer in listener.accepted)
+    writer.close()
+    await writer.wait_closed()

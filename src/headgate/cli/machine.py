@@ -24,6 +24,8 @@ STOP_GRACE_S = 35.0
 """A little longer than the drain of the gateway, which takes the longest."""
 API_SERVER_START_S = 20.0
 POLL_S = 0.1
+EXPLAIN_S = 2.0
+"""How often it is looked whether there is something new to say about what is not ready."""
 
 _API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
 
@@ -211,14 +213,24 @@ class _Machine:
 
     @contextlib.asynccontextmanager
     async def _explained_after(self, wait_s: float, client: cluster.Client) -> AsyncIterator[None]:
-        """After `wait_s` seconds, says once what is missing, and goes on waiting."""
+        """After `wait_s` seconds, says what is missing, again whenever that changes, and goes on waiting."""
 
         async def explain() -> None:
+            started = asyncio.get_running_loop().time()
+            told: list[str] = []
             await asyncio.sleep(wait_s)
-            problems = [*await _unready_pods(client), *(_fell_over(c) for c in self._children if c.restarts)]
-            self._console.print(
-                f"Not ready after {wait_s:g} s:", *problems, sep="\n  ", markup=False, soft_wrap=True
-            )
+            while True:
+                missing = [
+                    *await _unready_pods(client),
+                    *(_fell_over(child) for child in self._children if child.restarts),
+                ]
+                if missing != told:
+                    passed = asyncio.get_running_loop().time() - started
+                    self._console.print(
+                        f"Not ready after {passed:.0f} s:", *missing, sep="\n  ", markup=False, soft_wrap=True
+                    )
+                    told = missing
+                await asyncio.sleep(EXPLAIN_S)
 
         task = asyncio.create_task(explain())
         try:
