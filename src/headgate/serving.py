@@ -61,7 +61,13 @@ class EmbeddedServer(uvicorn.Server):
         await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers."""
+        """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers.
+
+        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose.
+        """
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+        await asyncio.sleep(0)
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
             if cycle is None or cycle.response_complete:

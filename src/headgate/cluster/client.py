@@ -4,7 +4,6 @@ Kinds are our own structs, decoded straight from the bytes of the answer: a list
 fraction of a second of CPU where general clients take seconds.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
@@ -82,9 +81,6 @@ class Client:
 
     async def aclose(self) -> None:
         await self._http.link.aclose()
-        # A connection that was cancelled amid its TLS handshake needs a few turns of the loop to be closed.
-        for _ in range(5):
-            await asyncio.sleep(0)
 
     # Typed verbs
 
