@@ -15,6 +15,7 @@ _COMMANDS = {
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",
     "simulate": "headgate.cli.simulate:simulate",
+    "crds": "headgate.cli.crds:crds",
     "completion": "headgate.cli.completion:completion",
 }
 

@@ -1,0 +1,86 @@
+"""`headgate crds`: the CustomResourceDefinitions of Headgate's kinds, as a cluster is given them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import yaml
+
+from headgate.cli.kinds import Definition, complete_kind, definitions_named
+
+_HEADER = "# Made by `headgate crds` from the types of this version; not for editing.\n"
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes a part that occurs twice in full, because people and other tools read the files."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+@click.command()
+@click.argument("kinds", nargs=-1, metavar="[KIND]...", shell_complete=complete_kind)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="How they are written.",
+)
+@click.option(
+    "-d",
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write one file for each kind into this directory, instead of all to standard output.",
+)
+def crds(kinds: tuple[str, ...], output: str, directory: Path | None) -> None:
+    """Print the CustomResourceDefinitions of all kinds, or of some.
+
+    A KIND is written as for kubectl: ModelRoute, modelroutes, mr, modelroutes.networking.volcano.sh.
+    Order and bytes are the same each time.
+
+    Example: headgate crds | kubectl apply --server-side -f -
+    """
+    from headgate import api
+
+    definitions = _chosen(kinds) if kinds else api.custom_definitions()
+    if directory is not None:
+        _write(definitions, directory, output)
+    elif output == "json":
+        listed = {"apiVersion": "v1", "kind": "List", "items": definitions}
+        click.echo(rendered_json(definitions[0] if len(definitions) == 1 else listed), nl=False)
+    else:
+        click.echo("---\n".join(rendered_yaml(definition) for definition in definitions), nl=False)
+
+
+def rendered_yaml(definition: Definition) -> str:
+    """One definition as a YAML document that says where it comes from."""
+    return _HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def rendered_json(manifest: Definition) -> str:
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+
+
+def _chosen(names: tuple[str, ...]) -> list[Definition]:
+    """Those that the names stand for, each once, in the order of the names."""
+    found = {
+        definition["metadata"]["name"]: definition for name in names for definition in definitions_named(name)
+    }
+    return list(found.values())
+
+
+def _write(definitions: list[Definition], directory: Path, output: str) -> None:
+    render = rendered_json if output == "json" else rendered_yaml
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for definition in definitions:
+            file = directory / f"{definition['metadata']['name']}.{output}"
+            file.write_text(render(definition), encoding="utf-8")
+            click.echo(file)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or directory}: {error.strerror or error}") from error

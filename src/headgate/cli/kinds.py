@@ -1,0 +1,69 @@
+"""Headgate's own kinds by the names that people give them: ModelRoute, modelroutes, mr, or with the group."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from headgate import api
+
+Definition = dict[str, Any]
+"""A CustomResourceDefinition as a plain object."""
+
+
+class UnknownKind(click.UsageError):
+    """No kind of Headgate has that name; the message suggests those that are close."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        lowered = {candidate.lower(): candidate for candidate in known}
+        close = [
+            lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+        ]
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
+        super().__init__(f"Headgate has no kind {name!r}. {hint}")
+
+
+def definitions_named(name: str) -> list[Definition]:
+    """The definitions that a name stands for; two, if two groups have a kind of that name.
+
+    Raises UnknownKind.
+    """
+    definitions = api.custom_definitions()
+    found = [definition for definition in definitions if name.lower() in _names(definition)]
+    if not found:
+        raise UnknownKind(name, list(dict.fromkeys(kind_of(definition) for definition in definitions)))
+    return found
+
+
+def kind_of(definition: Definition) -> str:
+    """The kind that a definition defines."""
+    return str(definition["spec"]["names"]["kind"])
+
+
+def api_version_of(definition: Definition) -> str:
+    """Group and version, as manifests write them."""
+    return f"{definition['spec']['group']}/{definition['spec']['versions'][0]['name']}"
+
+
+def schema_of(definition: Definition) -> dict[str, Any]:
+    """The structural schema of the kind."""
+    schema: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _names(definition: Definition) -> set[str]:
+    names = definition["spec"]["names"]
+    given = {names["kind"], names["plural"], names["singular"], *names.get("shortNames", ())}
+    given |= {definition["metadata"]["name"], f"{names['singular']}.{definition['spec']['group']}"}
+    return {name.lower() for name in given}
+
+
+def complete_kind(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Shell completion: kinds that begin so, whatever their case."""
+    kinds = {kind_of(definition): None for definition in api.custom_definitions()}
+    return [CompletionItem(kind) for kind in kinds if kind.lower().startswith(incomplete.lower())]
