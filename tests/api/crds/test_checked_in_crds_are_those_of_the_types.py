@@ -54,7 +54,7 @@ def test_a_mistyped_kind_suggests_the_one_that_was_meant() -> None:
     """Exit code 2, as for every usage error."""
     result = CliRunner().invoke(main, ["crds", "modelrout"])
     assert result.exit_code == 2
-    assert "Headgate has no kind 'modelrout'. Did you mean ModelRoute?" in result.output
+    assert "Headgate has no kind 'modelrout'. Did you mean ModelRoute" in result.output
 
 
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
