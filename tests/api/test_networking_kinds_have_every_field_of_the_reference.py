@@ -109,6 +109,7 @@ def test_names_are_those_of_the_reference() -> None:
     found = {
         (d["metadata"]["name"], d["spec"]["versions"][0]["name"], d["spec"]["scope"])
         for d in api.custom_definitions()
+        if d["spec"]["group"] == "networking.volcano.sh"
     }
     assert found == {
         ("modelroutes.networking.volcano.sh", "v1alpha1", "Namespaced"),

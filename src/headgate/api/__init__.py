@@ -4,7 +4,7 @@ Decides what a valid object is. It is given plain objects and hands on typed, fr
 error at once. It imports nothing of Headgate, so that every other room can speak in its types.
 """
 
-from headgate.api import marks, timestamps
+from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, llmd, marks, timestamps
 from headgate.api.apps import (
     Deployment,
     DeploymentCondition,
@@ -43,6 +43,8 @@ from headgate.api.core import (
 )
 from headgate.api.definitions import builtin_definitions, custom_definitions
 from headgate.api.extensions import CustomResourceDefinition
+from headgate.api.gie_v1alpha1 import InferenceModel
+from headgate.api.gie_v1alpha2 import InferenceObjective
 from headgate.api.kthena_networking import (
     ModelMatch,
     ModelRoute,
@@ -56,6 +58,7 @@ from headgate.api.kthena_networking import (
     WorkloadPort,
     WorkloadSelector,
 )
+from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import Condition, LabelSelector, ObjectKey, ObjectMeta, OwnerReference
 from headgate.api.resources import Resource
 
@@ -75,6 +78,8 @@ __all__ = [
     "Event",
     "EventSource",
     "HTTPGetAction",
+    "InferenceModel",
+    "InferenceObjective",
     "LabelSelector",
     "Lease",
     "LeaseSpec",
@@ -108,10 +113,15 @@ __all__ = [
     "ServiceAccount",
     "StringMatch",
     "TargetModel",
+    "VariantAutoscaling",
     "WorkloadPort",
     "WorkloadSelector",
     "builtin_definitions",
     "custom_definitions",
+    "gie_v1",
+    "gie_v1alpha1",
+    "gie_v1alpha2",
+    "llmd",
     "marks",
     "timestamps",
 ]

@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 
-from headgate.api import apps, core, extensions, kthena_networking, schema
+from headgate.api import (
+    apps,
+    core,
+    extensions,
+    gie_v1,
+    gie_v1alpha1,
+    gie_v1alpha2,
+    kthena_networking,
+    llmd,
+    schema,
+)
 
 Column = tuple[str, str, str, int]
 """Heading, type, JSONPath, priority."""
@@ -26,9 +36,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = (_AGE,)
     status: bool = False
+    annotations: dict[str, str] = {}
     scale: tuple[str, str, str] | None = None
     """JSONPaths of the wanted number, the observed number, and the selector."""
 
+
+_APPROVED = {
+    "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api-inference-extension/pull/1173"
+}
+"""API servers take no definition in a group of *.k8s.io without a word on who approved it."""
 
 _CUSTOM = (
     Definition(
@@ -52,6 +68,69 @@ _CUSTOM = (
             ("Model", "string", ".spec.model", 0),
             ("Port", "integer", ".spec.workloadPort.port", 1),
             ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=gie_v1alpha1.InferencePool,
+        categories=("headgate", "gie"),
+        columns=(
+            ("Port", "integer", ".spec.targetPortNumber", 0),
+            ("Selector", "string", ".spec.selector", 1),
+            ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status', 1),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=gie_v1alpha1.InferenceModel,
+        short_names=("infmodel",),
+        categories=("headgate", "gie"),
+        columns=(
+            ("Model Name", "string", ".spec.modelName", 0),
+            ("Inference Pool", "string", ".spec.poolRef.name", 0),
+            ("Criticality", "string", ".spec.criticality", 0),
+            ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status', 1),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=gie_v1alpha2.InferenceObjective,
+        short_names=("infobj",),
+        categories=("headgate", "gie"),
+        columns=(
+            ("Inference Pool", "string", ".spec.poolRef.name", 0),
+            ("Priority", "integer", ".spec.priority", 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=gie_v1.InferencePool,
+        short_names=("infpool",),
+        categories=("headgate", "gie"),
+        columns=(
+            ("Ports", "string", ".spec.targetPorts[*].number", 0),
+            ("Picker", "string", ".spec.endpointPickerRef.name", 1),
+            ("Selector", "string", ".spec.selector.matchLabels", 1),
+            _AGE,
+        ),
+        status=True,
+        annotations=_APPROVED,
+    ),
+    Definition(
+        kind=llmd.VariantAutoscaling,
+        short_names=("va",),
+        categories=("headgate", "llmd"),
+        columns=(
+            ("Model", "string", ".spec.modelID", 0),
+            ("VariantID", "string", ".spec.variantID", 0),
+            ("Accelerator", "string", ".spec.accelerator", 0),
+            ("CurrentReplicas", "integer", ".status.currentAlloc.numReplicas", 0),
+            ("Optimized", "integer", ".status.desiredOptimizedAlloc.numReplicas", 0),
+            ("MetricsReady", "string", '.status.conditions[?(@.type=="MetricsAvailable")].status', 0),
             _AGE,
         ),
         status=True,
@@ -160,7 +239,8 @@ def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
     return {
         "apiVersion": extensions.CustomResourceDefinition.resource.api_version,
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": resource.qualified_name},
+        "metadata": {"name": resource.qualified_name}
+        | ({"annotations": definition.annotations} if definition.annotations else {}),
         "spec": {
             "group": resource.group,
             "names": {

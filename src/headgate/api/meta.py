@@ -34,6 +34,10 @@ def described(text: str, **schema: Any) -> Meta:
     return Meta(description=text, extra_json_schema=schema or None)
 
 
+BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+"""Schema of a list of conditions: one for each type, so that writers of different types don't clash."""
+
+
 class OwnerReference(Part, frozen=True, kw_only=True):
     api_version: Annotated[str, described("Version of the owner's API.")]
     kind: Annotated[str, described("Kind of the owner.")]

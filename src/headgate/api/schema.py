@@ -114,7 +114,8 @@ def _union(type_: inspect.UnionType, keep_unknown: bool) -> Schema:
 def _mapping(type_: inspect.DictType, keep_unknown: bool) -> Schema:
     if isinstance(type_.value_type, inspect.AnyType):
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {"type": "object", "additionalProperties": _schema(type_.value_type, keep_unknown)}
+    values = _schema(type_.value_type, keep_unknown)
+    return _limits({"type": "object", "additionalProperties": values}, type_)
 
 
 _LIMITS = {
@@ -125,7 +126,7 @@ _LIMITS = {
 
 
 def _limits(schema: Schema, type_: inspect.Type) -> Schema:
-    sized = {"array": "Items", "string": "Length"}.get(schema["type"], "")
+    sized = {"array": "Items", "object": "Properties", "string": "Length"}.get(schema["type"], "")
     names = _LIMITS | {"min_length": f"min{sized}", "max_length": f"max{sized}"}
     for attribute, key in names.items():
         if (value := getattr(type_, attribute, None)) is not None:
