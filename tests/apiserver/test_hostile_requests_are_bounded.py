@@ -74,14 +74,6 @@ async def test_yaml_is_taken_as_json_would_be(client: httpx2.AsyncClient, config
     assert (answer.status_code, answer.json()["data"]) == (201, {"when": "2024-01-01"})
 
 
-async def test_protobuf_is_refused_with_the_way_round(client: httpx2.AsyncClient, config_maps: str) -> None:
-    """kubectl create without -f sends protobuf; the refusal names a command that works."""
-    headers = {"content-type": "application/vnd.kubernetes.protobuf"}
-    answer = await client.post(config_maps, content=b"k8s\0", headers=headers)
-    assert answer.status_code == 415
-    assert "--dry-run=client -o yaml | kubectl apply -f -" in answer.json()["message"]
-
-
 @pytest.mark.parametrize(
     ("path", "params"),
     [

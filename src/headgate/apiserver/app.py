@@ -128,6 +128,7 @@ class _Views:
     async def objects(self, request: Request, path: str) -> Response:
         """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
         try:
+            negotiation.check_json(request.headers.get("accept", ""))
             match [part for part in path.split("/") if part]:
                 case ["api", version]:
                     return _json(discovery.resource_list(self._registry, "", version))

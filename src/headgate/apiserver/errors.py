@@ -162,13 +162,9 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     )
 
 
-def protobuf_not_taken() -> StatusError:
-    return StatusError(
-        415,
-        "UnsupportedMediaType",
-        "this API server takes no protobuf; send the object as JSON or YAML, with kubectl: "
-        "kubectl create ... --dry-run=client -o yaml | kubectl apply -f -",
-    )
+def not_acceptable(offered: Sequence[str]) -> StatusError:
+    told = f"only the following media types are accepted: {', '.join(offered)}"
+    return StatusError(406, "NotAcceptable", told)
 
 
 def too_large(limit_bytes: int) -> StatusError:

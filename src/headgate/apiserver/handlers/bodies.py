@@ -10,12 +10,11 @@ import msgspec
 import yaml
 from starlette.requests import Request
 
-from headgate.apiserver import errors, patch
+from headgate.apiserver import errors, patch, protobuf
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
 JSON, YAML = "application/json", "application/yaml"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 async def read(request: Request) -> bytes:
@@ -42,9 +41,8 @@ def decode(body: bytes) -> Any:
 
 def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[str]]:
     """An object and the complaints about its duplicate fields. JSON is YAML, so it is tried first."""
-    if content_type == PROTOBUF:
-        # kubectl create KIND (without -f) has sent this since 1.32, and does not try JSON after a 415.
-        raise errors.protobuf_not_taken()
+    if content_type == protobuf.MEDIA_TYPE:
+        return _decode_protobuf(body), []
     if content_type not in (JSON, YAML, patch.APPLY_MEDIA_TYPE):
         raise errors.unsupported_media_type((JSON, YAML))
     duplicates: list[str] = []
@@ -58,6 +56,16 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
     if not isinstance(obj, dict):
         raise errors.bad_request(f"the body must be an object, not {type(obj).__name__}")
     return obj, duplicates
+
+
+def _decode_protobuf(body: bytes) -> dict[str, Any]:
+    """What clients in Go send of Kubernetes' own kinds; they do not try JSON after a 415."""
+    try:
+        return protobuf.decode(body)
+    except protobuf.UnknownKindError as error:
+        raise errors.unsupported_media_type((JSON, YAML)) from error
+    except protobuf.ProtobufError as error:
+        raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
 
 
 class _Pairs(list[tuple[str, Any]]):

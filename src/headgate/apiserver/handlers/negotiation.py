@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.apiserver import errors
 from headgate.apiserver.discovery import AGGREGATED
 
 
@@ -24,6 +25,13 @@ def accepted(header: str) -> list[Accepted]:
         if media:
             entries.append(Accepted(media.lower(), pairs))
     return entries
+
+
+def check_json(header: str) -> None:
+    """406 unless JSON is among the forms that the client takes; it is the only one that there is."""
+    wanted = {entry.media for entry in accepted(header)}
+    if wanted and not wanted & {"application/json", "application/*", "*/*"}:
+        raise errors.not_acceptable(("application/json",))
 
 
 def wants_table(header: str) -> bool:

@@ -303,7 +303,10 @@ def _dry_run(values: list[str]) -> bool:
 
 async def _delete_options(request: Request) -> DeleteOptions:
     body = await bodies.read(request)
-    options = msgspec.json.decode(body, type=DeleteOptions) if body else DeleteOptions()
+    options = DeleteOptions()
+    if body:
+        sent, _ = bodies.decode_object(body, bodies.media_type(request))
+        options = msgspec.convert(sent, DeleteOptions)
     query = request.query_params
     from_query: Object = {}
     if "gracePeriodSeconds" in query:
