@@ -61,6 +61,25 @@ def table(
     }
 
 
+def scale_table(scale: Object, *, include: IncludeObject, now: datetime.datetime) -> Object:
+    """The Table of an autoscaling/v1 Scale, the same for all kinds that have one."""
+    meta = scale["metadata"]
+    cells = [meta["name"], scale["spec"]["replicas"], scale["status"]["replicas"], _age(scale, now)]
+    columns = [
+        {**_NAME, "priority": 0},
+        _definition("Desired", "integer", 0, description="Number of desired replicas"),
+        _definition("Available", "integer", 0, description="Number of actual replicas"),
+        _definition("Age", "date", 0),
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": meta["resourceVersion"]},
+        "columnDefinitions": columns,
+        "rows": [{"cells": cells, "object": _row_object(scale, include)}],
+    }
+
+
 def _definitions(served: Served, builtin: _Builtin | None) -> list[Object]:
     if builtin:
         shown = [_definition(name, "string", priority) for name, priority in builtin.columns]

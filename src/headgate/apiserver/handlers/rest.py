@@ -91,9 +91,14 @@ class Rest:
     # -- reads
 
     def _get(self, request: Request, target: Target) -> Response:
+        as_table = negotiation.wants_table(request.headers.get("accept", ""))
         if target.subresource == "scale":
-            return _json(self.objects.scale(target))
-        if negotiation.wants_table(request.headers.get("accept", "")):
+            scale = self.objects.scale(target)
+            if as_table:
+                now = datetime.datetime.now(datetime.UTC)
+                scale = tables.scale_table(scale, include=_include(request), now=now)
+            return _json(scale)
+        if as_table:
             obj = self.objects.get(target)
             meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
             return _json(_table(request, target.served, [obj], meta))
