@@ -4,7 +4,18 @@ Decides what a valid object is. It is given plain objects and hands on typed, fr
 error at once. It imports nothing of Headgate, so that every other room can speak in its types.
 """
 
-from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, llmd, marks, timestamps
+from headgate.api import (
+    duration,
+    gie_v1,
+    gie_v1alpha1,
+    gie_v1alpha2,
+    kthena_networking,
+    kthena_registry,
+    llmd,
+    marks,
+    quantity,
+    timestamps,
+)
 from headgate.api.apps import (
     Deployment,
     DeploymentCondition,
@@ -42,6 +53,7 @@ from headgate.api.core import (
     ServiceAccount,
 )
 from headgate.api.definitions import builtin_definitions, custom_definitions
+from headgate.api.environment import EnvFromSource, EnvVar
 from headgate.api.extensions import CustomResourceDefinition
 from headgate.api.gie_v1alpha1 import InferenceModel
 from headgate.api.gie_v1alpha2 import InferenceObjective
@@ -58,11 +70,14 @@ from headgate.api.kthena_networking import (
     WorkloadPort,
     WorkloadSelector,
 )
+from headgate.api.kthena_registry import AutoscalingPolicy, AutoscalingPolicyBinding, Model
 from headgate.api.llmd import VariantAutoscaling
 from headgate.api.meta import Condition, LabelSelector, ObjectKey, ObjectMeta, OwnerReference
 from headgate.api.resources import Resource
 
 __all__ = [
+    "AutoscalingPolicy",
+    "AutoscalingPolicyBinding",
     "Condition",
     "ConfigMap",
     "Container",
@@ -75,6 +90,8 @@ __all__ = [
     "Deployment",
     "DeploymentCondition",
     "DeploymentStatus",
+    "EnvFromSource",
+    "EnvVar",
     "Event",
     "EventSource",
     "HTTPGetAction",
@@ -83,6 +100,7 @@ __all__ = [
     "LabelSelector",
     "Lease",
     "LeaseSpec",
+    "Model",
     "ModelMatch",
     "ModelRoute",
     "ModelRouteSpec",
@@ -118,10 +136,14 @@ __all__ = [
     "WorkloadSelector",
     "builtin_definitions",
     "custom_definitions",
+    "duration",
     "gie_v1",
     "gie_v1alpha1",
     "gie_v1alpha2",
+    "kthena_networking",
+    "kthena_registry",
     "llmd",
     "marks",
+    "quantity",
     "timestamps",
 ]

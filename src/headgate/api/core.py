@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from headgate.api.environment import EnvVar
 from headgate.api.meta import Condition, ObjectMeta, Part, described
 from headgate.api.resources import Resource
 
@@ -25,21 +26,6 @@ class Namespace(Part, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[dict[str, Any], described("Finalizers that keep the namespace from going.")] = {}
     status: Annotated[dict[str, Any], described("The phase, Active or Terminating.")] = {}
-
-
-class ObjectFieldSelector(Part, frozen=True, kw_only=True):
-    field_path: Annotated[str, described("Path of a field of the Pod, such as status.podIP.")]
-    api_version: Annotated[str, described("Version of the API that the path is written in.")] = ""
-
-
-class EnvVarSource(Part, frozen=True, kw_only=True):
-    field_ref: Annotated[ObjectFieldSelector | None, described("A field of the Pod itself.")] = None
-
-
-class EnvVar(Part, frozen=True, kw_only=True):
-    name: Annotated[str, described("Name of the variable.")]
-    value: Annotated[str | None, described("Its value; $(NAME) stands for a variable above.")] = None
-    value_from: Annotated[EnvVarSource | None, described("Where the value comes from instead.")] = None
 
 
 class ContainerPort(Part, frozen=True, kw_only=True):
@@ -296,6 +282,10 @@ class ObjectReference(Part, frozen=True, kw_only=True):
     uid: Annotated[str, described("UID of the object.")] = ""
     resource_version: Annotated[str, described("Version of the object that is meant.")] = ""
     field_path: Annotated[str, described("Part of the object that is meant.")] = ""
+
+
+class LocalObjectReference(Part, frozen=True, kw_only=True):
+    name: Annotated[str, described("Name of the object, in the same namespace.")] = ""
 
 
 class EventSource(Part, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from headgate.api import (
     gie_v1alpha1,
     gie_v1alpha2,
     kthena_networking,
+    kthena_registry,
     llmd,
     schema,
 )
@@ -73,6 +74,46 @@ _CUSTOM = (
         status=True,
     ),
     Definition(
+        kind=kthena_registry.Model,
+        short_names=("mdl",),
+        categories=("headgate", "volcano"),
+        columns=(
+            ("Model", "string", ".spec.name", 0),
+            ("Active", "string", '.status.conditions[?(@.type=="Active")].status', 0),
+            ("Reason", "string", '.status.conditions[?(@.type=="Active")].reason', 0),
+            ("Owner", "string", ".spec.owner", 1),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=kthena_registry.AutoscalingPolicy,
+        short_names=("asp",),
+        categories=("headgate", "volcano"),
+        columns=(
+            ("Metric", "string", ".spec.metrics[0].metricName", 0),
+            ("Target", "string", ".spec.metrics[0].targetValue", 0),
+            ("Tolerance", "integer", ".spec.tolerancePercent", 1),
+            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
+        kind=kthena_registry.AutoscalingPolicyBinding,
+        short_names=("aspb",),
+        categories=("headgate", "volcano"),
+        columns=(
+            ("Policy", "string", ".spec.policyRef.name", 0),
+            ("Target", "string", ".spec.scalingConfiguration.target.targetRef.name", 0),
+            ("Min", "integer", ".spec.scalingConfiguration.minReplicas", 0),
+            ("Max", "integer", ".spec.scalingConfiguration.maxReplicas", 0),
+            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+            _AGE,
+        ),
+        status=True,
+    ),
+    Definition(
         kind=gie_v1alpha1.InferencePool,
         categories=("headgate", "gie"),
         columns=(
@@ -112,9 +153,10 @@ _CUSTOM = (
         short_names=("infpool",),
         categories=("headgate", "gie"),
         columns=(
-            ("Ports", "string", ".spec.targetPorts[*].number", 0),
+            ("Port", "integer", ".spec.targetPorts[0].number", 0),
             ("Picker", "string", ".spec.endpointPickerRef.name", 1),
             ("Selector", "string", ".spec.selector.matchLabels", 1),
+            ("Accepted", "string", '.status.parents[0].conditions[?(@.type=="Accepted")].status', 1),
             _AGE,
         ),
         status=True,

@@ -7,8 +7,9 @@ refused and printed follows `time.ParseDuration` and `time.Duration.String` (gol
 
 import math
 import re
+from typing import Any, Final
 
-__all__ = ["DurationError", "format", "format_ns", "parse", "parse_ns"]
+__all__ = ["SCHEMA", "DurationError", "format", "format_ns", "parse", "parse_ns"]
 
 _SECOND = 1_000_000_000
 _UNITS_NS = {
@@ -24,6 +25,11 @@ _UNITS_NS = {
 _LARGEST = 1 << 63  # magnitude of the smallest int64; the largest is one less
 _INT64_DIGITS = 19
 _TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+
+SCHEMA: Final[dict[str, Any]] = {
+    "pattern": r"^([+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0)$",
+}
+"""Schema of a field that holds a duration."""
 
 
 class DurationError(ValueError):

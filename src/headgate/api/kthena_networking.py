@@ -11,15 +11,11 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.api.meta import Condition, ObjectMeta, Part, described
+from headgate.api import duration
+from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
 from headgate.api.resources import Resource
 
 GROUP, VERSION = "networking.volcano.sh", "v1alpha1"
-
-DURATION = {
-    "pattern": r"^([+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0)$",
-}
-"""Schema of a duration: what Go's time.ParseDuration takes."""
 
 
 class StringMatch(Part, frozen=True, kw_only=True):
@@ -138,7 +134,7 @@ class ModelRouteSpec(Part, frozen=True, kw_only=True):
 
 class ObservedStatus(Part, frozen=True, kw_only=True):
     conditions: Annotated[
-        list[Condition], described("What Headgate found out about the object, one per type.")
+        list[Condition], described("What Headgate found out about the object, one per type.", **BY_TYPE)
     ] = []
     observed_generation: Annotated[
         int | None, described("The metadata.generation that the status was made from.")
@@ -184,13 +180,13 @@ class Retry(Part, frozen=True, kw_only=True):
         int | None,
         described("How often a failed request is tried again on another endpoint.", format="int32"),
     ] = None
-    retry_interval: Annotated[str, described("How long to wait before trying again.", **DURATION)] = "100ms"
+    retry_interval: Annotated[str, described("How long to wait before that.", **duration.SCHEMA)] = "100ms"
 
 
 class TrafficPolicy(Part, frozen=True, kw_only=True):
     timeout: Annotated[
         str | None,
-        described("How long an attempt may take until its response headers. Unset: no limit.", **DURATION),
+        described("How long an attempt may take until response headers. Unset: no limit.", **duration.SCHEMA),
     ] = None
     retry: Annotated[Retry | None, described("What happens when an attempt fails.")] = None
 

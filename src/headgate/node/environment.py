@@ -83,7 +83,7 @@ def _always_there(container: api.Container, identity: PodIdentity) -> dict[str, 
     return variables
 
 
-def _field(entry: api.core.EnvVar, where: str, identity: PodIdentity) -> str:
+def _field(entry: api.EnvVar, where: str, identity: PodIdentity) -> str:
     assert entry.value_from is not None
     reference = entry.value_from.field_ref
     if reference is None:
