@@ -19,6 +19,7 @@ async def collected(parts: Parts) -> AsyncIterator[Callable[[], Awaitable[None]]
 
     async def settle() -> None:
         for _ in range(200):
+            await parts.store.settled()
             await asyncio.sleep(0)
             if not parts.collector.statistics()["due"]:
                 return
@@ -135,7 +136,9 @@ async def test_a_namespace_goes_with_its_content(
     """A deleted namespace takes nothing new, loses its content, then goes itself."""
     await client.post("/api/v1/namespaces", json={"metadata": {"name": "ns"}})
     inside = widgets.replace("default", "ns")
-    await client.post(inside, json=widget())
+    held = widget()
+    held["metadata"]["finalizers"] = ["test.example/hold"]
+    await client.post(inside, json=held)
     terminating = (await client.delete("/api/v1/namespaces/ns")).json()
     assert terminating["status"]["phase"] == "Terminating"
     refused = await client.post(inside, json=widget("late"))
@@ -143,6 +146,8 @@ async def test_a_namespace_goes_with_its_content(
         403,
         "NamespaceTerminating",
     )
+    headers = {"content-type": "application/merge-patch+json"}
+    await client.patch(f"{inside}/w", json={"metadata": {"finalizers": None}}, headers=headers)
     await collected()
     assert (await client.get("/api/v1/namespaces/ns")).status_code == 404
     assert await names(client, "/apis/test.example/v1/widgets") == []

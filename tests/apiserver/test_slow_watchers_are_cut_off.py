@@ -23,7 +23,9 @@ def store(tmp_path: Path) -> Any:
 
 
 def write(store: Store, name: str, resource: str = "things", size: int = 0) -> int:
-    return store.put(Key(resource, "ns", name), {"metadata": {"name": name}, "data": "x" * size}).revision
+    revision = store.put(Key(resource, "ns", name), {"metadata": {"name": name}, "data": "x" * size}).revision
+    store.flush()
+    return revision
 
 
 async def read(hub: Hub, since: int, *, seconds: float = 0.05, bookmark_s: float | None = None) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import sqlite3
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ class _Edge:
             response.headers["WWW-Authenticate"] = "Bearer"
             await response(scope, receive, send)
         elif path.startswith(("/api/", "/apis/")):
-            response = await self._views.objects(Request(scope, receive), path)
+            response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -124,6 +125,14 @@ class _Views:
             case ["apis", group, version]:
                 return _json(openapi.document(self._registry, group, version))
         return status_response(errors.no_such_path())
+
+    async def settled(self, response: Response) -> Response:
+        """The response, once everything that it shows is on disk."""
+        try:
+            await self._parts.store.settled()
+        except sqlite3.OperationalError as error:
+            return status_response(errors.status_of(error))
+        return response
 
     async def objects(self, request: Request, path: str) -> Response:
         """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""

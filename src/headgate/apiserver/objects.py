@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
-
 from headgate.api import timestamps
 from headgate.apiserver import (
     admission,
@@ -190,17 +188,23 @@ class Objects:
         before = copy.deepcopy(obj)
         if deletion.mark(target.served.resource, obj, options, self._clock()):
             unchanged = dry_run or obj == before
-            return (obj if unchanged else self._store(target, obj)), False
+            if not unchanged:
+                obj["apiVersion"] = target.served.storage_api_version
+                self.settle(target.key, obj)
+            return in_version(obj, target.served), False
         if not dry_run:
             self.store.delete(target.key)
         return obj, True
 
-    def settle(self, key: Key, obj: Object) -> None:
+    def settle(self, key: Key, obj: Object, max_bytes: int | None = None) -> None:
         """Stores what the server itself changed about an object; removes it if it only waited for that."""
         if deletion.is_over(key.resource, obj):
             self.store.delete(key, obj)
         else:
-            self.store.put(key, obj)
+            self.store.put(key, obj, max_bytes)
+        if key.resource == builtin.DEFINITION:
+            # The registry hears of it at once, so that the next definition is checked against this one.
+            self.store.flush()
 
     # -- subresources
 
@@ -273,9 +277,7 @@ class Objects:
 
     def _store(self, target: Target, obj: Object) -> Object:
         obj["apiVersion"] = target.served.storage_api_version
-        if len(msgspec.json.encode(obj)) > MAX_OBJECT_BYTES:
-            raise errors.too_large(MAX_OBJECT_BYTES)
-        self.settle(target.key, obj)
+        self.settle(target.key, obj, MAX_OBJECT_BYTES)
         return in_version(obj, target.served)
 
 

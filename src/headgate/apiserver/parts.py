@@ -95,6 +95,7 @@ class Parts:
                 self._create("namespaces", {"metadata": {"name": name}})
         for definition in definitions:
             self._create_or_update(definition)
+        self.store.flush()
 
     def _create(self, plural: str, obj: dict[str, Any], group: str = "") -> None:
         served = self.registry.find(group, "v1", plural)

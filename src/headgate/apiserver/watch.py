@@ -72,7 +72,7 @@ class Hub:
         self, store: Store, *, max_events: int = 4096, max_bytes: int = 16 << 20, max_watchers: int = 2000
     ) -> None:
         self._store = store
-        self._start = store.revision
+        self._start = store.told
         self._logs: dict[str, EventLog] = {}
         self._limits = (max_events, max_bytes)
         self._max_watchers = max_watchers
@@ -86,11 +86,11 @@ class Hub:
             raise errors.unavailable("the API server is shutting down")
         if self._watchers >= self._max_watchers:
             raise errors.too_many_requests(f"{self._watchers} watches are open, which is the limit")
-        if since > self._store.revision:
+        if since > self._store.told:
             raise errors.StatusError(
                 504,
                 "Timeout",
-                f"Too large resource version: {since}, current: {self._store.revision}",
+                f"Too large resource version: {since}, current: {self._store.told}",
                 retry_after_s=1,
             )
         self._log(resource).after(since, 0)
@@ -110,7 +110,7 @@ class Hub:
             while not self.closed and loop.time() < until:
                 changed = log.changed
                 # Read the position before the events: all events up to it are in the batch or were before.
-                position = self._store.revision
+                position = self._store.told
                 if batch := log.after(since, self.BATCH):
                     since = batch[-1].revision
                     yield batch

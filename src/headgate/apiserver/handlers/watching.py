@@ -47,7 +47,7 @@ class WatchSpec:
 def stream(objects: Objects, hub: Hub, spec: WatchSpec) -> Response:
     """The response; refusals that are known at once are HTTP errors, later ones are events of type ERROR."""
     try:
-        hub.check(spec.served.resource, objects.store.revision if spec.initial else spec.since)
+        hub.check(spec.served.resource, objects.store.told if spec.initial else spec.since)
     except errors.StatusError as error:
         if error.code != 410:
             raise
@@ -65,6 +65,7 @@ async def _lines(objects: Objects, hub: Hub, spec: WatchSpec) -> AsyncIterator[b
         # Read at once, though sent in batches: the snapshot must be of one revision.
         since = objects.store.revision
         present = list(objects.select(spec.served, spec.namespace, spec.selector))
+        await objects.store.settled()
         for start in range(0, len(present), INITIAL_BATCH):
             yield b"".join(encoder.event("ADDED", s) for s in present[start : start + INITIAL_BATCH])
         del present

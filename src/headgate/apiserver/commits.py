@@ -1,0 +1,202 @@
+"""Group commit: writes that come together share one transaction and one flush to disk.
+
+All writes of one turn of the event loop are one transaction. Its commit puts it into SQLite's write-ahead
+log, and a thread of its own flushes that log to the disk, while the loop goes on and gathers the next one. So
+the slower the disk, the more writes share a flush, and nobody waits for the disk but those who wrote, or who
+read what was written. Without a running loop each write is committed and flushed before it returns.
+
+A flush of the log after each commit is what SQLite's synchronous=FULL does, so a power cut costs nothing
+either; with synchronous=NORMAL SQLite itself does the flushes that its checkpoints need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+E = TypeVar("E")
+
+_flush_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+@dataclass(eq=False)
+class Batch(Generic[E]):
+    """Writes that share a transaction and a flush, as the events that tell of them."""
+
+    events: list[E] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    error: BaseException | None = None
+
+    def end(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.over.set()
+
+
+class GroupCommit(Generic[E]):
+    """Owner of the transactions of a connection that is in WAL mode and has no other users.
+
+    `before` is called at the end of each transaction and may add to it. `deliver` gets the events of a batch
+    once they are on disk; `undo` those of one that was rolled back.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        log: Path,
+        *,
+        before: Callable[[], None],
+        deliver: Callable[[list[E]], None],
+        undo: Callable[[list[E]], None],
+    ) -> None:
+        self._db = db
+        self._log = log
+        self._log_descriptor: int | None = None
+        self._before = before
+        self._deliver = deliver
+        self._undo = undo
+        self._gathering: Batch[E] | None = None
+        self._flushing: Batch[E] | None = None
+        self._broken: BaseException | None = None
+        self._flusher = ThreadPoolExecutor(1, "flush")
+        self._commits = 0
+        self._events = 0
+
+    def execute(self, statement: str, values: tuple[Any, ...], event: E) -> None:
+        """Does the statement in the transaction that is being gathered.
+
+        Raises sqlite3.OperationalError; then nothing of that transaction is kept, and all of its writers hear
+        of it by `settled`.
+        """
+        if self._broken is not None:
+            raise sqlite3.OperationalError(f"{self._broken}; restart the API server") from self._broken
+        batch, later = self._gathering, True
+        if batch is None:
+            batch, later = self._begin()
+        try:
+            self._db.execute(statement, values)
+        except BaseException as error:
+            # SQLite itself may have undone the whole transaction, for instance when the disk is full.
+            self._abandon(batch, error)
+            raise
+        batch.events.append(event)
+        if not later:
+            self.flush()
+
+    async def settled(self) -> None:
+        """Waits until all that was written so far is on disk; raises sqlite3.OperationalError if it is not.
+
+        To be called without awaiting anything else after the write, or the read, that is to be answered.
+        """
+        if (batch := self._gathering or self._flushing) is None:
+            return
+        await batch.over.wait()
+        if batch.error is not None:
+            raise sqlite3.OperationalError(str(batch.error)) from batch.error
+
+    def flush(self) -> None:
+        """Brings all that was written to disk and delivers it, before it returns."""
+        earlier, batch = self._flushing, self._gathering
+        if batch is not None:
+            self._commit(batch)
+        if earlier is None and batch is None:
+            return
+        try:
+            _flush_file(self._descriptor())
+        except OSError as error:
+            self._break(error, earlier, batch)
+            raise sqlite3.OperationalError(str(error)) from error
+        for done in (earlier, batch):
+            if done is not None:
+                self._end(done)
+
+    def close(self) -> None:
+        """Flushes what is open, and lets go of the thread and the log; the connection is not closed."""
+        try:
+            if self._broken is None:
+                self.flush()
+        finally:
+            self._flusher.shutdown()
+            if self._log_descriptor is not None:
+                os.close(self._log_descriptor)
+
+    def statistics(self) -> dict[str, int]:
+        return {"commits": self._commits, "writes": self._events}
+
+    def _begin(self) -> tuple[Batch[E], bool]:
+        """A new transaction, and whether the loop will commit it."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._gathering = batch = Batch[E]()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return batch, False
+        if self._flushing is None:
+            loop.call_soon(self._commit_gathered, loop)
+        return batch, True
+
+    def _commit_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commits, and hands the flush to the thread; what is written meanwhile waits for its end."""
+        if (batch := self._gathering) is None or self._flushing is not None:
+            return
+        try:
+            self._commit(batch)
+            descriptor = self._descriptor()
+        except (sqlite3.Error, OSError):
+            return  # the writers were told
+        self._flushing = batch
+        flushed = loop.run_in_executor(self._flusher, _flush_file, descriptor)
+        flushed.add_done_callback(lambda done: self._on_flushed(loop, batch, done.exception()))
+
+    def _on_flushed(
+        self, loop: asyncio.AbstractEventLoop, batch: Batch[E], error: BaseException | None
+    ) -> None:
+        if self._flushing is not batch:
+            return  # `flush` was faster
+        if error is not None:
+            self._break(error, batch, self._gathering)
+            return
+        self._end(batch)
+        self._commit_gathered(loop)
+
+    def _commit(self, batch: Batch[E]) -> None:
+        try:
+            self._before()
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            self._abandon(batch, error)
+            raise
+        self._gathering = None
+        self._commits += 1
+        self._events += len(batch.events)
+
+    def _end(self, batch: Batch[E]) -> None:
+        if self._flushing is batch:
+            self._flushing = None
+        self._deliver(batch.events)
+        batch.end()
+
+    def _abandon(self, batch: Batch[E], error: BaseException) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        self._gathering = None
+        self._undo(batch.events)
+        batch.end(error)
+
+    def _break(self, error: BaseException, *batches: Batch[E] | None) -> None:
+        """After a failed flush nobody knows what is on disk: no more writes until a restart has looked."""
+        self._broken = error
+        for batch in batches:
+            if batch is not None:
+                batch.end(error)
+
+    def _descriptor(self) -> int:
+        """The log's, which exists from the first commit until the database is closed."""
+        if self._log_descriptor is None:
+            self._log_descriptor = os.open(self._log, os.O_RDONLY)
+        return self._log_descriptor
