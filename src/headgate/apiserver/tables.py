@@ -122,10 +122,13 @@ def _cells(columns: tuple[Column, ...], obj: Object, now: datetime.datetime) -> 
 
 
 def _cell(column: Column, found: list[Any], now: datetime.datetime) -> Any:
+    """The first value that the path finds; None, which kubectl leaves blank, if it is not of the type."""
     if not found or found[0] is None:
-        return UNKNOWN if column.type == "date" else None
+        return None
     value = found[0]
     match column.type:
+        case "string":
+            return _text(value)
         case "date":
             return since(value, now)
         case "integer" if isinstance(value, int | float):
@@ -135,7 +138,7 @@ def _cell(column: Column, found: list[Any], now: datetime.datetime) -> Any:
         case "boolean" if isinstance(value, bool):
             return value
         case _:
-            return ",".join(_text(item) for item in found)
+            return None
 
 
 def _text(value: Any) -> str:
