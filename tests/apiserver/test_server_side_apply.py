@@ -186,3 +186,25 @@ def test_what_is_applied_is_there_afterwards(live: Any, applied: Any) -> None:
         if not any(path[: len(over)] == over or over[: len(path)] == path for over in laid)
     }
     assert beside.items() <= merged.items()
+
+
+LISTS = {
+    "properties": {
+        "set": {"x-kubernetes-list-type": "set"},
+        "map": {
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["a"],
+            "items": {"properties": {"a": {"default": 0}}},
+        },
+        "one": {"x-kubernetes-map-type": "atomic"},
+    }
+}
+ITEMS = st.lists(st.one_of(st.integers(0, 3), OBJECTS), max_size=3)
+WITH_LISTS = st.dictionaries(st.sampled_from(["set", "map", "one", "any"]), st.one_of(ITEMS, OBJECTS))
+
+
+@given(WITH_LISTS)
+def test_a_new_object_is_owned_leaf_by_leaf(obj: Any) -> None:
+    """The tree of a whole value is what its leaves make up, whatever merges as a set, by keys or as one."""
+    leaves = {path for path, _ in fieldset.leaves(obj, LISTS) if path}
+    assert fieldset.tree(obj, LISTS) == fieldset.encode(leaves)

@@ -25,6 +25,10 @@ class Listing(NamedTuple):
     keys: tuple[str, ...] = ()
     is_set: bool = False
 
+    @property
+    def merges(self) -> bool:
+        return self.is_set or bool(self.keys)
+
 
 def child(schema: Schema, name: str) -> Schema:
     """The schema of a field; of an unknown one, the empty schema."""
@@ -163,6 +167,21 @@ def encode(paths: Iterable[Path]) -> dict[str, Any]:
         if node:
             node["."] = {}
     return tree
+
+
+def tree(value: Any, schema: Schema) -> dict[str, Any]:
+    """fieldsV1 of everything that a value has: `encode` of its `leaves`, at a fraction of the cost."""
+    if isinstance(value, dict) and schema.get("x-kubernetes-map-type") != "atomic":
+        return {f"f:{name}": tree(value[name], child(schema, name)) for name in sorted(value)}
+    if not isinstance(value, list) or not (how := listing(schema, value)).merges:
+        return {}
+    if how.is_set:
+        return {
+            element: {} for element in sorted("v:" + msgspec.json.encode(item).decode() for item in value)
+        }
+    items = schema.get("items", {})
+    nodes = {item_element(item, how.keys, schema) or "": tree(item, items) for item in value}
+    return {element: {**nodes[element], ".": {}} if nodes[element] else {} for element in sorted(nodes)}
 
 
 def decode(tree: Any, path: Path = ()) -> Iterator[Path]:

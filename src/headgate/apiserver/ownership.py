@@ -17,8 +17,8 @@ MAX_UPDATE_MANAGERS = 10
 """Beyond that the oldest become one, so that a manager of a new name each time cannot fill the object."""
 ANCIENT = "ancient-changes"
 
-_UNOWNED = frozenset(
-    ("f:metadata", f"f:{name}")
+_SYSTEM_METADATA = frozenset(
+    f"f:{name}"
     for name in (
         "name",
         "generateName",
@@ -33,6 +33,7 @@ _UNOWNED = frozenset(
         "managedFields",
     )
 )
+_UNOWNED = frozenset(("f:metadata", name) for name in _SYSTEM_METADATA)
 
 
 class Owner(NamedTuple):
@@ -65,6 +66,18 @@ class Applied:
     obj: Object
     conflicts: list[tuple[str, str]]
     """(owner, field) pairs, as Kubernetes prints them."""
+
+
+def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
+    """Notes in a new object that this manager owns all of it: `record` of an object that was not there."""
+    fields = fieldset.tree(_ownable(served, new, ""), served.merge_schema)
+    meta = {name: node for name, node in fields.pop("f:metadata", {}).items() if name not in _SYSTEM_METADATA}
+    if meta:
+        fields = {"f:metadata": meta, **fields}
+    new["metadata"].pop("managedFields", None)
+    if fields:
+        owner = Owner(manager, "Update", served.api_version, "")
+        new["metadata"]["managedFields"] = [_entry(owner, dict(sorted(fields.items())), now)]
 
 
 def record(served: Served, old: Object | None, new: Object, manager: str, subresource: str, now: str) -> None:
@@ -133,13 +146,16 @@ def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]
 
 def _owned(served: Served, obj: Object, subresource: str) -> dict[Path, Any]:
     """The leaves that a write through this subresource can own."""
-    if subresource == "status":
-        obj = {"status": obj["status"]} if "status" in obj else {}
-    else:
-        skipped = {"apiVersion", "kind", *(("status",) if served.has_status else ())}
-        obj = {name: value for name, value in obj.items() if name not in skipped}
-    leaves = fieldset.leaves(obj, served.merge_schema)
+    leaves = fieldset.leaves(_ownable(served, obj, subresource), served.merge_schema)
     return {p: v for p, v in leaves if p and p[:2] not in _UNOWNED and p != ("f:metadata",)}
+
+
+def _ownable(served: Served, obj: Object, subresource: str) -> Object:
+    """The part of an object that a write through this subresource can change."""
+    if subresource == "status":
+        return {"status": obj["status"]} if "status" in obj else {}
+    skipped = {"apiVersion", "kind", *(("status",) if served.has_status else ())}
+    return {name: value for name, value in obj.items() if name not in skipped}
 
 
 def _without_nulls(value: Any) -> Any:
@@ -167,7 +183,11 @@ def _decode(entries: list[Any]) -> dict[Owner, Claim]:
 
 
 def _store(obj: Object, claims: dict[Owner, Claim]) -> None:
-    entries = [_entry(owner, claim) for owner, claim in _capped(claims).items() if claim.fields]
+    entries = [
+        _entry(owner, fieldset.encode(claim.fields), claim.time)
+        for owner, claim in _capped(claims).items()
+        if claim.fields
+    ]
     if entries:
         obj["metadata"]["managedFields"] = entries
     else:
@@ -190,14 +210,14 @@ def _capped(claims: dict[Owner, Claim]) -> dict[Owner, Claim]:
     return kept
 
 
-def _entry(owner: Owner, claim: Claim) -> dict[str, Any]:
+def _entry(owner: Owner, fields: dict[str, Any], time: str) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "manager": owner.manager,
         "operation": owner.operation,
         "apiVersion": owner.api_version,
-        "time": claim.time,
+        "time": time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": fieldset.encode(claim.fields),
+        "fieldsV1": fields,
     }
     if owner.subresource:
         entry["subresource"] = owner.subresource

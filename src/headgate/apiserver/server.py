@@ -83,6 +83,7 @@ def _uvicorn_config(app: ASGIApp, identity: pki.Identity) -> uvicorn.Config:
         app,
         ssl_certfile=identity.cert,
         ssl_keyfile=identity.key,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_S,
     )

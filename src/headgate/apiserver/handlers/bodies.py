@@ -48,7 +48,8 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
     duplicates: list[str] = []
     try:
         obj = msgspec.json.decode(body)
-        duplicates = list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
+        if _has_duplicates(body):
+            duplicates = list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
     except msgspec.DecodeError:
         if content_type == JSON:
             raise
@@ -66,6 +67,18 @@ def _decode_protobuf(body: bytes) -> dict[str, Any]:
         raise errors.unsupported_media_type((JSON, YAML)) from error
     except protobuf.ProtobufError as error:
         raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
+
+
+def _has_duplicates(body: bytes) -> bool:
+    """Whether any object of a JSON text repeats a field; where it does is looked for only then."""
+    found = False
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or len(pairs) != len({name for name, _ in pairs})
+
+    json.loads(body, object_pairs_hook=note)
+    return found
 
 
 class _Pairs(list[tuple[str, Any]]):
