@@ -219,9 +219,12 @@ def _divided(value: int, places: int) -> int:
 
 
 def _shifted(value: int, places: int) -> int:
-    if value and places > _MOST_DIGITS - len(str(value)):
+    """An integer * 10**places, unless nobody could mean a number that long."""
+    if not value:
+        return 0
+    if places > _MOST_DIGITS - len(str(value)):
         raise QuantityError(f"{value}e{places} has more than {_MOST_DIGITS} digits")
-    return value * 10**places if value else 0
+    return value * int(10**places)
 
 
 def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
