@@ -144,6 +144,7 @@ __all__ = [
     "kthena_registry",
     "llmd",
     "marks",
+    "pool_conversion",
     "quantity",
     "timestamps",
 ]

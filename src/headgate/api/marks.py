@@ -12,6 +12,12 @@ LOG_ENDPOINT = "headgate.dev/log-endpoint"
 MANIFEST_HASH = "headgate.dev/manifest-hash"
 """On objects that `headgate up` made: hash of their manifest; while it is the same, later edits stay."""
 
+POOL_V1 = "headgate.dev/inference-pool-v1"
+"""On a v1alpha1 InferencePool that came from v1: JSON of what v1alpha1 has no field for."""
+
+POOL_V1ALPHA1 = "headgate.dev/inference-pool-v1alpha1"
+"""On a v1 InferencePool that came from v1alpha1: JSON of what v1 has no field for."""
+
 POD_TEMPLATE_HASH = "pod-template-hash"
 """On ReplicaSets and their Pods: which revision of a Deployment's template they come from."""
 
