@@ -8,6 +8,7 @@ import pytest
 from headgate import api, cluster
 
 LLM = {"app": "llm"}
+AUDIT = {"reason": "Passed", "message": "nothing found", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 async def put_pod(client, kit, name, *, ready=True):
@@ -109,10 +110,10 @@ async def test_a_foreign_write_is_mended_and_foreign_conditions_kept(client, kit
     await client.create(kit.server("s", LLM))
     async with kit.controlling(client):
         await reaches(client, kit, api.ModelServer, "s", "NoReadyEndpoints")
-        theirs = {"conditions": [{"type": "Audited", "status": "True"}]}
+        theirs = {"conditions": [{"type": "Audited", "status": "True", **AUDIT}]}
         await client.patch_status(api.ModelServer, "s", "default", theirs)
         await reaches(client, kit, api.ModelServer, "s", "NoReadyEndpoints")
-        assert await condition(client, api.ModelServer, "s", "Audited") == ("True", "")
+        assert await condition(client, api.ModelServer, "s", "Audited") == ("True", "Passed")
 
 
 async def test_a_write_that_comes_too_late_is_made_anew(client, kit, monkeypatch):

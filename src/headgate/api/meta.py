@@ -18,6 +18,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     validations: ClassVar[list[dict[str, str]]] = []
     """CEL rules of the type, in the form of `x-kubernetes-validations`."""
 
+    demanded: ClassVar[tuple[str, ...]] = ()
+    """Fields that have a default here, for decoding, but that an API server requires in our kinds."""
+
 
 class ObjectKey(NamedTuple):
     """Names an object of a known kind; sorts by namespace, then name."""
@@ -114,15 +117,41 @@ def _holds(requirement: LabelSelectorRequirement, labels: dict[str, str]) -> boo
             return labels.get(requirement.key) not in requirement.values
 
 
-class Condition(Part, frozen=True, kw_only=True):
-    """One observation of an object's state (meta/v1 Condition)."""
+_LABEL_PREFIX = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
 
-    type: Annotated[str, described("What the condition says, in CamelCase.")]
+
+class Condition(Part, frozen=True, kw_only=True):
+    """One observation of an object's state (meta/v1 Condition).
+
+    Only `type` and `status` are needed to decode one, because the conditions of Pods have no more; in our own
+    kinds an API server demands all of them.
+    """
+
+    demanded: ClassVar[tuple[str, ...]] = ("lastTransitionTime", "message", "reason")
+
+    type: Annotated[
+        str,
+        described(
+            "What the condition says, in CamelCase.",
+            maxLength=316,
+            pattern=f"^{_LABEL_PREFIX}(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        ),
+    ]
     status: Annotated[Literal["True", "False", "Unknown"], described("Whether it holds.")]
-    reason: Annotated[str, described("One CamelCase word for the cause of the last change.")] = ""
-    message: Annotated[str, described("The same for a person, with the names involved.")] = ""
+    reason: Annotated[
+        str,
+        described(
+            "One CamelCase word for the cause of the last change.",
+            minLength=1,
+            maxLength=1024,
+            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        ),
+    ] = ""
+    message: Annotated[str, described("The same for a person, with the names involved.", maxLength=32768)] = (
+        ""
+    )
     observed_generation: Annotated[
-        int, described("The metadata.generation that the condition was made from.")
+        int, described("The metadata.generation that the condition was made from.", minimum=0)
     ] = 0
     last_transition_time: Annotated[
         str | None, described("When the status last changed.", format="date-time")

@@ -74,6 +74,8 @@ def _struct(type_: inspect.StructType, keep_unknown: bool) -> Schema:
         if field.required:
             required.append(field.encode_name)
     schema: Schema = {"type": "object", "properties": properties}
+    if not keep_unknown:
+        required += getattr(type_.cls, "demanded", ())
     if required:
         schema["required"] = required
     if validations := getattr(type_.cls, "validations", None):
