@@ -6,7 +6,19 @@ kinds as CustomResourceDefinitions and objects over HTTPS; it hands on lists, wa
 """
 
 from headgate.apiserver.parts import Config
+from headgate.apiserver.pki import write_kubeconfig_for
 from headgate.apiserver.server import Running, running, serve
 from headgate.apiserver.storage import StateInUseError
+from headgate.apiserver.users import Role, TokenError, Tokens
 
-__all__ = ["Config", "Running", "StateInUseError", "running", "serve"]
+__all__ = [
+    "Config",
+    "Role",
+    "Running",
+    "StateInUseError",
+    "TokenError",
+    "Tokens",
+    "running",
+    "serve",
+    "write_kubeconfig_for",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import ipaddress
 import logging
 import sqlite3
 from typing import Any
@@ -14,20 +14,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headgate.apiserver import discovery, errors, openapi
+from headgate.apiserver import authorization, discovery, errors, openapi, users
 from headgate.apiserver.handlers import negotiation
 from headgate.apiserver.parts import Parts
+from headgate.apiserver.users import Authenticator
 
 log = logging.getLogger(__name__)
 
 KUBERNETES_VERSION = "v1.33.0+headgate"
 """The Kubernetes whose API we follow: kubectl warns about a server that is more than a minor version away."""
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+"""What needs no token, from this machine; from elsewhere everything needs one."""
 _JSON = "application/json"
 
 
 def application(parts: Parts, token: str) -> ASGIApp:
     """The ASGI application."""
+    authenticator = Authenticator(token, parts.tokens)
     views = _Views(parts)
     routes = [
         Route("/healthz", views.healthy),
@@ -40,35 +43,60 @@ def application(parts: Parts, token: str) -> ASGIApp:
         Route("/openapi/v3/{path:path}", views.openapi_document),
     ]
     return _Edge(
-        Starlette(routes=routes, exception_handlers={404: views.refused, 405: views.refused}), views, token
+        Starlette(routes=routes, exception_handlers={404: views.refused, 405: views.refused}),
+        views,
+        authenticator,
     )
 
 
 class _Edge:
-    """What every request passes: the token, the way to the objects, and errors made to a Status."""
+    """What every request passes: who asks and whether he may, the way to the objects, errors as Statuses."""
 
-    def __init__(self, app: Starlette, views: _Views, token: str) -> None:
+    def __init__(self, app: Starlette, views: _Views, authenticator: Authenticator) -> None:
         self._app = app
         self._views = views
-        self._expected = f"Bearer {token}".encode()
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         path: str = scope["path"]
-        if path not in OPEN_PATHS and not self._is_allowed(scope):
-            response = status_response(errors.unauthorized())
-            response.headers["WWW-Authenticate"] = "Bearer"
-            await response(scope, receive, send)
+        if refused := self._refusal(scope, path):
+            await refused(scope, receive, send)
         elif path.startswith(("/api/", "/apis/")):
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _is_allowed(self, scope: Scope) -> bool:
+    def _refusal(self, scope: Scope, path: str) -> Response | None:
+        """The answer to somebody who may not ask this; else None, and the user in the scope."""
+        if path in OPEN_PATHS and _is_local(scope):
+            return None
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(given, self._expected)
+        try:
+            user = self._authenticator.user(given)
+        except users.TokenError as error:
+            log.error("%s", error)
+            return status_response(errors.unavailable("the file of the tokens cannot be read"))
+        if user is None:
+            response = status_response(errors.unauthorized())
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        asked = authorization.attributes(scope["method"], path, Request(scope).query_params)
+        if not authorization.allows(user, asked):
+            return status_response(authorization.refusal(user, asked))
+        scope["user"], scope["auth"] = user, self._authenticator
+        return None
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the request came from this machine."""
+    host, _ = scope.get("client") or ("", 0)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def status_response(error: errors.StatusError) -> Response:

@@ -13,7 +13,13 @@ from headgate.apiserver.registry import Registry
 
 Object = dict[str, Any]
 
-KUBERNETES_GROUPS = frozenset({"", "apps", "autoscaling", "apiextensions.k8s.io", "coordination.k8s.io"})
+PROTECTED_DOMAINS = (".k8s.io", ".kubernetes.io")
+"""Groups under them need the approval of Kubernetes' community, which a definition names in an annotation."""
+APPROVAL = "api-approved.kubernetes.io"
+_NEEDS_APPROVAL = (
+    f'protected groups must have approval annotation "{APPROVAL}", '
+    "see https://github.com/kubernetes/enhancements/pull/1111"
+)
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
@@ -21,7 +27,8 @@ _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 def faults(definition: Object, old: Object | None, registry: Registry) -> list[FieldError]:
     """Everything that is wrong with a definition whose shape is right already."""
-    found = [*_name_faults(definition), *_version_faults(definition["spec"]["versions"])]
+    builtins = {served.group for served in registry if not served.custom}
+    found = [*_name_faults(definition, builtins), *_version_faults(definition["spec"]["versions"])]
     if old is not None:
         found += _change_faults(old["spec"], definition["spec"])
     if not found and (conflict := registry.name_conflict(definition)):
@@ -33,7 +40,7 @@ def _invalid(field: str, detail: str, value: object) -> FieldError:
     return FieldError("FieldValueInvalid", field, detail, value)
 
 
-def _name_faults(definition: Object) -> Iterator[FieldError]:
+def _name_faults(definition: Object, builtins: set[str]) -> Iterator[FieldError]:
     spec, name = definition["spec"], definition["metadata"]["name"]
     names, group = spec["names"], spec["group"]
     if name != f"{names['plural']}.{group}":
@@ -42,9 +49,14 @@ def _name_faults(definition: Object) -> Iterator[FieldError]:
         yield _invalid("spec.names.plural", "must be a DNS label in lower case", names["plural"])
     if not _KIND.fullmatch(names["kind"]):
         yield _invalid("spec.names.kind", "must be letters and digits", names["kind"])
-    if group in KUBERNETES_GROUPS or "." not in group:
+    if group in builtins or "." not in group:
         detail = "should be a domain with at least one dot, and not a group of Kubernetes"
         yield _invalid("spec.group", detail, group)
+    elif group.endswith(PROTECTED_DOMAINS) and not (definition["metadata"].get("annotations") or {}).get(
+        APPROVAL
+    ):
+        field = f"metadata.annotations[{APPROVAL}]"
+        yield FieldError("FieldValueRequired", field, _NEEDS_APPROVAL)
 
 
 def _version_faults(versions: list[Object]) -> Iterator[FieldError]:

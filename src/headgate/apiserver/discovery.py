@@ -8,7 +8,6 @@ from headgate.apiserver.registry import Registry, Served
 
 Object = dict[str, Any]
 
-VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 SUBRESOURCE_VERBS = ["get", "patch", "update"]
 SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 AGGREGATED = ("v2", "v2beta1")
@@ -50,7 +49,7 @@ def _aggregated_resource(served: Served) -> Object:
         "responseKind": own,
         "scope": "Namespaced" if served.namespaced else "Cluster",
         "singularResource": served.singular,
-        "verbs": VERBS,
+        "verbs": list(served.verbs),
     }
     if served.short_names:
         resource["shortNames"] = list(served.short_names)
@@ -66,8 +65,7 @@ def _aggregated_resource(served: Served) -> Object:
 
 def subresources_of(served: Served) -> list[tuple[str, list[str]]]:
     """Names and verbs of what hangs below an object."""
-    found = [(name, SUBRESOURCE_VERBS) for name in served.subresources]
-    return [*found, ("log", ["get"])] if served.resource == "pods" else found
+    return [(name, ["get"] if name == "log" else SUBRESOURCE_VERBS) for name in served.all_subresources]
 
 
 # -- legacy
@@ -121,7 +119,7 @@ def _legacy_resource(served: Served) -> Object:
         "singularName": served.singular,
         "namespaced": served.namespaced,
         "kind": served.kind,
-        "verbs": VERBS,
+        "verbs": list(served.verbs),
     }
     if served.short_names:
         entry["shortNames"] = list(served.short_names)

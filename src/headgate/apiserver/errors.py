@@ -116,7 +116,8 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
 
 def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
-    message = f'{_qualified(plural, group)} "{name}" is forbidden: {why}'
+    what = f'{_qualified(plural, group)} "{name}"' if name else _qualified(plural, group)
+    message = f"{what} is forbidden: {why}"
     return StatusError(403, "Forbidden", message, name=name, group=group, kind=plural, causes=causes)
 
 

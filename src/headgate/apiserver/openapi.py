@@ -141,6 +141,8 @@ def _paths(served: Served) -> Object:
         "post": _operation(served, "post", _WRITE, body=True),
         "delete": _operation(served, "deletecollection", (_DRY_RUN, *_LIST)),
     }
+    if served.verbs == ("create",):
+        return {place: _at({"post": collection["post"]}, served.namespaced)}
     single = {
         "get": _operation(served, "get"),
         "put": _operation(served, "put", _WRITE, body=True),

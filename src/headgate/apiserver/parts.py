@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.apiserver import builtin
+from headgate.apiserver import builtin, reviews, users
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.handlers.rest import Rest
 from headgate.apiserver.objects import Objects
@@ -50,7 +50,8 @@ class Parts:
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.store = Store(config.state / "objects.sqlite")
         try:
-            self.registry = Registry(_builtin_definitions())
+            self.registry = Registry(_builtin_definitions(), reviews.DEFINITIONS)
+            self.tokens = users.Tokens(config.state)
             self.objects = Objects(self.store, self.registry, max_objects=config.max_objects)
             self.hub = Hub(
                 self.store,

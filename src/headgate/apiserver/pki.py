@@ -87,6 +87,17 @@ def kubeconfig(identity: Identity, url: str) -> bytes:
     return yaml.safe_dump(config, sort_keys=False).encode()
 
 
+def write_kubeconfig_for(own: Path, path: Path, name: str, token: str) -> None:
+    """Writes a kubeconfig for somebody else: address and CA of the server's own one, with this token."""
+    config = yaml.safe_load(own.read_bytes())
+    cluster = config["clusters"][0]["name"]
+    config["users"] = [{"name": name, "user": {"token": token}}]
+    context = {"cluster": cluster, "user": name, "namespace": "default"}
+    config["contexts"] = [{"name": name, "context": context}]
+    config["current-context"] = name
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
 def _token(path: Path) -> str:
     if path.exists() and (token := path.read_text().strip()):
         return token

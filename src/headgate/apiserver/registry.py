@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from headgate.apiserver.jsonpath import JSONPath
 
 Schema = dict[str, Any]
 
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 
@@ -63,6 +64,8 @@ class Served:
     scale: Scale | None
     columns: tuple[Column, ...]
     storage_api_version: str
+    verbs: tuple[str, ...] = VERBS
+    """What may be done; a kind that is a question can only be created."""
 
     @cached_property
     def merge_schema(self) -> Schema:
@@ -86,6 +89,11 @@ class Served:
         return (*(("status",) if self.has_status else ()), *(("scale",) if self.scale else ()))
 
     @property
+    def all_subresources(self) -> tuple[str, ...]:
+        """Those and what has a handler of its own."""
+        return (*self.subresources, *(("log",) if self.resource == "pods" else ()))
+
+    @property
     def counts_generations(self) -> bool:
         return self.custom or "spec" in self.schema.get("properties", {})
 
@@ -93,10 +101,12 @@ class Served:
 class Registry:
     """Owner of the served resources."""
 
-    def __init__(self, builtins: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, builtins: Iterable[dict[str, Any]], reviews: Iterable[dict[str, Any]] = ()) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
         for definition in builtins:
             self._serve(served_versions(definition, custom=False))
+        for definition in reviews:
+            self._serve(replace(s, verbs=("create",)) for s in served_versions(definition, custom=False))
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._served.values())

@@ -1,8 +1,9 @@
-"""`headgate apiserver`: the embedded API server alone."""
+"""`headgate apiserver`: the embedded API server alone, and the tokens that open it."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 from pathlib import Path
 
 import click
@@ -10,15 +11,17 @@ import click
 from headgate import apiserver as server
 from headgate.cli import options, process
 
-
-@click.command()
-@click.option(
+_STATE = click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".headgate"),
     show_default=True,
     help="Directory of the objects, the certificates and the kubeconfig.",
 )
+
+
+@click.group(invoke_without_command=True)
+@_STATE
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -28,8 +31,11 @@ from headgate.cli import options, process
     help="Port to listen on; 0: any.",
 )
 @options.log_level
-def apiserver(state: Path, host: str, port: int, log_level: str) -> None:
+@click.pass_context
+def apiserver(context: click.Context, state: Path, host: str, port: int, log_level: str) -> None:
     """Serve the Kubernetes API on this machine, its objects in one SQLite file."""
+    if context.invoked_subcommand:
+        return
 
     async def main(stop: asyncio.Event) -> None:
         try:
@@ -42,3 +48,58 @@ def apiserver(state: Path, host: str, port: int, log_level: str) -> None:
 
 def _tell(running: server.Running) -> None:
     click.echo(f"API server ready at {running.url}, kubeconfig {running.kubeconfig}")
+
+
+@apiserver.group()
+def token() -> None:
+    """Give others access to the API server, and take it back; a running server follows at once."""
+
+
+@token.command()
+@click.argument("name")
+@click.option("--admin", is_flag=True, help="May do everything. Default: read everything but Secrets.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a kubeconfig with the token there, instead of printing the token.",
+)
+@_STATE
+def create(name: str, admin: bool, kubeconfig: Path | None, state: Path) -> None:
+    """Make a token for NAME. It is shown now and never again."""
+    own = state / "kubeconfig"
+    if kubeconfig and not own.exists():
+        raise click.ClickException(f"{own} is not there yet: start the API server once, then try again")
+    role: server.Role = "admin" if admin else "read-only"
+    try:
+        made = server.Tokens(state).create(name, role, datetime.datetime.now(datetime.UTC))
+    except server.TokenError as error:
+        raise click.ClickException(str(error)) from error
+    if kubeconfig is None:
+        click.echo(made)
+        return
+    server.write_kubeconfig_for(own, kubeconfig, name, made)
+    click.echo(f"{kubeconfig} opens the API server for {name} ({role})")
+
+
+@token.command(name="list")
+@_STATE
+def list_tokens(state: Path) -> None:
+    """Show who has a token. The tokens themselves are known to nobody."""
+    try:
+        tokens = server.Tokens(state).list()
+    except server.TokenError as error:
+        raise click.ClickException(str(error)) from error
+    for known in [("NAME", "ROLE", "CREATED"), *((t.name, t.role, t.created) for t in tokens)]:
+        click.echo(f"{known[0]:<24} {known[1]:<10} {known[2]}")
+
+
+@token.command()
+@click.argument("name")
+@_STATE
+def revoke(name: str, state: Path) -> None:
+    """Take the token of NAME out of force."""
+    try:
+        server.Tokens(state).revoke(name)
+    except server.TokenError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"the token of {name} opens nothing any more")

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headgate.apiserver import builtin, errors, patch, selectors, tables
+from headgate.apiserver import admission, builtin, errors, patch, reviews, selectors, tables
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies, logs, negotiation, watching
 from headgate.apiserver.objects import Objects, Outcome, in_version
@@ -39,6 +39,10 @@ class Rest:
         """Answers any request below /api/v1/ or /apis/GROUP/VERSION/."""
         target = self._target(group, version, parts)
         method = request.method
+        if target.served.verbs == ("create",):
+            if method != "POST" or target.name:
+                raise errors.method_not_allowed(method)
+            return await self._review(request, target)
         if target.subresource == "log":
             if method != "GET":
                 raise errors.method_not_allowed(method)
@@ -67,9 +71,15 @@ class Rest:
         name, subresource = [*parts[1:], "", ""][:2]
         if name and served.namespaced and not namespace:
             raise errors.no_such_path()
-        if subresource and subresource not in (*served.subresources, *_extra_subresources(served)):
+        if subresource and subresource not in served.all_subresources:
             raise errors.no_such_path()
         return Target(served, namespace, name, subresource)
+
+    async def _review(self, request: Request, target: Target) -> Response:
+        body = await bodies.read(request)
+        obj, _ = bodies.decode_object(body, bodies.media_type(request))
+        admission.receive(target, obj)
+        return _json(reviews.answer(target, obj, request.user, self.objects.registry, request.auth), 201)
 
     async def _one(self, method: str, request: Request, target: Target) -> Response:
         match method:
@@ -215,10 +225,6 @@ class Rest:
             )
             response.headers.append("Warning", f'299 - "{text[:400]}"')
         return response
-
-
-def _extra_subresources(served: Served) -> tuple[str, ...]:
-    return ("log",) if served.resource == builtin.POD else ()
 
 
 def _json(value: Any, code: int = 200) -> Response:

@@ -1,0 +1,112 @@
+"""Who may do what: the administrator everything, a reader get, list and watch everything but Secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.apiserver import builtin, errors
+from headgate.apiserver.registry import Registry
+from headgate.apiserver.users import User
+
+Object = dict[str, Any]
+
+READING = ("get", "list", "watch")
+OWN_REVIEWS = frozenset(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    }
+)
+"""What everybody may ask about himself."""
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What is asked for. `resource` is empty for paths that are no objects."""
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def attributes(method: str, path: str, query: Mapping[str, str]) -> Attributes:
+    """What a request asks for, from its path alone, whether or not there is such a thing."""
+    match [part for part in path.split("/") if part]:
+        case ["api", _, first, *rest]:
+            group = ""
+        case ["apis", group, _, first, *rest]:
+            pass
+        case _:
+            return Attributes(method.lower(), path)
+    namespace, parts = "", [first, *rest]
+    if first == builtin.NAMESPACE and len(parts) >= 3 and parts[2] not in ("status", "finalize"):
+        namespace, parts = parts[1], parts[2:]
+    resource, name, subresource = [*parts, "", ""][:3]
+    return Attributes(_verb(method, name, query), path, group, resource, subresource, namespace, name)
+
+
+def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
+    if method in ("GET", "HEAD"):
+        if query.get("watch", "").lower() in ("true", "1"):
+            return "watch"
+        return "get" if name else "list"
+    if method == "DELETE":
+        return "delete" if name else "deletecollection"
+    return _VERBS.get(method, method.lower())
+
+
+def allows(user: User, asked: Attributes) -> bool:
+    """Whether this user may do this. `*` as verb or resource asks for all of them."""
+    if user.role == "admin":
+        return True
+    if not asked.resource:
+        return asked.verb in ("get", "head")
+    if asked.verb == "create" and (asked.group, asked.resource) in OWN_REVIEWS:
+        return True
+    hidden = asked.resource == "*" or (asked.resource == builtin.SECRET and asked.group in ("", "*"))
+    return asked.verb in READING and not hidden
+
+
+def refusal(user: User, asked: Attributes) -> errors.StatusError:
+    """403 in Kubernetes' words."""
+    if not asked.resource:
+        told = f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+        return errors.StatusError(403, "Forbidden", told)
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = (
+        f'User "{user.name}" cannot {asked.verb} resource "{asked.full_resource}" '
+        f'in API group "{asked.group}" {where}'
+    )
+    return errors.forbidden(asked.group, asked.resource, asked.name, why)
+
+
+def rules(user: User, registry: Registry) -> tuple[list[Object], list[Object]]:
+    """What this user may do, as rules for resources and for other paths."""
+    if user.role == "admin":
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return [everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    readable: dict[str, set[str]] = {}
+    for served in registry:
+        if served.resource != builtin.SECRET and "get" in served.verbs:
+            names = readable.setdefault(served.group, set())
+            names |= {served.plural, *(f"{served.plural}/{name}" for name in served.all_subresources)}
+    found: list[Object] = [
+        {"verbs": list(READING), "apiGroups": [group], "resources": sorted(names)}
+        for group, names in sorted(readable.items())
+    ]
+    for group, resource in sorted(OWN_REVIEWS):
+        found.append({"verbs": ["create"], "apiGroups": [group], "resources": [resource]})
+    return found, [{"verbs": ["get"], "nonResourceURLs": ["*"]}]

@@ -1,0 +1,136 @@
+"""Who is asking: bearer tokens, the administrator's and those that were given names.
+
+Of a named token only the SHA-256 is kept, in one file of mode 0600 that the command line writes and the server
+reads anew when it changes. A token has 256 random bits, so a plain hash suffices.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from headgate.apiserver import pki
+
+Role = Literal["admin", "read-only"]
+
+ADMIN = "headgate-admin"
+MAX_TOKENS = 1000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_GROUPS = {
+    "admin": ("system:masters", "system:authenticated"),
+    "read-only": ("headgate:readers", "system:authenticated"),
+}
+
+
+class TokenError(ValueError):
+    """A token cannot be made or revoked; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who showed a token that is in force."""
+
+    name: str
+    role: Role
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return _GROUPS[self.role]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What is kept of a named token."""
+
+    name: str
+    role: Role
+    sha256: str
+    created: str
+
+
+class Tokens:
+    """The named tokens of a state directory."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "pki" / "tokens.json"
+
+    def list(self) -> Sequence[Token]:
+        if not self._path.exists():
+            return []
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Token])
+        except msgspec.DecodeError as error:
+            raise TokenError(f"{self._path} cannot be read: {error}; mend it, or remove it") from error
+
+    def create(self, name: str, role: Role, now: datetime.datetime) -> str:
+        """A new token, which nobody can be told again."""
+        present = self.list()
+        if not _NAME.fullmatch(name) or name == ADMIN:
+            raise TokenError(f"{name!r} cannot be a token's name: use small letters, digits, '-' and '.'")
+        if any(token.name == name for token in present):
+            raise TokenError(f"there is a token {name!r} already; revoke it first, or choose another name")
+        if len(present) >= MAX_TOKENS:
+            raise TokenError(f"there are {MAX_TOKENS} tokens, which is the limit; revoke some")
+        secret = f"hg_{secrets.token_urlsafe(32)}"
+        made = Token(name, role, digest(secret), now.replace(microsecond=0).isoformat())
+        self._write([*present, made])
+        return secret
+
+    def revoke(self, name: str) -> None:
+        present = self.list()
+        kept = [token for token in present if token.name != name]
+        if len(kept) == len(present):
+            raise TokenError(f"there is no token {name!r}; `headgate apiserver token list` shows all")
+        self._write(kept)
+
+    def version(self) -> tuple[int, ...]:
+        """Changes whenever the file does."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+    def _write(self, tokens: Sequence[Token]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        pki.write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens)))
+
+
+class Authenticator:
+    """Tells the user of a request from its Authorization header."""
+
+    def __init__(self, admin_token: str, tokens: Tokens | None = None) -> None:
+        self._admin = digest(admin_token)
+        self._tokens = tokens
+        self._version: tuple[int, ...] | None = None
+        self._users: dict[str, User] = {}
+
+    def user(self, authorization: bytes) -> User | None:
+        """The user of `Bearer TOKEN`; None for anything else."""
+        scheme, _, token = authorization.partition(b" ")
+        return self.bearer(token.decode("latin-1")) if scheme == b"Bearer" and token else None
+
+    def bearer(self, token: str) -> User | None:
+        # Looked up by hash: how long that takes tells nothing about the tokens.
+        self._refresh()
+        return self._users.get(digest(token))
+
+    def _refresh(self) -> None:
+        version = self._tokens.version() if self._tokens else ()
+        if version == self._version:
+            return
+        named = self._tokens.list() if self._tokens else []
+        self._users = {token.sha256: User(token.name, token.role) for token in named}
+        self._users[self._admin] = User(ADMIN, "admin")
+        self._version = version
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
