@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.cli.manifests import ManifestErrors, load
 
 ROUTE = "apiVersion: networking.volcano.sh/v1alpha1\nkind: ModelRoute\nmetadata: {name: r}\n"
-NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n"
 
 
 def test_a_directory_is_read_in_order_with_what_others_need_first(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_list_is_its_items(tmp_path: Path) -> None:
     with pytest.raises(ManifestErrors) as refused:
         load([str(file)])
     assert refused.value.errors == [
-        f"{file}:1: a manifest is a mapping with apiVersion, kind and metadata, not int"
+        f"{file}:5:3: a manifest is a mapping with apiVersion, kind and metadata, not a single value"
     ]
 
 
@@ -52,7 +52,7 @@ def test_all_errors_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(ManifestErrors) as refused:
         load([str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml"), str(tmp_path / "c.yaml"), "absent.yaml"])
     first, second, third, fourth = refused.value.errors
-    assert first.endswith("a.yaml:1: lacks apiVersion and metadata.name")
+    assert first.endswith("a.yaml:1:1: lacks apiVersion and metadata.name")
     assert "b.yaml:2:1: not YAML" in second
     assert "is not UTF-8" in third
     assert fourth == "absent.yaml: No such file or directory"
@@ -68,9 +68,9 @@ def test_metadata_of_another_type_is_named(tmp_path: Path) -> None:
     with pytest.raises(ManifestErrors) as refused:
         load([str(file)])
     assert refused.value.errors == [
-        f"{file}:1: metadata.name: must be text (in quotes, if it looks like a number), not 123; "
-        "metadata.annotations: must be a mapping, not ['a']",
-        f"{file}:3: lacks metadata.name",
+        f"{file}:1:52: metadata.name: must be text (in quotes, if YAML takes it for something else), not 123",
+        f"{file}:1:70: metadata.annotations: must be a mapping, not ['a']",
+        f"{file}:3:35: lacks metadata.name",
     ]
 
 

@@ -42,7 +42,7 @@ def test_up_tells_all_errors_of_its_manifests_before_it_starts(tmp_path) -> None
     (tmp_path / "a.yaml").write_text("kind: X\n")
     result = CliRunner().invoke(main, ["up", str(tmp_path), "--state", str(tmp_path / "state")])
     assert result.exit_code == 1
-    assert "a.yaml:1: lacks apiVersion and metadata.name" in result.output
+    assert "a.yaml:1:1: lacks apiVersion and metadata.name" in result.output
     assert not (tmp_path / "state").exists()
 
 

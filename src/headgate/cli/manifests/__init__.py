@@ -1,0 +1,28 @@
+"""Reading manifests: files, directories and standard input become objects that know where each value stands.
+
+Is given paths by a person, and text that may be anything. It hands on objects as an API server would see
+them, with a tree of positions beside each, and every problem of the text with its line and column.
+"""
+
+from headgate.cli.manifests.loading import ManifestErrors, load
+from headgate.cli.manifests.nodes import Mapping, Node, Position, Scalar, Sequence, Span, plain
+from headgate.cli.manifests.positions import Place, place_of
+from headgate.cli.manifests.reading import Manifest, Problem, Reading, read
+
+__all__ = [
+    "Manifest",
+    "ManifestErrors",
+    "Mapping",
+    "Node",
+    "Place",
+    "Position",
+    "Problem",
+    "Reading",
+    "Scalar",
+    "Sequence",
+    "Span",
+    "load",
+    "place_of",
+    "plain",
+    "read",
+]

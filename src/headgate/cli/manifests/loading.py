@@ -1,0 +1,65 @@
+"""Manifests to apply: all of them in order, or everything that is wrong with them."""
+
+from __future__ import annotations
+
+from headgate.cli.manifests.positions import place_of
+from headgate.cli.manifests.reading import SUFFIXES, Manifest, Problem, read
+
+_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")
+"""Kinds that others refer to, and that are therefore applied before them."""
+
+_METADATA = (
+    ("name", str, "text (in quotes, if YAML takes it for something else)"),
+    ("namespace", str, "text (in quotes, if YAML takes it for something else)"),
+    ("annotations", dict, "a mapping"),
+)
+"""What is read of an object before it is applied; everything else is for the API server to judge."""
+
+
+class ManifestErrors(Exception):  # noqa: N818 - several of them
+    """Everything that was wrong with the files; one line each in `errors`."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
+
+
+def load(paths: list[str], *, recursive: bool = True) -> list[Manifest]:
+    """The objects of files, of the manifests in directories, and of standard input ("-").
+
+    They are ordered so that what others refer to comes first. Raises ManifestErrors with all errors.
+    """
+    reading = read(paths, recursive=recursive)
+    problems = [*reading.problems]
+    for manifest in reading.manifests:
+        problems += _problems(manifest)
+    errors = [_line(problem) for problem in problems]
+    if not errors and not reading.manifests:
+        errors.append(f"{', '.join(paths)}: no manifests found ({', '.join(SUFFIXES)})")
+    if errors:
+        raise ManifestErrors(errors)
+    return sorted(reading.manifests, key=lambda manifest: _rank(manifest.kind))
+
+
+def _rank(kind: str) -> int:
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _line(problem: Problem) -> str:
+    return f"{problem}; {problem.suggestion}" if problem.suggestion else str(problem)
+
+
+def _problems(manifest: Manifest) -> list[Problem]:
+    """What makes an object impossible to apply: it must have a name, by which it is found again."""
+    metadata = manifest.content.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
+        return [Problem(manifest.file, place_of(manifest.tree, "metadata.name").span, "lacks metadata.name")]
+    return [
+        Problem(
+            manifest.file,
+            place_of(manifest.tree, f"metadata.{name}").span,
+            f"metadata.{name}: must be {wanted}, not {metadata[name]!r:.64}",
+        )
+        for name, kind, wanted in _METADATA
+        if metadata.get(name) is not None and not isinstance(metadata[name], kind)
+    ]

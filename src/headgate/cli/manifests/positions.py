@@ -1,0 +1,81 @@
+"""From the path of a field, as errors print it, to the place in the text that it is about."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from headgate.cli.manifests.nodes import Mapping, Node, Scalar, Sequence, Span
+
+_INDEX = re.compile(r"\[(\d{1,9})\]")
+
+
+class Place(NamedTuple):
+    """Where a path leads in a document."""
+
+    span: Span
+    """Of the value; of its key where the value is a block of several lines, or is not there."""
+    steps: tuple[str | int, ...]
+    """Keys and indexes as far as the document has them."""
+    missing: str
+    """The rest of the path, which the document does not have."""
+    node: Node
+    """The value at the end of `steps`."""
+    key: Span | None
+    """The key of that value; None for items and the document itself."""
+
+
+def place_of(root: Node, path: str) -> Place:
+    """The place of paths such as spec.rules[0].modelMatch.headers[x-user].exact or matchLabels.a.b/c.
+
+    Keys may hold dots and brackets; the longest key that fits is taken.
+    """
+    node, steps, key, rest = root, [], None, path
+    owner: Span | None = None
+    while rest:
+        found = _step(node, rest)
+        if found is None:
+            break
+        step, node, key, rest = found
+        owner = key or owner
+        steps.append(step)
+    return Place(_shown(node, key, owner, bool(rest)), tuple(steps), rest.lstrip("."), node, key)
+
+
+def _step(node: Node, rest: str) -> tuple[str | int, Node, Span | None, str] | None:
+    if isinstance(node, Sequence):
+        index = _INDEX.match(rest)
+        if index is None or int(index[1]) >= len(node.items):
+            return None
+        return int(index[1]), node.items[int(index[1])], None, rest[index.end() :]
+    if not isinstance(node, Mapping):
+        return None
+    for name in sorted(node.entries, key=len, reverse=True):
+        for written in (f"[{name}]", f".{name}", name):
+            after = rest[len(written) :]
+            if rest.startswith(written) and (not after or after[0] in ".["):
+                entry = node.entries[name]
+                return name, entry.value, entry.key, after
+    return None
+
+
+def _shown(node: Node, key: Span | None, owner: Span | None, is_parent: bool) -> Span:
+    """What to point at: a value that fits in a line, or else the key above it."""
+    if isinstance(node, Scalar):
+        is_awkward = is_parent or node.span.start == node.span.end or _has_lines(node)
+        return key if key and is_awkward else node.span
+    is_short = node.is_flow and not _has_lines(node)
+    if is_short and not (is_parent and key):
+        return node.span
+    return key or _first(node) or owner or node.span
+
+
+def _has_lines(node: Node) -> bool:
+    return node.span.start.line != node.span.end.line
+
+
+def _first(node: Node) -> Span | None:
+    """The first key of a mapping that is an item of a list, or the document itself."""
+    if isinstance(node, Mapping) and node.entries:
+        return min(entry.key for entry in node.entries.values())
+    return None

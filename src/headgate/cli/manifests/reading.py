@@ -1,0 +1,231 @@
+"""From paths to manifests: every document of every file on its own, so that one mistake hides no other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headgate.cli.manifests import composing
+from headgate.cli.manifests.nodes import Mapping, Node, Position, Sequence, Span, plain
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_FILES = 1000
+
+_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
+"""What ends a line in YAML 1.1."""
+_MARKER = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+"""Begins a document, wherever it stands: not even a quoted text may have it at the start of a line."""
+_DIRECTIVES_ONLY = re.compile(r"(?:[ \t]*(?:#.*|%.*)?(?:\n|$))*")
+_PAIR = re.compile(r"\\\\|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a file, or with a place in it."""
+
+    file: str
+    span: Span | None
+    message: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        if self.span is None:
+            return f"{self.file}: {self.message}"
+        return f"{self.file}:{self.span.start.line}:{self.span.start.column}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One object and where it was read."""
+
+    file: str
+    content: dict[str, Any]
+    tree: Mapping
+
+    @property
+    def source(self) -> str:
+        """File and line, as "routes.yaml:12"."""
+        return f"{self.file}:{self.tree.span.start.line}"
+
+    @property
+    def kind(self) -> str:
+        return str(self.content["kind"])
+
+
+@dataclass
+class Reading:
+    """What was found in the files."""
+
+    manifests: list[Manifest] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    """The text of each file that could be read, for excerpts."""
+
+
+def read(paths: Iterable[str], *, recursive: bool = True) -> Reading:
+    """All objects of files, of the manifests in directories, and of standard input ("-")."""
+    reading = Reading()
+    for path in paths:
+        try:
+            for file, text in _texts(path, recursive):
+                reading.lines[file] = _BREAK.split(text)
+                for document in _documents(text):
+                    _read_document(file, document, reading)
+        except OSError as error:
+            reading.problems.append(Problem(path, None, error.strerror or str(error), _remedy(path)))
+    return reading
+
+
+# -- texts
+
+
+def _remedy(path: str) -> str:
+    if path.startswith(("http://", "https://")):
+        return f"addresses are not fetched; use: curl -sSL {path} | headgate ... -f -"
+    return ""
+
+
+def _texts(path: str, recursive: bool) -> Iterator[tuple[str, str]]:
+    if path == "-":
+        stream = getattr(sys.stdin, "buffer", sys.stdin)
+        yield "<stdin>", _decoded(stream.read(MAX_FILE_BYTES + 1))
+        return
+    root = Path(path)
+    if not root.is_dir():
+        yield path, _text(root)
+        return
+    found = root.rglob("*") if recursive else root.glob("*")
+    files = sorted(file for file in found if file.suffix in SUFFIXES and file.is_file())
+    if len(files) > MAX_FILES:
+        raise OSError(None, f"has more than {MAX_FILES} manifests")
+    for file in files:
+        yield str(file), _text(file)
+
+
+def _text(file: Path) -> str:
+    with file.open("rb") as stream:
+        try:
+            return _decoded(stream.read(MAX_FILE_BYTES + 1))
+        except OSError as error:
+            raise OSError(None, f"{error.strerror or error} ({file})") from error
+
+
+def _decoded(content: bytes | str) -> str:
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(None, f"is longer than {MAX_FILE_BYTES} bytes")
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OSError(None, f"is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+# -- documents
+
+
+class _Document(NamedTuple):
+    text: str
+    line: int
+    column: int
+
+
+def _documents(text: str) -> Iterator[_Document]:
+    """The documents of a text: YAML between markers, or JSON objects one after the other."""
+    start, line, column = 0, 1, 1
+    decoder = json.JSONDecoder()
+    while match := re.compile(r"\s*(?=\{)").match(text, start):
+        line, column = _after(text[start : match.end()], line, column)
+        try:
+            _, end = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            start = match.end()
+            break
+        document = text[match.end() : end]
+        yield _Document(_PAIR.sub(_whole_character, document), line, column)
+        line, column = _after(document, line, column)
+        start = end
+    yield from _between_markers(text[start:], line, column)
+
+
+def _between_markers(text: str, line: int, column: int) -> Iterator[_Document]:
+    starts = [0, *(marker.start() for marker in _MARKER.finditer(text) if marker.start()), len(text)]
+    held = ""
+    for start, end in itertools.pairwise(starts):
+        held += text[start:end]
+        if "%" in held and end < len(text) and _DIRECTIVES_ONLY.fullmatch(held):
+            continue  # a directive belongs to the document after it
+        yield _Document(held, line, column)
+        line, column = _after(held, line, column)
+        held = ""
+
+
+def _after(text: str, line: int, column: int) -> tuple[int, int]:
+    """Where the text after `text` stands, which stands at line and column."""
+    breaks = [found.end() for found in _BREAK.finditer(text)]
+    return (line + len(breaks), len(text) - breaks[-1] + 1) if breaks else (line, column + len(text))
+
+
+def _whole_character(pair: re.Match[str]) -> str:
+    """JSON writes characters beyond 16 bits in two halves, which YAML does not know."""
+    if pair[1] is None:
+        return pair[0]
+    return f"\\U{0x10000 + ((int(pair[1], 16) - 0xD800) << 10) + int(pair[2], 16) - 0xDC00:08x}"
+
+
+# -- objects
+
+
+def _read_document(file: str, document: _Document, reading: Reading) -> None:
+    try:
+        tree, problems = composing.compose(*document)
+    except composing.Unreadable as error:
+        problem = error.problem
+        reading.problems.append(Problem(file, problem.span, problem.message, problem.suggestion))
+        return
+    reading.problems += [Problem(file, each.span, each.message, each.suggestion) for each in problems]
+    if tree is not None:
+        _read_object(file, tree, reading)
+
+
+def _read_object(file: str, tree: Node, reading: Reading) -> None:
+    """The object itself, or those of a List."""
+    if getattr(tree, "value", tree) is None:
+        return
+    if not isinstance(tree, Mapping):
+        what = "a list" if isinstance(tree, Sequence) else "a single value"
+        message = f"a manifest is a mapping with apiVersion, kind and metadata, not {what}"
+        reading.problems.append(Problem(file, _first_character(tree), message))
+        return
+    content = plain(tree)
+    items = tree.entries.get("items")
+    if str(content.get("kind")).endswith("List") and items and isinstance(items.value, Sequence):
+        for item in items.value.items:
+            _read_object(file, item, reading)
+    elif lacks := _lacks(content):
+        reading.problems.append(Problem(file, _first_character(tree), f"lacks {' and '.join(lacks)}"))
+    else:
+        reading.manifests.append(Manifest(file, content, tree))
+
+
+def _lacks(content: dict[str, Any]) -> list[str]:
+    """What it takes to be an object at all; where that is missing, the name is asked for at once."""
+    missing = [name for name in ("apiVersion", "kind") if not isinstance(content.get(name), str)]
+    metadata = content.get("metadata")
+    if missing and not (
+        isinstance(metadata, dict) and (metadata.get("name") or metadata.get("generateName"))
+    ):
+        missing.append("metadata.name")
+    return missing
+
+
+def _first_character(tree: Node) -> Span:
+    start = tree.span.start
+    return Span(start, Position(start.line, start.column + 1))
