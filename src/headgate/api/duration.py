@@ -24,6 +24,8 @@ _UNITS_NS = {
 }
 _LARGEST = 1 << 63  # magnitude of the smallest int64; the largest is one less
 _INT64_DIGITS = 19
+_FRACTION_DIGITS = 300  # digits after these add nothing that a float64 could hold
+_LONGEST_SHOWN = 64
 _TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 SCHEMA: Final[dict[str, Any]] = {
@@ -64,26 +66,22 @@ def parse_ns(text: str) -> int:
 
 
 def _term_ns(whole: str, fraction: str, unit: str, *, text: str) -> int:
-    """One number with its unit, as in the 2m of 1h2m."""
-    if not whole and not fraction:
+    """One number with its unit, as in the 2m of 1h2m. Complaints come in the order in which Go reads."""
+    digits = whole.lstrip("0")
+    number = int(digits or "0") if len(digits) <= _INT64_DIGITS else _LARGEST + 1
+    if number > _LARGEST or (not whole and not fraction):
         raise _invalid(text)
     if not unit:
         raise DurationError(f"time: missing unit in duration {_quote(text)}")
     if unit not in _UNITS_NS:
         raise DurationError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
-    digits = whole.lstrip("0")
-    if len(digits) > _INT64_DIGITS:
-        raise _invalid(text)
-    nanoseconds = int(digits or "0") * _UNITS_NS[unit]
-    if nanoseconds > _LARGEST:
-        raise _invalid(text)
-    return nanoseconds + _fraction_ns(fraction, _UNITS_NS[unit])
+    return number * _UNITS_NS[unit] + _fraction_ns(fraction, _UNITS_NS[unit])
 
 
 def _fraction_ns(digits: str, unit_ns: int) -> int:
     """Go reads as many digits as an int64 holds and multiplies in float64, which rounds; so does this."""
     value, scale = 0, 1.0
-    for digit in digits[:_INT64_DIGITS]:
+    for digit in digits[:_FRACTION_DIGITS]:
         if value > (_LARGEST - 1) // 10:
             break
         longer = value * 10 + int(digit)
@@ -130,5 +128,14 @@ def _invalid(text: str) -> DurationError:
 
 
 def _quote(text: str) -> str:
-    shown = text if len(text) <= 64 else text[:64] + "..."
-    return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """As Go shows it: what is not printable ASCII as the hex of its bytes. Cut where it is long."""
+    shown = "".join(_quoted(character) for character in text[:_LONGEST_SHOWN])
+    return f'"{shown}..."' if len(text) > _LONGEST_SHOWN else f'"{shown}"'
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character < "\x80":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogatepass"))
