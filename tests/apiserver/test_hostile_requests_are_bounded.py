@@ -28,11 +28,11 @@ async def test_a_body_above_three_megabytes_is_refused(client: httpx2.AsyncClien
 
 
 async def test_an_object_that_etcd_would_not_take_is_refused(
-    client: httpx2.AsyncClient, config_maps: str
+    client: httpx2.AsyncClient, widget: Any, widgets: str
 ) -> None:
     """An object of more than 1.5 MB works nowhere, so not here either."""
-    big = {"metadata": {"name": "big"}, "data": {"k": "x" * 1_600_000}}
-    assert (await client.post(config_maps, json=big)).status_code == 413
+    big = widget("big", tags=["x" * 1_600_000])
+    assert (await client.post(widgets, json=big)).status_code == 413
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def pod(
     conditions = [api.Condition(type="Ready", status="True" if ready else "False")]
     return api.Pod(
         metadata=meta(name, labels, namespace),
+        spec=api.PodSpec(containers=[api.Container(name="engine", image="sim:1")]),
         status=api.PodStatus(phase=phase, pod_ip="127.1.0.1", conditions=conditions),
     )
 

@@ -122,7 +122,14 @@ async def test_a_set_that_could_not_be_made_is_tried_again(machine, deployment_m
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "other"}}},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "other"}},
+            "template": {
+                "metadata": {"labels": {"app": "other"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
     }
     await machine.client.create_manifest(in_the_way)
     async with machine.node():

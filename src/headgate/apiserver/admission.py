@@ -9,6 +9,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+from headgate.api import admission as rules
 from headgate.api import structural
 from headgate.api.structural import FieldError
 from headgate.apiserver import builtin, errors, metadata
@@ -58,7 +59,12 @@ def prune(served: Served, obj: Object) -> list[str]:
 
 
 def admit(
-    target: Target, new: Object, old: Object | None, complaints: list[str], validation: FieldValidation
+    target: Target,
+    new: Object,
+    old: Object | None,
+    complaints: list[str],
+    validation: FieldValidation,
+    others: rules.View,
 ) -> list[str]:
     """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once."""
     served = target.served
@@ -69,11 +75,24 @@ def admit(
     body = _body(new)
     structural.default(served.schema, body)
     new |= body
-    found = metadata.validate(served.resource, new["metadata"])
-    found += structural.validate(served.schema, new, old)
-    if found:
+    rules.default(new)
+    errors_of_schema = structural.validate(served.schema, new, old)
+    told = _judge(target, new, old, others)
+    if found := rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom):
         raise target.invalid(*found)
-    return complaints if validation == "Warn" else []
+    return [*(complaints if validation == "Warn" else []), *told.warnings]
+
+
+def _judge(target: Target, new: Object, old: Object | None, others: rules.View) -> rules.Findings:
+    """What the rules say that no schema can express. A status, which controllers write, has no rules."""
+    if target.subresource == "status":
+        return rules.Findings()
+    if old is not None and old.get("spec") != new.get("spec"):
+        # What was stored before a default came must not look like a change.
+        old = copy.deepcopy(old)
+        structural.default(target.served.schema, old)
+        rules.default(old)
+    return rules.check(new, old, others)
 
 
 def check_precondition(target: Target, old: Object, new: Object) -> None:

@@ -2,52 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import errors
 
-ANNOTATIONS_BYTES = 256 * 1024
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_SERVICE_RULE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-    "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_QUALIFIED_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_LABEL_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-_NAME_RULES = {
-    "namespaces": (_LABEL_NAME, _LABEL_RULE, 63),
-    "services": (_SERVICE_NAME, _SERVICE_RULE, 63),
-}
 GENERATED_NAME_LENGTH = 63
 SUFFIX_LENGTH = 5
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -195,81 +156,3 @@ def generate_name(prefix: str) -> str:
         number, index = divmod(number, len(_SUFFIX_ALPHABET))
         suffix += _SUFFIX_ALPHABET[index]
     return prefix[: GENERATED_NAME_LENGTH - SUFFIX_LENGTH] + suffix
-
-
-def validate(resource: str, meta: dict[str, Any]) -> list[FieldError]:
-    """All errors of normalized metadata."""
-    return [
-        *_name_errors(resource, meta.get("name")),
-        *_label_errors("metadata.labels", meta.get("labels", {})),
-        *_annotation_errors(meta.get("annotations", {})),
-        *_owner_errors(meta.get("ownerReferences", [])),
-        *_finalizer_errors(meta.get("finalizers", [])),
-    ]
-
-
-def _invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueInvalid", field, detail, value)
-
-
-def _name_errors(resource: str, name: str | None) -> Iterator[FieldError]:
-    pattern, rule, length = _NAME_RULES.get(resource, (_SUBDOMAIN, _SUBDOMAIN_RULE, 253))
-    if not name:
-        detail = "name or generateName is required"
-        yield FieldError("FieldValueRequired", "metadata.name", detail, None)
-        return
-    if len(name) > length:
-        yield _invalid("metadata.name", name, f"must be no more than {length} characters")
-    if not pattern.fullmatch(name):
-        yield _invalid("metadata.name", name, rule)
-
-
-def qualified_name_errors(field: str, key: str) -> Iterator[FieldError]:
-    """What is wrong with a label or annotation key, or a finalizer: `[prefix/]name`."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        yield _invalid(field, key, f"prefix part {_SUBDOMAIN_RULE}")
-    if not name:
-        yield _invalid(field, key, "name part must be non-empty")
-        return
-    if len(name) > 63:
-        yield _invalid(field, key, "name part must be no more than 63 characters")
-    if not _QUALIFIED.fullmatch(name):
-        yield _invalid(field, key, _QUALIFIED_RULE)
-
-
-def _label_errors(field: str, labels: dict[str, str]) -> Iterator[FieldError]:
-    for key, value in labels.items():
-        yield from qualified_name_errors(field, key)
-        if len(value) > 63:
-            yield _invalid(field, value, "must be no more than 63 characters")
-        if not _LABEL_VALUE.fullmatch(value):
-            yield _invalid(field, value, _LABEL_VALUE_RULE)
-
-
-def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
-    for key in annotations:
-        yield from qualified_name_errors("metadata.annotations", key.lower())
-    if sum(len(key) + len(value) for key, value in annotations.items()) > ANNOTATIONS_BYTES:
-        detail = f"may not be more than {ANNOTATIONS_BYTES} bytes"
-        yield FieldError("FieldValueTooLong", "metadata.annotations", detail, "")
-
-
-def _owner_errors(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
-    for index, owner in enumerate(owners):
-        for name in ("apiVersion", "kind", "name", "uid"):
-            if not owner[name]:
-                field = f"metadata.ownerReferences[{index}].{name}"
-                yield _invalid(field, "", f"{name} must not be empty")
-    controllers = [owner["name"] for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        detail = (
-            f'Only one reference can have Controller set to true. Found "true" in references for '
-            f"{controllers[0]} and {controllers[1]}"
-        )
-        yield _invalid("metadata.ownerReferences", controllers, detail)
-
-
-def _finalizer_errors(finalizers: list[str]) -> Iterator[FieldError]:
-    for finalizer in finalizers:
-        yield from qualified_name_errors("metadata.finalizers", finalizer)

@@ -25,6 +25,7 @@ from headgate.apiserver import (
     scale,
 )
 from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.selectors import Selector
 from headgate.apiserver.storage import Key, Store, Stored
@@ -62,6 +63,7 @@ class Objects:
     ) -> None:
         self.store = store
         self.registry = registry
+        self.neighbours = Neighbours(store, registry)
         self._max_objects = max_objects
         self._clock = clock
 
@@ -110,7 +112,7 @@ class Objects:
         meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now()}
         if served.counts_generations:
             meta["generation"] = 1
-        warnings = admission.admit(target, obj, None, complaints, options.field_validation)
+        warnings = admission.admit(target, obj, None, complaints, options.field_validation, self.neighbours)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.record(served, None, obj, options.field_manager, "", self._now())
@@ -134,7 +136,7 @@ class Objects:
         admission.check_precondition(target, old, obj)
         new = admission.status_only(old, obj) if target.subresource == "status" else obj
         admission.keep_what_is_not_the_writers(target, old, new)
-        warnings = admission.admit(target, new, old, complaints, options.field_validation)
+        warnings = admission.admit(target, new, old, complaints, options.field_validation, self.neighbours)
         if served.resource == builtin.DEFINITION and target.subresource != "status":
             self._establish(target, new, old)
         if admission.same(old, new):

@@ -61,6 +61,7 @@ class Parts:
             )
             self.rest = Rest(self.objects, self.hub, config.bookmark_s)
             self._serve_definitions()
+            self.objects.neighbours.follow()
             self.collector = Collector(self.objects)
             self._install(api.custom_definitions() if config.definitions is None else config.definitions)
         except BaseException:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import re2
 
 from headgate import api
+from headgate.api import regex
 
 Headers = Callable[[bytes], str]
 """Gives the value of a header by its lower-case name, "" where the request has none."""
@@ -61,11 +61,7 @@ def compile_string(match: api.StringMatch) -> StringPattern:
 
 
 def _compile_regex(expression: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 1 << 20  # a hostile expression is refused instead of growing its automaton
     try:
-        return re2.compile(expression, options)
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if error.args else "not an RE2 expression"
-        raise InvalidPatternError(reason) from error
+        return regex.compiled(expression)
+    except regex.RegexError as error:
+        raise InvalidPatternError(str(error)) from error

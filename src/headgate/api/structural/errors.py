@@ -22,6 +22,7 @@ _PREFIXES = {
     "FieldValueRequired": "Required value",
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotFound": "Not found",
     "FieldValueForbidden": "Forbidden",
     "FieldValueTooLong": "Too long",
     "FieldValueTooMany": "Too many",

@@ -1,0 +1,32 @@
+"""Durations in objects: what Go would read, and the bounds that a rule list sets."""
+
+from __future__ import annotations
+
+from headgate.api import duration
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.place import Place
+
+__all__ = ["check", "nanoseconds"]
+
+
+def nanoseconds(place: Place) -> int | None:
+    """The duration of a field; None if there is none, or if it is not a duration."""
+    if place.text is None:
+        return None
+    try:
+        return duration.parse_ns(place.text)
+    except duration.DurationError:
+        return None
+
+
+def check(place: Place, found: Findings, *, longest: str = "") -> None:
+    """Refuses what is not a duration; with `longest`, also what is not between 0s and that."""
+    if place.text is None:
+        return
+    try:
+        length = duration.parse_ns(place.text)
+    except duration.DurationError as error:
+        found.invalid(place, f'{error}; write numbers with units, as in "1m30s" or "100ms"')
+        return
+    if longest and not 0 <= length <= duration.parse_ns(longest):
+        found.invalid(place, f"must be between 0s and {longest}")

@@ -1,0 +1,87 @@
+"""What the rules found: errors, which refuse an object, and warnings, which kubectl prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate.api.admission.place import Place
+from headgate.api.structural import MAX_ERRORS, OMITTED, FieldError
+
+__all__ = ["MAX_WARNINGS", "Findings", "merged"]
+
+MAX_WARNINGS = 20
+"""Nobody reads more, and each is a header of the answer."""
+
+_LONGEST_WARNING = 380
+
+
+class Findings:
+    """Collects errors and warnings, each in the order found; both are bounded."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+        self.warnings: list[str] = []
+
+    def invalid(self, place: Place, detail: str, value: object = OMITTED) -> None:
+        """The value (or another one that says it better) is not allowed here."""
+        self._add("FieldValueInvalid", place, detail, place.value if value is OMITTED else value)
+
+    def required(self, place: Place, detail: str = "") -> None:
+        self._add("FieldValueRequired", place, detail)
+
+    def forbidden(self, place: Place, detail: str) -> None:
+        self._add("FieldValueForbidden", place, detail)
+
+    def duplicate(self, place: Place) -> None:
+        self._add("FieldValueDuplicate", place, "", place.value)
+
+    def not_found(self, place: Place) -> None:
+        """The value names something that must be there."""
+        self._add("FieldValueNotFound", place, "", place.value)
+
+    def too_long(self, place: Place, detail: str) -> None:
+        self._add("FieldValueTooLong", place, detail)
+
+    def unsupported(self, place: Place, choices: Sequence[str]) -> None:
+        """`choices` come in the order in which Kubernetes lists them: sorted."""
+        listed = ", ".join(f'"{choice}"' for choice in choices)
+        self._add("FieldValueNotSupported", place, f"supported values: {listed}", place.value)
+
+    def warn(self, place: Place, text: str) -> None:
+        """Something is legal, but will not do what its author thinks."""
+        if len(self.warnings) < MAX_WARNINGS:
+            told = f"{place}: {text}"
+            if len(told) > _LONGEST_WARNING:
+                told = f"{told[:_LONGEST_WARNING]}..."
+            if told not in self.warnings:
+                self.warnings.append(told)
+
+    def _add(self, reason: str, place: Place, detail: str, value: object = OMITTED) -> None:
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(FieldError(reason, str(place), detail, value))
+
+
+def merged(
+    schema: Iterable[FieldError], rules: Iterable[FieldError], *, prefer_rules: bool = False
+) -> list[FieldError]:
+    """The errors of the schema and of the rules, those of metadata first.
+
+    Where both speak of one field the schema is heard. With `prefer_rules` the rules are: for the kinds of
+    Kubernetes, whose limits are written in code there, in other words than those of a schema.
+    """
+    schema, rules = list(schema), list(rules)
+    if prefer_rules:
+        said = {_plain(error.field) for error in rules}
+        schema = [
+            error
+            for error in schema
+            if error.reason != "FieldValueInvalid" or _plain(error.field) not in said
+        ]
+    said = {_plain(error.field) for error in schema}
+    found = schema + [error for error in rules if _plain(error.field) not in said]
+    return sorted(found, key=lambda error: not error.field.startswith("metadata"))
+
+
+def _plain(path: str) -> str:
+    """A path in which labels[app] and labels.app are the same."""
+    return path.replace("[", ".").replace("]", "")

@@ -1,0 +1,77 @@
+"""What every object's metadata must look like, whatever its kind; in Kubernetes' words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headgate.api.admission import names
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.place import Place
+
+__all__ = ["check", "check_labels"]
+
+ANNOTATIONS_BYTES = 256 * 1024
+
+_FORM_OF_NAME: dict[tuple[str, str], Callable[[str], Iterator[str]]] = {
+    ("", "Namespace"): names.dns_label,
+    ("", "Service"): names.service_name,
+}
+"""By group and kind; all others are subdomains."""
+
+
+def check(group: str, kind: str, meta: Place, found: Findings) -> None:
+    """Judges the metadata of an object of that kind, which has a name already or none at all."""
+    _check_name(_FORM_OF_NAME.get((group, kind), names.subdomain), meta, found)
+    check_labels(meta["labels"], found)
+    _check_annotations(meta["annotations"], found)
+    _check_owners(meta["ownerReferences"], found)
+    finalizers = meta["finalizers"]
+    for finalizer in finalizers.items():
+        for complaint in names.qualified_name(finalizer.text or ""):
+            found.invalid(finalizers, complaint, finalizer.value)
+
+
+def check_labels(labels: Place, found: Findings) -> None:
+    """Judges keys and values of labels; the errors are about the map, and show the key or value."""
+    for key, value in labels.texts.items():
+        for complaint in names.qualified_name(key):
+            found.invalid(labels, complaint, key)
+        for complaint in names.label_value(value):
+            found.invalid(labels, complaint, value)
+
+
+def _check_name(form: Callable[[str], Iterator[str]], meta: Place, found: Findings) -> None:
+    prefix = meta["generateName"].text
+    if prefix:
+        for complaint in form(f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
+            found.invalid(meta["generateName"], complaint)
+    name = meta["name"]
+    if not name.text:
+        found.required(name, "name or generateName is required")
+        return
+    for complaint in form(name.text):
+        found.invalid(name, complaint)
+
+
+def _check_annotations(annotations: Place, found: Findings) -> None:
+    for key in annotations.mapping:
+        for complaint in names.qualified_name(key.lower()):
+            found.invalid(annotations, complaint, key)
+    if sum(len(key) + len(value) for key, value in annotations.texts.items()) > ANNOTATIONS_BYTES:
+        found.too_long(annotations, f"may not be more than {ANNOTATIONS_BYTES} bytes")
+
+
+def _check_owners(owners: Place, found: Findings) -> None:
+    controllers = []
+    for owner in owners.items():
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner[field].text:
+                found.invalid(owner[field], f"{field} must not be empty", "")
+        if owner["controller"].value is True:
+            controllers.append(owner["name"].text or "")
+    if len(controllers) > 1:
+        detail = (
+            f'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        found.invalid(owners, detail, controllers)

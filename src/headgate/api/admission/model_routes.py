@@ -1,0 +1,227 @@
+"""ModelRoute: what is refused beyond its schema, and what its author should be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from headgate.api.admission import entries, rule_order, string_matches
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import Filed, View
+from headgate.api.admission.place import Place
+from headgate.api.meta import ObjectKey
+
+__all__ = ["check", "check_match"]
+
+GROUP, KIND = "networking.volcano.sh", "ModelRoute"
+
+_HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
+
+
+def check(route: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a ModelRoute."""
+    spec = route["spec"]
+    _check_names(spec, found)
+    if spec["rules"].value == []:
+        found.warn(spec["rules"], "is empty: every request for this route is answered with 404")
+    for rule in spec["rules"].items():
+        check_match(rule["modelMatch"], found)
+        _check_model_condition(spec, rule, found)
+        _check_targets(route, rule["targetModels"], others, found)
+    _check_order(spec["rules"], found)
+    _check_limit(spec["rateLimit"], found)
+    _check_other_routes(route, others, found)
+
+
+def _check_names(spec: Place, found: Findings) -> None:
+    name = spec["modelName"]
+    for each in (name, *spec["loraAdapters"].items()):
+        if each.text and each.text != each.text.strip():
+            found.warn(each, f"{each.text!r} begins or ends with a space, and requests must do so too")
+    seen: dict[str, Place] = {}
+    for adapter in spec["loraAdapters"].items():
+        if adapter.value == "":
+            found.invalid(adapter, "must not be empty")
+        elif adapter.text is not None and adapter.text in seen:
+            found.warn(adapter, f'"{adapter.text}" is listed already, as {seen[adapter.text].label}')
+        elif adapter.text is not None and adapter.text == name.text:
+            found.warn(adapter, f'"{adapter.text}" is the modelName already: listing it has no effect')
+        elif adapter.text is not None:
+            seen[adapter.text] = adapter
+
+
+# -- rules
+
+
+def check_match(match: Place, found: Findings) -> None:
+    """The conditions of a ModelMatch, which Models have as well."""
+    seen: dict[str, str] = {}
+    for name, condition in match["headers"].entries():
+        string_matches.check(condition, found)
+        if not _HEADER_NAME.fullmatch(name):
+            found.warn(condition, f"can never match: {name!r} is not the name of a header")
+        elif name.lower() in seen:
+            found.warn(condition, f"is the same header as {seen[name.lower()]!r}: both conditions must hold")
+        seen.setdefault(name.lower(), name)
+    uri = match["uri"]
+    string_matches.check(uri, found)
+    for field in ("exact", "prefix"):
+        path = uri[field].text
+        if path and not path.startswith("/"):
+            found.warn(uri[field], f'can never match: {path!r} does not begin with "/", as every path does')
+        elif path and "?" in path:
+            found.warn(uri[field], "can never match: only the path is compared, without the query behind ?")
+
+
+def _check_model_condition(spec: Place, rule: Place, found: Findings) -> None:
+    condition = rule.at("modelMatch.body.model")
+    names = [spec["modelName"].text, *(adapter.text for adapter in spec["loraAdapters"].items())]
+    known = list(dict.fromkeys(name for name in names if name))
+    if condition.text is not None and known and condition.text not in known:
+        listed = ", ".join(f'"{name}"' for name in known[:4]) + (", ..." if len(known) > 4 else "")
+        found.warn(
+            condition, f'can never match "{condition.text}": this route gets only requests for {listed}'
+        )
+
+
+def _check_order(rules: Place, found: Findings) -> None:
+    earlier: list[Place] = []
+    seen: dict[str, Place] = {}
+    for rule in rules.items():
+        if (cover := rule_order.covering(earlier, rule)) is not None:
+            every = "every request" if rule_order.is_catch_all(cover) else "every request that this one would"
+            found.warn(rule, f"can never match: {_called(cover)} comes first and matches {every}")
+        earlier.append(rule)
+        if (name := rule["name"].text) and name in seen:
+            found.warn(rule["name"], f'"{name}" is the name of {seen[name].label} as well; logs mix them up')
+        elif name:
+            seen[name] = rule
+
+
+def _called(rule: Place) -> str:
+    name = rule["name"].text
+    return f'{rule.label} ("{name}")' if name else rule.label
+
+
+# -- targets
+
+
+def _check_targets(route: Place, targets: Place, others: View, found: Findings) -> None:
+    if not targets.present or targets.value == []:
+        found.required(targets, "at least one target is needed")
+        return
+    seen: dict[str, Place] = {}
+    for target in targets.items():
+        name = target["modelServerName"]
+        if not name.text:
+            if isinstance(target.value, dict) and name.value in (None, ""):
+                found.required(name, "must name a ModelServer in the namespace of the route")
+        elif name.text in seen:
+            found.warn(name, f'"{name.text}" is {seen[name.text].label} already; their weights add up')
+        else:
+            seen[name.text] = target
+            _check_server(route, name, others, found)
+    weights = [target["weight"].integer for target in targets.items()]
+    if weights and all(weight == 0 for weight in weights):
+        told = "the only weight is 0" if len(weights) == 1 else "every weight is 0"
+        found.warn(targets, f"{told}: requests that match this rule are refused")
+
+
+def _check_server(route: Place, name: Place, others: View, found: Findings) -> None:
+    key = ObjectKey(route.at("metadata.namespace").text or "", name.text or "")
+    if others.get(GROUP, "ModelServer", key) is None:
+        found.warn(name, f"there is no ModelServer {key}{others.among}; requests for it fail until there is")
+
+
+# -- limits
+
+
+def _check_limit(limit: Place, found: Findings) -> None:
+    if not isinstance(limit.value, dict):
+        return
+    if not limit["inputTokensPerUnit"].present and not limit["outputTokensPerUnit"].present:
+        found.warn(limit, "limits nothing: set inputTokensPerUnit or outputTokensPerUnit")
+    shared = limit["global"]
+    if shared.value == {}:
+        found.warn(shared, "has no effect without redis.address: each gateway counts for itself")
+    address = shared.at("redis.address")
+    if address.text is not None and not _HOST_PORT.fullmatch(address.text):
+        found.warn(address, f'"{address.text}" is not host:port, as in "redis.default.svc:6379"')
+
+
+# -- other objects for the same names
+
+
+def _check_other_routes(route: Place, others: View, found: Findings) -> None:
+    name = route.at("spec.modelName")
+    if name.text:
+        _check_same_model(route, name, others, found)
+        for other in _not_itself(route, others.filed(entries.Entry(entries.ADAPTER, (name.text,))))[:1]:
+            told = (
+                f'"{name.text}" is a LoRA adapter of {other}; requests for it come to this route from now on'
+            )
+            found.warn(name, told)
+    for adapter in route.at("spec.loraAdapters").items():
+        if not adapter.text or adapter.text == name.text:
+            continue
+        model = _not_itself(route, others.filed(entries.Entry(entries.MODEL, (adapter.text,))))
+        if model:
+            found.warn(adapter, f'"{adapter.text}" is the model name of {model[0]}, which gets its requests')
+            continue
+        for other in _not_itself(route, others.filed(entries.Entry(entries.ADAPTER, (adapter.text,))))[:1]:
+            found.warn(
+                adapter, f'"{adapter.text}" is an adapter of {other} as well; {_who_is_first(route, other)}'
+            )
+
+
+def _check_same_model(route: Place, name: Place, others: View, found: Findings) -> None:
+    for other in _not_itself(route, others.filed(entries.Entry(entries.MODEL, (name.text or "",))))[:4]:
+        if other.kind == "InferenceModel":
+            told = f'{other} is for "{name.text}" too; this ModelRoute goes first'
+        elif other.kind == "Model":
+            told = f'{other} serves "{name.text}" too, by a ModelRoute of its own'
+        elif _is_before(route, other):
+            told = f'{other} is for "{name.text}" too and younger: it gets only what no rule here matches'
+        elif _takes_all(other, others):
+            told = f'{other} is for "{name.text}" too, older, and takes every request: this route gets none'
+        else:
+            told = (
+                f'{other} is for "{name.text}" too and older: this route gets only what no rule there matches'
+            )
+        found.warn(name, told)
+
+
+def _takes_all(other: Filed, others: View) -> bool:
+    obj = others.get(GROUP, KIND, other.key)
+    return obj is not None and any(
+        rule_order.is_catch_all(rule) for rule in Place(obj).at("spec.rules").items()
+    )
+
+
+def _who_is_first(route: Place, other: Filed) -> str:
+    return "this route is older and is asked first" if _is_before(route, other) else "that one is asked first"
+
+
+def _is_before(route: Place, other: Filed) -> bool:
+    """Whether the route is asked before the other: oldest first, then by namespace and name.
+
+    One that has no time yet is about to be created: it is the youngest.
+    """
+    meta = route["metadata"]
+    created = meta["creationTimestamp"].text or "~"
+    own = (created, meta["namespace"].text or "", meta["name"].text or "")
+    return own < (other.created or "~", other.namespace, other.name)
+
+
+def _not_itself(route: Place, filed: Sequence[Filed]) -> list[Filed]:
+    """Without the route itself, and without the Model that made it."""
+    meta = route["metadata"]
+    key = ObjectKey(meta["namespace"].text or "", meta["name"].text or "")
+    owners = {(owner["kind"].text, owner["name"].text) for owner in meta["ownerReferences"].items()}
+    return [
+        each
+        for each in filed
+        if (each.group, each.kind, each.key) != (GROUP, KIND, key)
+        and not (each.namespace == key.namespace and (each.kind, each.name) in owners)
+    ]

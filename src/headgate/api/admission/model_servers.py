@@ -1,0 +1,70 @@
+"""ModelServer: what is refused beyond its schema, and what its author should be told."""
+
+from __future__ import annotations
+
+from headgate.api.admission import durations, names, overlaps, selectors
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import View
+from headgate.api.admission.place import Place
+
+__all__ = ["check"]
+
+
+def check(server: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a ModelServer."""
+    spec = server["spec"]
+    selector = spec["workloadSelector"]
+    labels = selector["matchLabels"]
+    if isinstance(selector.value, dict) and not labels.value:
+        found.required(labels, "at least one label is needed: without one, no Pod would be selected")
+    selectors.warn_of_labels(labels, found)
+    if selector["pdGroup"].present:
+        _check_roles(selector["pdGroup"], labels.texts, found)
+    elif spec["kvConnector"].present:
+        told = "has no effect without workloadSelector.pdGroup: no KV cache is handed over"
+        found.warn(spec["kvConnector"], told)
+    _check_traffic(spec["trafficPolicy"], found)
+    overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
+
+
+def _check_roles(group: Place, common: dict[str, str], found: Findings) -> None:
+    if not isinstance(group.value, dict):
+        return
+    key, prefill, decode = group["groupKey"], group["prefillLabels"], group["decodeLabels"]
+    if not key.value:
+        found.required(key, "must be the label whose value pairs prefill and decode Pods")
+    elif key.text is not None and any(names.qualified_name(key.text)):
+        found.warn(key, f'"{key.text}" is not the key of a label: no Pods can be paired')
+    for labels, role in ((prefill, "prefill"), (decode, "decode")):
+        if not labels.value:
+            found.required(labels, f"must tell which of the Pods {role}")
+        selectors.warn_of_labels(labels, found)
+        for name, place in labels.entries():
+            if name in common and place.text not in (None, common[name]):
+                told = f'no Pod can {role}: matchLabels wants {name}="{common[name]}" of all Pods'
+                found.warn(place, told)
+    _warn_of_double_roles(prefill, decode, found)
+
+
+def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> None:
+    if not prefill.texts or not decode.texts:
+        return
+    if prefill.texts.items() <= decode.texts.items():
+        found.warn(prefill, "every Pod that has the decodeLabels has these too: it would get both roles")
+    elif decode.texts.items() <= prefill.texts.items():
+        found.warn(decode, "every Pod that has the prefillLabels has these too: it would get both roles")
+
+
+def _check_traffic(policy: Place, found: Findings) -> None:
+    timeout, retry = policy["timeout"], policy["retry"]
+    durations.check(timeout, found)
+    length = durations.nanoseconds(timeout)
+    if length is not None and length <= 0:
+        found.warn(timeout, f'"{timeout.text}" sets no limit: a timeout must be longer than 0s')
+    attempts, interval = retry["attempts"], retry["retryInterval"]
+    if attempts.integer is not None and attempts.integer < 0:
+        found.warn(attempts, f"{attempts.integer} counts as 0: nothing is tried again")
+    durations.check(interval, found)
+    length = durations.nanoseconds(interval)
+    if length is not None and length < 0:
+        found.warn(interval, f'"{interval.text}" counts as 0s: the next attempt follows at once')

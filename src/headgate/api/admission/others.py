@@ -1,0 +1,147 @@
+"""The other objects that a rule may ask for: by name, or by what they say of a model, a target, a label.
+
+Nothing here walks through all objects: what is looked up has an index entry, and an answer is cut to a few.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from headgate.api.admission import entries
+from headgate.api.admission.entries import Entry
+from headgate.api.meta import ObjectKey
+
+__all__ = ["MANY", "NOBODY", "Filed", "Gathered", "Index", "View"]
+
+Object = dict[str, Any]
+
+MANY = 16
+"""As many others are looked at, the oldest first; a person is told of the first few anyway."""
+
+
+class Filed(NamedTuple):
+    """An object that the index knows; sorts the oldest first, then by namespace and name."""
+
+    created: str
+    namespace: str
+    name: str
+    group: str
+    kind: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+class View(Protocol):
+    """How a rule sees the other objects. All answers are quick, however many objects there are."""
+
+    @property
+    def among(self) -> str:
+        """Where was looked, to follow "there is no X": "" for everything there is."""
+        ...
+
+    def get(self, group: str, kind: str, key: ObjectKey) -> Object | None:
+        """One object."""
+        ...
+
+    def serves(self, group: str, kind: str) -> bool:
+        """Whether objects of the kind could be there at all; if not, their absence means nothing."""
+        ...
+
+    def filed(self, entry: Entry) -> Sequence[Filed]:
+        """The oldest objects under an index entry, at most MANY."""
+        ...
+
+
+class Index:
+    """Files objects under their entries; fed with every change, or with a set of manifests."""
+
+    def __init__(self) -> None:
+        self._filed: dict[Entry, list[Filed]] = {}
+        self._entries: dict[tuple[str, str, ObjectKey], tuple[Filed, list[Entry]]] = {}
+
+    def put(self, obj: Object) -> None:
+        """Files an object, in place of what was filed under its kind and name before."""
+        group, kind, key = _identity(obj)
+        self.remove(group, kind, key)
+        found = list(entries.of(group, kind, obj))
+        if not found:
+            return
+        filed = Filed(str(obj["metadata"].get("creationTimestamp") or ""), *key, group, kind)
+        self._entries[group, kind, key] = (filed, found)
+        for entry in found:
+            bisect.insort(self._filed.setdefault(entry, []), filed)
+
+    def remove(self, group: str, kind: str, key: ObjectKey) -> None:
+        filed, found = self._entries.pop((group, kind, key), (None, []))
+        for entry in found:
+            under = self._filed[entry]
+            del under[bisect.bisect_left(under, filed)]
+            if not under:
+                del self._filed[entry]
+
+    def find(self, entry: Entry) -> Sequence[Filed]:
+        return self._filed.get(entry, ())[:MANY]
+
+    def statistics(self) -> dict[str, int]:
+        return {"objects": len(self._entries), "entries": len(self._filed)}
+
+    def validate(self) -> None:
+        """Both directions say the same."""
+        forward = {(entry, filed) for filed, found in self._entries.values() for entry in found}
+        assert forward == {(entry, each) for entry, under in self._filed.items() for each in under}
+        assert all(under and under == sorted(under) for under in self._filed.values())
+
+
+class Gathered:
+    """A set of manifests seen together, and behind them, if given, what a cluster has."""
+
+    def __init__(self, objects: Iterable[Object], behind: View | None = None) -> None:
+        self._objects: dict[tuple[str, str, ObjectKey], Object] = {}
+        self._index = Index()
+        self._behind = behind
+        for obj in objects:
+            self._objects[_identity(obj)] = obj
+            self._index.put(obj)
+
+    @property
+    def among(self) -> str:
+        return " among these manifests" if self._behind is None else self._behind.among
+
+    def get(self, group: str, kind: str, key: ObjectKey) -> Object | None:
+        found = self._objects.get((group, kind, key))
+        if found is None and self._behind is not None:
+            return self._behind.get(group, kind, key)
+        return found
+
+    def serves(self, group: str, kind: str) -> bool:
+        return True if self._behind is None else self._behind.serves(group, kind)
+
+    def filed(self, entry: Entry) -> Sequence[Filed]:
+        """Those of the cluster are older than manifests that are yet to be applied."""
+        own = self._index.find(entry)
+        if self._behind is None:
+            return own
+        there = [
+            each
+            for each in self._behind.filed(entry)
+            if (each.group, each.kind, each.key) not in self._objects
+        ]
+        return list(itertools.islice(itertools.chain(there, own), MANY))
+
+
+NOBODY = Gathered(())
+"""No other objects."""
+
+
+def _identity(obj: Object) -> tuple[str, str, ObjectKey]:
+    meta = obj["metadata"]
+    group = str(obj["apiVersion"]).rpartition("/")[0]
+    return group, str(obj["kind"]), ObjectKey(meta.get("namespace") or "", meta.get("name") or "")

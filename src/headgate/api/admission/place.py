@@ -1,0 +1,98 @@
+"""A cursor into a plain object that may be malformed: it never raises, and knows its field path.
+
+The rules of this room run beside the schema, not after it, so that all errors come at once. A field of the
+wrong type is the schema's to report; here it reads as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Place"]
+
+_NOTHING: dict[str, Any] = {}
+
+
+class Place:
+    """One value of an object. The path becomes text only if there is something to say about it."""
+
+    __slots__ = ("_parent", "_step", "value")
+
+    def __init__(self, value: object, parent: Place | None = None, step: str | int = "") -> None:
+        self.value: Any = value
+        self._parent = parent
+        self._step = step
+
+    def __getitem__(self, name: str) -> Place:
+        """The field of that name; its value is None if there is none."""
+        value = self.value
+        return Place(value.get(name) if isinstance(value, dict) else None, self, f".{name}")
+
+    def at(self, path: str) -> Place:
+        """The field at a dotted path: `at("spec.template.spec")`."""
+        place = self
+        for name in path.split("."):
+            place = place[name]
+        return place
+
+    def key(self, name: str) -> Place:
+        """The entry of a map, which Kubernetes writes as `labels[name]`."""
+        value = self.value
+        return Place(value.get(name) if isinstance(value, dict) else None, self, f"[{name}]")
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        place: Place | None = self
+        while place is not None:
+            step = place._step
+            steps.append(f"[{step}]" if isinstance(step, int) else step)
+            place = place._parent
+        return "".join(reversed(steps)).removeprefix(".")
+
+    @property
+    def label(self) -> str:
+        """The last step alone: "rules[2]" of "spec.rules[2]"."""
+        return str(self).rpartition(".")[2]
+
+    @property
+    def present(self) -> bool:
+        return self.value is not None
+
+    @property
+    def text(self) -> str | None:
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def integer(self) -> int | None:
+        value = self.value
+        if isinstance(value, bool):
+            return None
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        return value if isinstance(value, int) else None
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        return self.value if isinstance(self.value, dict) else _NOTHING
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The entries of a map whose values are text."""
+        return {key: value for key, value in self.mapping.items() if isinstance(value, str)}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is an empty list, map or text."""
+        return isinstance(self.value, list | dict | str) and not self.value
+
+    def items(self) -> Iterator[Place]:
+        """The items of a list."""
+        if isinstance(self.value, list):
+            for index, item in enumerate(self.value):
+                yield Place(item, self, index)
+
+    def entries(self) -> Iterator[tuple[str, Place]]:
+        """The keys and values of a map."""
+        for name, value in self.mapping.items():
+            yield name, Place(value, self, f"[{name}]")

@@ -1,0 +1,105 @@
+"""What of a Pod's spec may change once the Pod is there: little, because it runs.
+
+The node that takes a Pod writes its name into an empty spec.nodeName. In Kubernetes the scheduler does that
+by the binding subresource, so it is the one change that is allowed here and not there.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.place import Place
+
+__all__ = ["check"]
+
+_RULE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_MOST_TOLD = 8
+
+
+def check(spec: Place, old: Place, found: Findings) -> None:
+    """Judges a Pod's spec by the one before."""
+    if spec.value == old.value:
+        return
+    for field in ("containers", "initContainers"):
+        if len(list(spec[field].items())) != len(list(old[field].items())):
+            found.forbidden(spec[field], "pod updates may not add or remove containers")
+            return
+    for field in ("containers", "initContainers"):
+        for container in spec[field].items():
+            if container["image"].value == "" and not _was_without_image(old[field], container):
+                found.required(container["image"])
+    _check_deadline(spec["activeDeadlineSeconds"], old["activeDeadlineSeconds"], found)
+    _check_tolerations(spec["tolerations"], old["tolerations"], found)
+    changed = sorted(_differences(_frozen_part(spec, old), old.mapping, str(spec)))
+    if changed:
+        listed = changed[:_MOST_TOLD] + (["..."] if len(changed) > _MOST_TOLD else [])
+        found.forbidden(spec, f"{_RULE}\nchanged: {', '.join(listed)}")
+
+
+def _was_without_image(before: Place, container: Place) -> bool:
+    name = container["name"].value
+    return any(each["name"].value == name and not each["image"].value for each in before.items())
+
+
+def _check_deadline(deadline: Place, old: Place, found: Findings) -> None:
+    if old.integer is None:
+        return
+    if deadline.integer is None:
+        found.invalid(deadline, "must not update from a positive integer to nil value")
+    elif deadline.integer > old.integer:
+        found.invalid(deadline, f"must be less than or equal to previous value {old.integer}")
+
+
+def _check_tolerations(tolerations: Place, old: Place, found: Findings) -> None:
+    """Each one before must still be there; its tolerationSeconds may be others."""
+    kept = [_toleration(each.value) for each in tolerations.items()]
+    if any(_toleration(each.value) not in kept for each in old.items()):
+        told = "existing toleration can not be modified except its tolerationSeconds"
+        found.forbidden(tolerations, told)
+
+
+def _toleration(value: object) -> dict[str, Any]:
+    return {k: v for k, v in value.items() if k != "tolerationSeconds"} if isinstance(value, dict) else {}
+
+
+def _frozen_part(spec: Place, old: Place) -> dict[str, Any]:
+    """The new spec with those fields set back that may change."""
+    kept = copy.deepcopy(spec.mapping)
+    for field in ("activeDeadlineSeconds", "tolerations"):
+        _set_back(kept, old.mapping, field)
+    grace = old["terminationGracePeriodSeconds"].integer
+    if grace is not None and grace < 0 and spec["terminationGracePeriodSeconds"].integer == 1:
+        _set_back(kept, old.mapping, "terminationGracePeriodSeconds")
+    if not old["nodeName"].value:
+        _set_back(kept, old.mapping, "nodeName")
+    for field in ("containers", "initContainers"):
+        before = [each.mapping for each in old[field].items()]
+        for container, was in zip(Place(kept)[field].items(), before, strict=True):
+            if isinstance(container.value, dict):
+                _set_back(container.value, was, "image")
+    return kept
+
+
+def _set_back(new: dict[str, Any], old: dict[str, Any], field: str) -> None:
+    new.pop(field, None)
+    if field in old:
+        new[field] = old[field]
+
+
+def _differences(new: object, old: object, path: str) -> list[str]:
+    """The paths of the fields in which two values differ."""
+    if new == old:
+        return []
+    if isinstance(new, dict) and isinstance(old, dict):
+        names = new.keys() | old.keys()
+        return [one for name in names for one in _differences(new.get(name), old.get(name), f"{path}.{name}")]
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        pairs = enumerate(zip(new, old, strict=True))
+        return [one for at, (mine, theirs) in pairs for one in _differences(mine, theirs, f"{path}[{at}]")]
+    return [path]

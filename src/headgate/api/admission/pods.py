@@ -1,0 +1,120 @@
+"""Pods: what Kubernetes refuses in their spec beyond types, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.api.admission import names, pod_changes, probes
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import View
+from headgate.api.admission.place import Place
+
+__all__ = ["at_least", "check", "check_spec"]
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LARGEST_INT32 = 2**31 - 1
+
+
+def check(pod: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a Pod."""
+    name = pod.at("metadata.name")
+    if name.text and (odd := list(names.dns_label(name.text))) and not any(names.subdomain(name.text)):
+        told = (
+            "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
+            f"recommended: [{' '.join(odd)}]"
+        )
+        found.warn(name, told)
+    check_spec(pod["spec"], found)
+    if old is not None:
+        pod_changes.check(pod["spec"], old["spec"], found)
+
+
+def check_spec(spec: Place, found: Findings) -> None:
+    """Judges the spec of a Pod, or of a template of Pods."""
+    if not spec["containers"].value:
+        found.required(spec["containers"])
+    at_least(spec["terminationGracePeriodSeconds"], 0, found)
+    deadline = spec["activeDeadlineSeconds"]
+    if deadline.integer is not None and not 1 <= deadline.integer <= _LARGEST_INT32:
+        found.invalid(deadline, f"must be between 1 and {_LARGEST_INT32}, inclusive")
+    volumes = {volume["name"].text for volume in spec["volumes"].items()}
+    for container in spec["containers"].items():
+        _check_container(container, volumes, found)
+        probes.check(container, found)
+    for container in spec["initContainers"].items():
+        _check_container(container, volumes, found)
+
+
+def at_least(place: Place, least: int, found: Findings) -> None:
+    """Refuses a smaller number."""
+    if place.integer is not None and place.integer < least:
+        found.invalid(place, f"must be greater than or equal to {least}")
+
+
+def _check_container(container: Place, volumes: set[str | None], found: Findings) -> None:
+    name = container["name"]
+    if name.value == "":
+        found.required(name)
+    elif name.text is not None:
+        for complaint in names.dns_label(name.text):
+            found.invalid(name, complaint)
+    _check_ports(container["ports"], found)
+    _check_environment(container["env"], found)
+    for mount in container["volumeMounts"].items():
+        _check_mount(mount, volumes, found)
+    for earlier, mount in _repeated(container["volumeMounts"], "mountPath"):
+        found.invalid(mount["mountPath"], "must be unique", earlier["mountPath"].value)
+
+
+def _check_ports(ports: Place, found: Findings) -> None:
+    taken: set[str] = set()
+    for port in ports.items():
+        for field in ("containerPort", "hostPort"):
+            probes.check_port_number(port[field], found, allow_zero=field == "hostPort")
+        name, protocol = port["name"], port["protocol"]
+        if name.text:
+            for complaint in names.port_name(name.text):
+                found.invalid(name, complaint)
+            if name.text in taken:
+                found.duplicate(name)
+            taken.add(name.text)
+        if protocol.text is not None and protocol.text not in _PROTOCOLS:
+            found.unsupported(protocol, _PROTOCOLS)
+    for earlier, port in _repeated(ports, "containerPort", "protocol", "hostPort", "hostIP"):
+        found.warn(port, f"duplicate port definition with {earlier}")
+
+
+def _check_environment(variables: Place, found: Findings) -> None:
+    for variable in variables.items():
+        name, source = variable["name"], variable["valueFrom"]
+        if name.value == "":
+            found.required(name)
+        elif name.text is not None and "=" in name.text:
+            found.invalid(name, "a valid environment variable name must not contain '='")
+        if source.present and variable["value"].text:
+            found.invalid(source, "may not be specified when `value` is not empty", "")
+    for _, variable in _repeated(variables, "name"):
+        told = (
+            f'hides previous definition of "{variable["name"].text}", which may be dropped when using apply'
+        )
+        found.warn(variable, told)
+
+
+def _check_mount(mount: Place, volumes: set[str | None], found: Findings) -> None:
+    name, path = mount["name"], mount["mountPath"]
+    if not name.value:
+        found.required(name)
+    elif name.text is not None and name.text not in volumes:
+        found.not_found(name)
+    if not path.value:
+        found.required(path)
+
+
+def _repeated(items: Place, *fields: str) -> Iterator[tuple[Place, Place]]:
+    """Each item whose fields are those of an earlier one, with that one."""
+    seen: dict[str, Place] = {}
+    for item in items.items():
+        identity = repr([item[field].value for field in fields])
+        if item[fields[0]].present and identity in seen:
+            yield seen[identity], item
+        seen.setdefault(identity, item)

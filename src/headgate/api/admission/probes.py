@@ -1,0 +1,66 @@
+"""Probes of containers: what Kubernetes refuses in them."""
+
+from __future__ import annotations
+
+from headgate.api.admission import names
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.place import Place
+
+__all__ = ["check", "check_port_number", "check_port_reference"]
+
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+_SCHEMES = ("HTTP", "HTTPS")
+
+
+def check(container: Place, found: Findings) -> None:
+    """Judges the three probes of a container."""
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container[kind]
+        if not isinstance(probe.value, dict):
+            continue
+        _check_handler(probe, found)
+        for field in _NUMBERS:
+            number = probe[field]
+            if number.integer is not None and number.integer < 0:
+                found.invalid(number, "must be greater than or equal to 0")
+        threshold = probe["successThreshold"]
+        if kind != "readinessProbe" and threshold.integer is not None and threshold.integer > 1:
+            found.invalid(threshold, "must be 1")
+
+
+def _check_handler(probe: Place, found: Findings) -> None:
+    handlers = [probe[name] for name in _HANDLERS if probe[name].present]
+    if not handlers:
+        found.required(probe, "must specify a handler type")
+    for extra in handlers[1:]:
+        found.forbidden(extra, "may not specify more than 1 handler type")
+    request, socket = probe["httpGet"], probe["tcpSocket"]
+    for handler in (request, socket):
+        if isinstance(handler.value, dict):
+            check_port_reference(handler["port"], found)
+    scheme = request["scheme"]
+    if scheme.text is not None and scheme.text not in _SCHEMES:
+        found.unsupported(scheme, _SCHEMES)
+
+
+def check_port_reference(port: Place, found: Findings) -> None:
+    """The number or the name of a port."""
+    if port.text is not None:
+        for complaint in names.port_name(port.text):
+            found.invalid(port, complaint)
+    else:
+        check_port_number(port, found)
+
+
+def check_port_number(port: Place, found: Findings, *, allow_zero: bool = False) -> None:
+    """A port number; 0 may stand for "none"."""
+    number = port.integer
+    if number is not None and not (0 if allow_zero else 1) <= number <= 65535:
+        found.invalid(port, "must be between 1 and 65535, inclusive")

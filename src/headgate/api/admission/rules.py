@@ -1,0 +1,64 @@
+"""Which rules are for which kind, and the two functions that everybody calls: `default` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headgate.api.admission import (
+    configuration,
+    metadata,
+    model_routes,
+    model_servers,
+    pods,
+    services,
+    workloads,
+)
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import NOBODY, View
+from headgate.api.admission.place import Place
+
+__all__ = ["KINDS", "check", "default"]
+
+Object = dict[str, Any]
+Rules = Callable[[Place, Place | None, View, Findings], None]
+
+_RULES: dict[tuple[str, str], Rules] = {
+    ("", "ConfigMap"): configuration.check_config_map,
+    ("", "Pod"): pods.check,
+    ("", "Secret"): configuration.check_secret,
+    ("", "Service"): services.check,
+    ("apps", "Deployment"): workloads.check_deployment,
+    ("apps", "ReplicaSet"): workloads.check_replica_set,
+    ("coordination.k8s.io", "Lease"): configuration.check_lease,
+    ("networking.volcano.sh", "ModelRoute"): model_routes.check,
+    ("networking.volcano.sh", "ModelServer"): model_servers.check,
+}
+
+KINDS = frozenset(_RULES)
+"""Groups and kinds that have rules of their own, beside those for metadata."""
+
+
+def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Findings:
+    """Judges an object with apiVersion and kind, after its defaults were filled in.
+
+    `old` is the object before an update: what must not change is compared with it, and an update that
+    leaves everything but metadata and status alone is judged by its metadata only. `others` are asked for
+    what the object refers to. Never raises, whatever the object looks like.
+    """
+    found = Findings()
+    place = Place(new)
+    group, kind = str(new.get("apiVersion", "")).rpartition("/")[0], str(new.get("kind", ""))
+    metadata.check(group, kind, place["metadata"], found)
+    rules = _RULES.get((group, kind))
+    if rules is not None and (old is None or _desired(new) != _desired(old)):
+        rules(place, None if old is None else Place(old), others, found)
+    return found
+
+
+def default(obj: Object) -> None:
+    """Fills in, in place, the defaults that depend on other fields, after those of the schema."""
+
+
+def _desired(obj: Object) -> Object:
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status", "apiVersion")}

@@ -1,0 +1,75 @@
+"""Services: what Kubernetes refuses in their ports, types and selectors."""
+
+from __future__ import annotations
+
+from headgate.api.admission import names, probes
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import View
+from headgate.api.admission.place import Place
+
+__all__ = ["check"]
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def check(service: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a Service."""
+    spec = service["spec"]
+    kind = spec["type"].text or "ClusterIP"
+    if kind not in _TYPES:
+        found.unsupported(spec["type"], _TYPES)
+    is_headless = spec["clusterIP"].text == "None"
+    if kind == "ExternalName":
+        _check_external_name(spec["externalName"], found)
+    elif not is_headless and not spec["ports"].value:
+        found.required(spec["ports"])
+    _check_selector(spec["selector"], found)
+    _check_ports(spec["ports"], found)
+    if old is not None and kind != "ExternalName":
+        before, address = old.at("spec.clusterIP").text, spec["clusterIP"]
+        if before and old.at("spec.type").text != "ExternalName" and address.text != before:
+            found.invalid(spec["clusterIPs"].key("0"), "may not change once set", [address.text or ""])
+
+
+def _check_external_name(name: Place, found: Findings) -> None:
+    text = (name.text or "").removesuffix(".")
+    if not text:
+        found.required(name)
+        return
+    for complaint in names.subdomain(text):
+        found.invalid(name, complaint)
+
+
+def _check_selector(selector: Place, found: Findings) -> None:
+    for key, value in selector.texts.items():
+        for complaint in names.qualified_name(key):
+            found.invalid(selector, complaint, key)
+        for complaint in names.label_value(value):
+            found.invalid(selector, complaint, value)
+
+
+def _check_ports(ports: Place, found: Findings) -> None:
+    listed = list(ports.items())
+    seen_names: set[str] = set()
+    seen_ports: set[tuple[str, int | None]] = set()
+    for port in listed:
+        name, protocol = port["name"], port["protocol"]
+        if not name.value and len(listed) > 1:
+            found.required(name)
+        elif name.text:
+            for complaint in names.dns_label(name.text):
+                found.invalid(name, complaint)
+            if name.text in seen_names:
+                found.duplicate(name)
+            seen_names.add(name.text)
+        if protocol.text is not None and protocol.text not in _PROTOCOLS:
+            found.unsupported(protocol, _PROTOCOLS)
+        if isinstance(port.value, dict) and not port["port"].present:
+            found.invalid(port["port"], "must be between 1 and 65535, inclusive", 0)
+        probes.check_port_number(port["port"], found)
+        probes.check_port_reference(port["targetPort"], found)
+        identity = (protocol.text or "TCP", port["port"].integer)
+        if identity in seen_ports and identity[1] is not None:
+            found.duplicate(port)
+        seen_ports.add(identity)

@@ -1,0 +1,67 @@
+"""Conditions on strings, compared with each other: does one match everything that another matches?
+
+An answer "no" may be wrong for regular expressions, an answer "yes" never is: a warning that is not given
+costs less than one that is false.
+"""
+
+from __future__ import annotations
+
+from headgate.api import regex
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.place import Place
+
+__all__ = ["check", "covers", "is_open"]
+
+_OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
+"""Regular expressions that every text matches."""
+
+
+def check(match: Place, found: Findings) -> None:
+    """Refuses a regular expression that RE2 does not take; warns of a condition that is none."""
+    expression = match["regex"]
+    if expression.text is not None:
+        try:
+            regex.compiled(expression.text)
+        except regex.RegexError as error:
+            found.invalid(expression, f"must be a regular expression that RE2 takes: {error}")
+    elif match.value == {}:
+        found.warn(match, "is no condition: set exact, prefix or regex, or leave it out")
+
+
+def is_open(match: Place) -> bool:
+    """Whether it matches every text, the empty one too."""
+    exact, prefix, expression = match["exact"].text, match["prefix"].text, match["regex"].text
+    if exact is not None:
+        return False
+    return not prefix if prefix is not None else expression is None or expression in _OPEN
+
+
+def covers(broad: Place, narrow: Place) -> bool:
+    """Whether all that `narrow` matches is matched by `broad`. Exact goes before prefix before regex."""
+    if is_open(broad):
+        return True
+    if (exact := narrow["exact"].text) is not None:
+        return _fits(broad, exact)
+    if (prefix := narrow["prefix"].text) is not None:
+        return _prefix(broad) is not None and prefix.startswith(_prefix(broad) or "")
+    expression = narrow["regex"].text
+    return expression is not None and broad["exact"].text is None and _regex(broad) == expression
+
+
+def _prefix(match: Place) -> str | None:
+    return match["prefix"].text if match["exact"].text is None else None
+
+
+def _regex(match: Place) -> str | None:
+    return match["regex"].text if match["prefix"].text is None else None
+
+
+def _fits(match: Place, text: str) -> bool:
+    if (exact := match["exact"].text) is not None:
+        return text == exact
+    if (prefix := match["prefix"].text) is not None:
+        return text.startswith(prefix)
+    try:
+        return regex.compiled(match["regex"].text or "").search(text) is not None
+    except regex.RegexError:
+        return False

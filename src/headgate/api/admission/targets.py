@@ -1,0 +1,44 @@
+"""What an object points at: the pool of an InferenceModel, the workloads that a binding scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.api.admission.place import Place
+
+__all__ = ["ScalingTarget", "of_binding", "pool"]
+
+
+class ScalingTarget(NamedTuple):
+    """One target of a binding, and its bounds."""
+
+    place: Place
+    """Of the scalingConfiguration or of the item of params."""
+    workload: tuple[str, str]
+    """Kind and name."""
+
+    @property
+    def reference(self) -> Place:
+        return self.place.at("target.targetRef")
+
+
+def of_binding(binding: Place) -> Iterator[ScalingTarget]:
+    """The workloads whose replicas an AutoscalingPolicyBinding decides, in the order of the manifest."""
+    spec = binding["spec"]
+    for place in (spec["scalingConfiguration"], *spec["optimizerConfiguration"]["params"].items()):
+        reference = place.at("target.targetRef")
+        if name := reference["name"].text:
+            yield ScalingTarget(place, (reference["kind"].text or "", name))
+
+
+def pool(obj: Place) -> tuple[str, str, str] | None:
+    """Namespace, group and name of the pool that an InferenceModel or InferenceObjective refers to.
+
+    The group is that of the manifest; a default has been filled in before.
+    """
+    reference = obj.at("spec.poolRef")
+    name = reference["name"].text
+    if name is None:
+        return None
+    return obj.at("metadata.namespace").text or "", reference["group"].text or "", name

@@ -1,0 +1,102 @@
+"""Deployment and ReplicaSet: what Kubernetes refuses in them beyond types."""
+
+from __future__ import annotations
+
+import re
+
+from headgate.api.admission import metadata, pods, selectors
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import View
+from headgate.api.admission.place import Place
+
+__all__ = ["check_deployment", "check_replica_set"]
+
+_PERCENT = re.compile(r"[0-9]+%")
+_PERCENT_RULE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
+    "used for validation is '[0-9]+%')"
+)
+
+
+def check_deployment(deployment: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a Deployment."""
+    spec = deployment["spec"]
+    _check_set(spec, old, found)
+    pods.at_least(spec["revisionHistoryLimit"], 0, found)
+    _check_strategy(spec["strategy"], found)
+    deadline, ready = spec["progressDeadlineSeconds"], spec["minReadySeconds"].integer or 0
+    pods.at_least(deadline, 0, found)
+    if deadline.integer is not None and 0 <= deadline.integer <= ready:
+        found.invalid(deadline, "must be greater than minReadySeconds")
+
+
+def check_replica_set(replica_set: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a ReplicaSet."""
+    _check_set(replica_set["spec"], old, found)
+
+
+def _check_set(spec: Place, old: Place | None, found: Findings) -> None:
+    """What the two have in common: a number, a selector, and a template that the selector selects."""
+    pods.at_least(spec["replicas"], 0, found)
+    pods.at_least(spec["minReadySeconds"], 0, found)
+    selector, template = spec["selector"], spec["template"]
+    before = len(found.errors)
+    if isinstance(selector.value, dict):
+        selectors.check(selector, found)
+        if not selector["matchLabels"].value and not selector["matchExpressions"].value:
+            found.invalid(selector, "empty selector is invalid for deployment")
+    is_sound = isinstance(selector.value, dict) and len(found.errors) == before
+    if old is not None and old.at("spec.selector").value != selector.value:
+        found.invalid(selector, "field is immutable")
+    if template.present:
+        _check_template(template, selector if is_sound else None, found)
+    else:
+        found.required(template)
+
+
+def _check_template(template: Place, selector: Place | None, found: Findings) -> None:
+    labels = template.at("metadata.labels")
+    metadata.check_labels(labels, found)
+    if selector is not None and not selectors.matches(selector, labels.texts):
+        found.invalid(labels, "`selector` does not match template `labels`", labels.mapping)
+    pods.check_spec(template["spec"], found)
+    policy = template.at("spec.restartPolicy")
+    if policy.text in ("OnFailure", "Never"):
+        found.unsupported(policy, ["Always"])
+    deadline = template.at("spec.activeDeadlineSeconds")
+    if deadline.present:
+        found.forbidden(deadline, "activeDeadlineSeconds in ReplicaSet is not Supported")
+
+
+def _check_strategy(strategy: Place, found: Findings) -> None:
+    rolling = strategy["rollingUpdate"]
+    if strategy["type"].text == "Recreate":
+        if rolling.present:
+            found.forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")
+        return
+    unavailable, surge = rolling["maxUnavailable"], rolling["maxSurge"]
+    for limit in (unavailable, surge):
+        _check_share(limit, found)
+    if _is_zero(unavailable) and _is_zero(surge):
+        found.invalid(unavailable, "may not be 0 when `maxSurge` is 0")
+    if _percent(unavailable) > 100:
+        found.invalid(unavailable, "must not be greater than 100%")
+
+
+def _check_share(limit: Place, found: Findings) -> None:
+    """A number of Pods, or a percentage of them."""
+    if limit.text is not None and not _PERCENT.fullmatch(limit.text):
+        found.invalid(limit, _PERCENT_RULE)
+    pods.at_least(limit, 0, found)
+
+
+def _percent(limit: Place) -> int:
+    text = limit.text
+    return int(text[:-1][:18]) if text is not None and _PERCENT.fullmatch(text) else 0
+
+
+def _is_zero(limit: Place) -> bool:
+    text = limit.text
+    return limit.integer == 0 or (
+        text is not None and bool(_PERCENT.fullmatch(text)) and not text.strip("0%")
+    )

@@ -1,0 +1,63 @@
+"""What an object that is being written may refer to: the view of the store that admission asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.api import ObjectKey, admission
+from headgate.apiserver.registry import Registry, Served
+from headgate.apiserver.storage import Event, Key, Store
+
+_INDEXED_GROUPS = frozenset(group for group, _ in admission.INDEXED)
+
+
+class Neighbours:
+    """An `admission.View` of the store. It is asked on writes only; each answer is a lookup."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store = store
+        self._registry = registry
+        self._index = admission.Index()
+
+    among = ""
+    """The store has everything there is."""
+
+    def follow(self) -> None:
+        """Files what is stored, and from now on every change."""
+        for group, kind in sorted(admission.INDEXED):
+            if (served := self._served(group, kind)) is not None:
+                for stored in self._store.select(served.resource):
+                    self._index.put(stored.decode())
+        self._store.listen(self._on_event)
+
+    def get(self, group: str, kind: str, key: ObjectKey) -> dict[str, Any] | None:
+        served = self._served(group, kind)
+        if served is None:
+            return None
+        namespace = key.namespace if served.namespaced else ""
+        stored = self._store.get(Key(served.resource, namespace, key.name))
+        return None if stored is None else stored.decode()
+
+    def serves(self, group: str, kind: str) -> bool:
+        return self._served(group, kind) is not None
+
+    def filed(self, entry: admission.Entry) -> Sequence[admission.Filed]:
+        return self._index.find(entry)
+
+    def statistics(self) -> dict[str, int]:
+        return self._index.statistics()
+
+    def _served(self, group: str, kind: str) -> Served | None:
+        return next((each for each in self._registry if (each.group, each.kind) == (group, kind)), None)
+
+    def _on_event(self, event: Event) -> None:
+        resource, namespace, name = event.new.key
+        group = resource.partition(".")[2]
+        if group not in _INDEXED_GROUPS:
+            return
+        obj = event.new.decode()
+        if event.type == "DELETED":
+            self._index.remove(group, str(obj["kind"]), ObjectKey(namespace, name))
+        else:
+            self._index.put(obj)
