@@ -1,0 +1,62 @@
+"""How a server ends and what it leaves: orders to stop, and one server for each state directory."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+import yaml
+
+from headgate.apiserver import Config, StateInUseError, running, serve
+
+
+async def start(state: Path) -> asyncio.subprocess.Process:
+    command = "from headgate.cli.apiserver import apiserver; apiserver()"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", command, "--state", str(state), "--port", "0", stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout
+    async with asyncio.timeout(20):
+        line = await process.stdout.readline()
+    assert line.startswith(b"API server ready at https://127.0.0.1:")
+    return process
+
+
+def connect(state: Path) -> httpx2.AsyncClient:
+    config = yaml.safe_load((state / "kubeconfig").read_text())
+    context = ssl.create_default_context(cafile=state / "pki" / "ca.crt")
+    headers = {"authorization": f"Bearer {config['users'][0]['user']['token']}"}
+    url = config["clusters"][0]["cluster"]["server"]
+    return httpx2.AsyncClient(base_url=url, verify=context, headers=headers)
+
+
+async def test_sigterm_is_a_clean_end(tmp_path: Path) -> None:
+    """SIGTERM ends the process with code 0, quickly, and the same port of state can be opened again."""
+    process = await start(tmp_path)
+    process.terminate()
+    async with asyncio.timeout(5):
+        assert await process.wait() == 0
+
+
+async def test_cancellation_is_a_clean_end(tmp_path: Path) -> None:
+    """Who runs `serve` as a task may cancel it; the port and the state are free afterwards."""
+    ready = asyncio.Event()
+    task = asyncio.create_task(serve(Config(tmp_path, port=0), on_ready=lambda _: ready.set()))
+    await ready.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with running(Config(tmp_path, port=0)), connect(tmp_path) as client:
+        assert (await client.get("/readyz")).text == "ok"
+
+
+async def test_a_state_directory_has_one_server(tmp_path: Path) -> None:
+    """A second server on the same state is refused with what to do, instead of two truths."""
+    async with running(Config(tmp_path, port=0)):
+        with pytest.raises(StateInUseError, match="choose another --state directory"):
+            async with running(Config(tmp_path, port=0)):
+                pass
