@@ -25,10 +25,12 @@ from headgate.cluster.events import EventRecorder, EventStatistics, EventType
 from headgate.cluster.informer import Informer, InformerStatistics, Pacing
 from headgate.cluster.kinds import KubeObject
 from headgate.cluster.store import Change, ChangeKind
+from headgate.cluster.transport import Answer
 from headgate.cluster.workqueue import DueKeys, WorkQueue, WorkQueueStatistics, run_workers
 
 __all__ = [
     "AlreadyExists",
+    "Answer",
     "ApiError",
     "Backoff",
     "CascadeType",

@@ -18,7 +18,7 @@ from headgate.cluster import connection
 from headgate.cluster.bulk import collector_paused
 from headgate.cluster.errors import ApiError, Gone, Invalid
 from headgate.cluster.kinds import K, KubeObject
-from headgate.cluster.transport import Query, Transport
+from headgate.cluster.transport import Answer, Query, Transport
 
 PAGE_SIZE = 500
 
@@ -225,10 +225,40 @@ class Client:
         return self._http.stream(path, query, read_timeout_s)
 
     def stream_lines(
-        self, path: str, query: Query, read_timeout_s: float
+        self, path: str, query: Query, read_timeout_s: float, *, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """As `stream`, cut into lines of bounded length, such as a watch."""
-        return self._http.stream_lines(path, query, read_timeout_s)
+        return self._http.stream_lines(path, query, read_timeout_s, accept)
+
+    # Requests as they are, for those who print what the server says
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        query: Query | None = None,
+        accept: str = "application/json",
+        content_type: str = "application/json",
+    ) -> Answer:
+        """The answer to one request, with its status and warnings; `accept` asks for Tables and the like."""
+        content = None if body is None else msgspec.json.encode(body)
+        return await self._http.exchange(
+            method, path, content, content_type=content_type, query=query, accept=accept
+        )
+
+    def path_of(
+        self,
+        resource: api.Resource,
+        name: str | None = None,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """The path of an object, or of its collection in a namespace; Invalid for what is no name."""
+        if name is None:
+            return self._collection_path(resource, namespace)
+        return self._object_path(resource, name, namespace, subresource)
 
     # What all of them share
 

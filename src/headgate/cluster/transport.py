@@ -1,8 +1,10 @@
 """Requests and streams as bytes: each is bounded in time and size, and each failure is an `ApiError`."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import NamedTuple
 
 import httpx2
 from lightkube.core.exceptions import ConfigError
@@ -16,8 +18,18 @@ Query = Mapping[str, str | None]
 
 _REQUEST_DEADLINE_S = 60.0
 _MAX_ANSWER_BYTES = 256 << 20
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 # What happens below the HTTP answer: the network, TLS, a token file, an exec plugin.
 _TRANSPORT_ERRORS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ConfigError)
+
+
+class Answer(NamedTuple):
+    """What a server said to a request that it took."""
+
+    body: bytes
+    status_code: int
+    warnings: tuple[str, ...]
+    """For the person at the keyboard: legal, but most likely not what was meant."""
 
 
 class Transport:
@@ -35,8 +47,21 @@ class Transport:
         content_type: str = "application/json",
         query: Query | None = None,
     ) -> bytes:
+        return (await self.exchange(method, path, body, content_type=content_type, query=query)).body
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = "application/json",
+        query: Query | None = None,
+        accept: str = "application/json",
+    ) -> Answer:
+        """A request whose answer is more than its body, or of another form than usual."""
         asked = f"{method} {path}"
-        headers = {"Content-Type": content_type} if body is not None else None
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         params = _present(query or {})
         with _transport_errors(asked):
             async with (
@@ -48,11 +73,11 @@ class Transport:
                 answer = await _read(response)
         if response.status_code >= 300:
             raise ApiError.from_body(response.status_code, answer, asked)
-        return answer
+        return Answer(answer, response.status_code, _warnings(response.headers))
 
     @asynccontextmanager
     async def stream(
-        self, path: str, query: Query, read_timeout_s: float
+        self, path: str, query: Query, read_timeout_s: float, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A GET whose body is read while it is made (watches, logs): an iterator of chunks as they arrive.
 
@@ -60,7 +85,9 @@ class Transport:
         """
         asked = f"GET {path}"
         timeout = httpx2.Timeout(connection.REQUEST_TIMEOUT.connect, read=read_timeout_s)
-        request = self.link.streams.build_request("GET", path, params=_present(query), timeout=timeout)
+        request = self.link.streams.build_request(
+            "GET", path, params=_present(query), timeout=timeout, headers={"Accept": accept}
+        )
         with _transport_errors(asked):
             async with asyncio.timeout(_REQUEST_DEADLINE_S):
                 response = await self.link.streams.send(request, stream=True)
@@ -75,14 +102,20 @@ class Transport:
 
     @asynccontextmanager
     async def stream_lines(
-        self, path: str, query: Query, read_timeout_s: float
+        self, path: str, query: Query, read_timeout_s: float, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """As `stream`, cut into lines of bounded length."""
         async with (
-            self.stream(path, query, read_timeout_s) as chunks,
+            self.stream(path, query, read_timeout_s, accept) as chunks,
             aclosing(_lines(chunks, f"GET {path}")) as lines,
         ):
             yield lines
+
+
+def _warnings(headers: httpx2.Headers) -> tuple[str, ...]:
+    """The texts of Warning headers, as Kubernetes writes them (RFC 7234 5.5 with code 299)."""
+    found = _WARNING.findall(", ".join(headers.get_list("Warning")))
+    return tuple(re.sub(r"\\(.)", r"\1", text) for text in found)
 
 
 def _present(query: Query) -> dict[str, str]:
