@@ -79,7 +79,8 @@ async def test_unknown_and_duplicate_fields_are_handled_as_asked(
     strict = await post("Strict")
     assert strict.status_code == 400
     assert strict.json()["message"] == (
-        'Widget in request is invalid: strict decoding error: duplicate field "spec.color", '
+        'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
+        'duplicate field "spec.color", '
         'unknown field "metadata.nick", unknown field "spec.shape"'
     )
     warned = await post("Warn")

@@ -70,7 +70,7 @@ def admit(
     served = target.served
     complaints = [*complaints, *prune(served, new)]
     if complaints and validation == "Strict":
-        raise errors.strict_decoding(served.kind, complaints)
+        raise errors.strict_decoding(served.kind, served.version, complaints)
     builtin.normalize(served.resource, new)
     body = _body(new)
     structural.default(served.schema, body)

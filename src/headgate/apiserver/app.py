@@ -39,6 +39,7 @@ def application(parts: Parts, token: str) -> ASGIApp:
         Route("/version", views.version),
         Route("/api", views.core),
         Route("/apis", views.groups),
+        Route("/openapi/v2", views.openapi_v2),
         Route("/openapi/v3", views.openapi_index),
         Route("/openapi/v3/{path:path}", views.openapi_document),
     ]
@@ -142,6 +143,11 @@ class _Views:
             media = f"{_JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
             return _json(discovery.aggregated(self._registry, version, core=core), media)
         return _json(discovery.api_versions() if core else discovery.group_list(self._registry))
+
+    async def openapi_v2(self, request: Request) -> Response:
+        if openapi.V2_ASKED in request.headers.get("accept", ""):
+            return Response(openapi.v2_protobuf(), media_type=openapi.V2_ANSWERED)
+        return _json(openapi.V2_DOCUMENT)
 
     async def openapi_index(self, request: Request) -> Response:
         return _json(openapi.index(self._registry))

@@ -140,8 +140,9 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def strict_decoding(kind: str, complaints: Iterable[str]) -> StatusError:
-    return bad_request(f"{kind} in request is invalid: strict decoding error: {', '.join(complaints)}")
+def strict_decoding(kind: str, version: str, complaints: Iterable[str]) -> StatusError:
+    what = f'{kind} in version "{version}" cannot be handled as a {kind}'
+    return bad_request(f"{what}: strict decoding error: {', '.join(complaints)}")
 
 
 def unauthorized() -> StatusError:

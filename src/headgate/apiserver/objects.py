@@ -144,7 +144,8 @@ class Objects:
         if served.counts_generations and admission.desired(served, old) != admission.desired(served, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if applied_by is None:
-            ownership.record(served, old, new, options.field_manager, target.subresource, self._now())
+            through = target.subresource or options.through
+            ownership.record(served, old, new, options.field_manager, through, self._now())
         return Outcome(self._write(target, new, options), warnings)
 
     def patch(self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions) -> Outcome:
@@ -228,7 +229,7 @@ class Objects:
         ):
             raise target.conflict(errors.STALE)
         new = scale.apply(old, target.served.scale, wanted)
-        self.update(main, new, replace(options, field_validation="Ignore"), [])
+        self.update(main, new, replace(options, field_validation="Ignore", through=target.subresource), [])
         return Outcome(self.scale(main))
 
     # -- the steps of a write

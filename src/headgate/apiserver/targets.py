@@ -47,3 +47,5 @@ class WriteOptions:
     field_manager: str = "unknown"
     field_validation: FieldValidation = "Warn"
     force: bool = False
+    through: str = ""
+    """The subresource that a write of the object itself came through (`scale`), for who owns its fields."""

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -53,18 +53,12 @@ BINARIES = binaries()
 NEWEST = list(BINARIES)[-1] if BINARIES else "any"
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a command printed, with ages told as `AGE` where they are seconds or minutes."""
+class Result(NamedTuple):
+    """What a command printed, and its exit code."""
 
     code: int
     out: str
     err: str
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """A table as its cells: columns are three spaces apart."""
-        return [re.split(r" {3,}", line.rstrip()) for line in self.out.splitlines()]
 
 
 @dataclass
@@ -151,7 +145,7 @@ def _kubectl(version: str, server: Any, cache: Path, namespace: str) -> Kubectl:
 def kubectl(
     request: pytest.FixtureRequest, server: Any, discovery_cache: Path, namespace: str
 ) -> Iterator[Kubectl]:
-    """The newest kubectl in a namespace of its own, or each of them if HEADGATE_TEST_KUBECTL_MATRIX is set."""
+    """The newest kubectl, or each in turn if HEADGATE_TEST_KUBECTL_MATRIX is set."""
     made = _kubectl(request.param, server, discovery_cache, namespace)
     yield made
     made.close()

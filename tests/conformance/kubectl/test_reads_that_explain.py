@@ -22,7 +22,7 @@ def test_resources_are_listed_with_their_names(kubectl: Any) -> None:
         ["secrets", "v1", "true", "Secret"],
         ["serviceaccounts", "sa", "v1", "true", "ServiceAccount"],
         ["services", "svc", "v1", "true", "Service"],
-        ["customresourcedefinitions", "crd,crds", "apiextensions.k8s.io/v1", "false", "CustomResourceDefinition"],
+        ["namespaces", "ns", "v1", "false", "Namespace"],
         ["deployments", "deploy", "apps/v1", "true", "Deployment"],
         ["replicasets", "rs", "apps/v1", "true", "ReplicaSet"],
         ["leases", "coordination.k8s.io/v1", "true", "Lease"],
@@ -53,7 +53,7 @@ def test_resources_are_listed_by_what_they_are(kubectl: Any) -> None:
         == "gates.conformance.headgate.dev\n"
     )
     cluster = kubectl("api-resources", "--namespaced=false", "--no-headers")
-    assert "customresourcedefinitions" in cluster
+    assert ["customresourcedefinitions", "crd,crds"] in [line.split()[:2] for line in cluster.splitlines()]
     assert "gates" not in cluster
     assert "gates.conformance.headgate.dev" in kubectl("api-resources", "--verbs=list,watch", "-o", "name")
 
@@ -78,7 +78,7 @@ def test_the_server_says_what_it_is(kubectl: Any) -> None:
     for path in ("/readyz", "/livez", "/healthz"):
         assert kubectl("get", "--raw", path) == "ok"
     assert kubectl("config", "current-context").strip()
-    assert "token: REDACTED" in (view := kubectl("config", "view")) or "REDACTED" in view or "Omitted" in view
+    assert re.search("REDACTED|DATA[+]OMITTED", kubectl("config", "view"))
 
 
 def test_explain_shows_fields_of_custom_kinds(kubectl: Any) -> None:
