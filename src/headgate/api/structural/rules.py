@@ -67,6 +67,8 @@ def evaluate(sites: Iterable[RuleSite], findings: Findings) -> None:
 def _run(rule: Schema, site: RuleSite, budget: _Budget, findings: Findings) -> None:
     try:
         expression = cel.compiled(rule["rule"])
+        if site.transitions_only and not expression.is_transition:
+            return
         if expression.is_transition and site.old is cel.MISSING and not rule.get("optionalOldSelf"):
             return
         result = _result(expression, rule, site, budget)

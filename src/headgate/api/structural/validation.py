@@ -25,6 +25,8 @@ from headgate.api.structural.walk import RuleSite, Walk
 __all__ = ["validate"]
 
 _CHECKS: Final = KEYWORDS | COMPOSITION
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_REPETITION: Final = "FieldValueDuplicate"
 _BLOCKS_RULES = frozenset(
     {
         "FieldValueTypeInvalid",
@@ -51,23 +53,43 @@ def validate(
 ) -> list[FieldError]:
     """Every error of a pruned and defaulted object, ordered by field; empty if it is valid.
 
-    `old` is the object before an update; without it the rules that compare with `oldSelf` don't apply.
+    `old` is the object before an update; without it the rules that compare with `oldSelf` don't apply. With
+    it, errors in what the update leaves as it was are passed over (Kubernetes calls it ratcheting): a schema
+    that became stricter must not keep anyone from changing the rest of an object.
     """
     try:
-        return _validate(schema, obj, cel.MISSING if old is None else old)
+        found = _validate(schema, obj, cel.MISSING if old is None else old)
+        if found and old is not None:
+            return _validate(schema, obj, old, ratchets=True)
+        return found
     except RecursionError:  # from printing or comparing a value that the schema does not describe
         return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
 
 
-def _validate(schema: Schema, obj: dict[str, object], old: object) -> list[FieldError]:
-    walk = Walk(_CHECKS)
+def _validate(
+    schema: Schema, obj: dict[str, object], old: object, *, ratchets: bool = False
+) -> list[FieldError]:
+    walk = Walk(_CHECKS, ratchets=ratchets)
     walk.run(schema, obj, old)
     found = in_order(walk.findings.errors)
+    if ratchets and _repeats(found) and _repeats(_validate_lists(schema, old)):
+        found = [error for error in found if error.reason != _REPETITION]
     if walk.is_cut_short:
         return [*found, _CUT_SHORT]
     if any(error.reason in _BLOCKS_RULES for error in found):
         return [*found, _RULES_SKIPPED] if schemas.has_rules(schema) else found
     return found + _broken_rules(walk.rule_sites, MAX_ERRORS - len(found))
+
+
+def _repeats(errors: list[FieldError]) -> bool:
+    return any(error.reason == _REPETITION for error in errors)
+
+
+def _validate_lists(schema: Schema, obj: object) -> list[FieldError]:
+    """Repetitions in lists that are sets or maps; Kubernetes lets all pass if there were any before."""
+    walk = Walk({_LIST_TYPE: _CHECKS[_LIST_TYPE]})
+    walk.run(schema, obj)
+    return walk.findings.errors
 
 
 def _broken_rules(sites: list[RuleSite], limit: int) -> list[FieldError]:

@@ -22,18 +22,33 @@ Check: TypeAlias = "Callable[[Walk, Any, Any, Schema, Path], None]"
 
 
 class RuleSite(msgspec.Struct, frozen=True):
-    """A value whose schema has CEL rules; `old` is the value before the update, or cel.MISSING."""
+    """A value whose schema has CEL rules; `old` is the value before the update, or cel.MISSING.
+
+    With `transitions_only`, rules that don't compare with `oldSelf` are not asked.
+    """
 
     schema: Schema
     value: object
     old: object
     path: Path
+    transitions_only: bool = False
 
 
 class Walk:
-    """Applies the checks to every value that the schema describes, and keeps what they found."""
+    """Applies the checks to every value that the schema describes, and keeps what they found.
 
-    def __init__(self, checks: Mapping[str, Check], limit: int = MAX_ERRORS, depth: int = 0) -> None:
+    With `ratchets`, what an update leaves as it was is not checked.
+    """
+
+    def __init__(
+        self,
+        checks: Mapping[str, Check],
+        limit: int = MAX_ERRORS,
+        depth: int = 0,
+        *,
+        ratchets: bool = False,
+    ) -> None:
+        self._ratchets = ratchets
         self.findings = Findings(limit)
         self.rule_sites: list[RuleSite] = []
         self.is_cut_short = False
@@ -70,6 +85,9 @@ class Walk:
         if self._depth >= MAX_DEPTH:
             self.invalid(path, "", f"should not be nested deeper than {MAX_DEPTH} levels")
             return
+        if self._ratchets and same(value, old):
+            self._visit_unchanged(schema, value, old, path)
+            return
         if value is None:
             self._visit_null(schema, path)
             return
@@ -87,10 +105,15 @@ class Walk:
             self._visit_list(schema, value, old, path)
         self._depth -= 1
 
+    def _visit_unchanged(self, schema: Schema, value: object, old: object, path: Path) -> None:
+        walk = Walk({}, depth=self._depth)
+        walk.run(schema, value, old, path)
+        self.rule_sites += [msgspec.structs.replace(site, transitions_only=True) for site in walk.rule_sites]
+
     def _visit_null(self, schema: Schema, path: Path) -> None:
         for keyword in ("type", "enum"):
-            if keyword in schema:
-                self._checks[keyword](self, schema[keyword], None, schema, path)
+            if keyword in schema and (check := self._checks.get(keyword)):
+                check(self, schema[keyword], None, schema, path)
 
     def _visit_map(self, schema: Schema, value: dict[str, Any], old: object, path: Path) -> None:
         properties = schema.get("properties", _NOTHING)
@@ -118,6 +141,17 @@ def _with_old(schema: Schema, value: list[Any], old: object) -> Iterator[tuple[A
         return ((item, cel.MISSING) for item in value)
     before = {list_key(keys, item): item for item in old}
     return ((item, before.get(list_key(keys, item), cel.MISSING)) for item in value)
+
+
+def same(new: object, old: object) -> bool:
+    """Whether two JSON values are equal; 1, 1.0 and true are not, nor is anything to cel.MISSING."""
+    if type(new) is not type(old):
+        return False
+    if isinstance(new, dict) and isinstance(old, dict):
+        return len(new) == len(old) and all(key in old and same(new[key], old[key]) for key in new)
+    if isinstance(new, list) and isinstance(old, list):
+        return len(new) == len(old) and all(map(same, new, old))
+    return new == old
 
 
 def list_key(keys: list[str], item: object) -> str:
