@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
 from click.testing import CliRunner
@@ -19,6 +20,10 @@ def run(*words: str) -> str:
     return result.output
 
 
+def loaded(text: str) -> list[Any]:
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
 def test_the_directory_has_exactly_the_files_that_the_command_writes(tmp_path: Path) -> None:
     """A type, default, limit or description that changed without its CRD is found here."""
     run("--dir", str(tmp_path))
@@ -30,7 +35,7 @@ def test_the_directory_has_exactly_the_files_that_the_command_writes(tmp_path: P
 
 def test_yaml_and_json_say_the_same() -> None:
     """Both are the definitions themselves, in their order."""
-    printed = list(yaml.safe_load_all(run()))
+    printed = loaded(run())
     assert printed == api.custom_definitions()
     assert json.loads(run("-o", "json"))["items"] == printed
 
@@ -44,8 +49,8 @@ def test_no_part_is_an_alias_of_another() -> None:
 def test_kinds_are_chosen_by_any_of_their_names() -> None:
     """Kind, plural, short name and qualified name, in any case, and each only once."""
     for name in ("ModelRoute", "modelroutes", "mr", "MR", "modelroutes.networking.volcano.sh"):
-        assert [d["spec"]["names"]["kind"] for d in yaml.safe_load_all(run(name))] == ["ModelRoute"], name
-    both = yaml.safe_load_all(run("ms", "mr", "ModelServer"))
+        assert [d["spec"]["names"]["kind"] for d in loaded(run(name))] == ["ModelRoute"], name
+    both = loaded(run("ms", "mr", "ModelServer"))
     assert [d["spec"]["names"]["kind"] for d in both] == ["ModelServer", "ModelRoute"]
     assert json.loads(run("mr", "-o", "json"))["kind"] == "CustomResourceDefinition"
 

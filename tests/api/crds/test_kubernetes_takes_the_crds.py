@@ -1,5 +1,6 @@
 """The CRDs are valid CustomResourceDefinitions of every Kubernetes version that is still in use."""
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,14 @@ from headgate.api import structural
 VERSIONS = [version for version in utils.all_versions() if tuple(map(int, version.split(".")[:2])) >= (1, 28)]
 CRDS = {crd["metadata"]["name"]: crd for crd in api.custom_definitions()}
 PROTECTED = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _read_once() -> Iterator[None]:
+    """The package would read its files, megabytes of JSON, anew for each object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+        yield
 
 
 @pytest.mark.parametrize("version", VERSIONS)
