@@ -9,6 +9,8 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from headgate.api import admission as rules
 from headgate.api import structural
 from headgate.api.structural import FieldError
@@ -76,8 +78,9 @@ def admit(
     structural.default(served.schema, body)
     new |= body
     rules.default(new)
-    errors_of_schema = structural.validate(served.schema, new, old)
-    told = _judge(target, new, old, others)
+    was = None if old is None else _as_read(served, old)
+    errors_of_schema = structural.validate(served.schema, new, was)
+    told = _judge(target, new, was, others)
     if found := rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom):
         raise target.invalid(*found)
     return [*(complaints if validation == "Warn" else []), *told.warnings]
@@ -87,12 +90,15 @@ def _judge(target: Target, new: Object, old: Object | None, others: rules.View) 
     """What the rules say that no schema can express. A status, which controllers write, has no rules."""
     if target.subresource == "status":
         return rules.Findings()
-    if old is not None and old.get("spec") != new.get("spec"):
-        # What was stored before a default came must not look like a change.
-        old = copy.deepcopy(old)
-        structural.default(target.served.schema, old)
-        rules.default(old)
     return rules.check(new, old, others)
+
+
+def _as_read(served: Served, old: Object) -> Object:
+    """The stored object with today's defaults: what was stored before one came must not look changed."""
+    read: Object = msgspec.json.decode(msgspec.json.encode(old))
+    structural.default(served.schema, read)
+    rules.default(read)
+    return read
 
 
 def check_precondition(target: Target, old: Object, new: Object) -> None:
