@@ -41,4 +41,13 @@ def test_every_create_command_stores_what_it_says(every_kubectl: Any) -> None:
         assert kubectl("create", *flags.split(), *own).endswith(" created\n")
         stored = kubectl.get(shown["kind"].lower(), shown["metadata"]["name"])
         assert differences(shown, stored) == []
+    assert kubectl("autoscale", "deployment", "d", "--min=1", "--max=4", "--cpu-percent=70").endswith(
+        "scaled\n"
+    )
+    assert kubectl("get", "hpa", "d").splitlines()[1].split()[:4] == [
+        "d",
+        "Deployment/d",
+        "cpu:",
+        "<unknown>/70%",
+    ]
     assert kubectl("create", "namespace", f"{kubectl.namespace}-2").endswith(" created\n")

@@ -117,3 +117,40 @@ class Lease(Part, frozen=True, kw_only=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: Annotated[LeaseSpec, described("Who leads, and until when.")] = LeaseSpec()
+
+
+class StatefulSetSpec(Part, frozen=True, kw_only=True):
+    selector: Annotated[LabelSelector, described("Which Pods belong to the StatefulSet.")]
+    template: Annotated[PodTemplateSpec, described("What the Pods look like.")]
+    replicas: Annotated[int, described("How many Pods are wanted.", format="int32")] = 1
+    service_name: Annotated[str, described("Service that gives each Pod a name of its own.")] = ""
+    pod_management_policy: Annotated[
+        Literal["OrderedReady", "Parallel"],
+        described("Whether Pods start one after the other or all at once."),
+    ] = "OrderedReady"
+    min_ready_seconds: Annotated[int, described("A Pod counts as available after being ready this long.")] = 0
+    revision_history_limit: Annotated[int, described("Old revisions that are kept.")] = 10
+
+
+class StatefulSetStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    conditions: Annotated[list[Condition], described("What is observed of it.", **_BY_TYPE)] = []
+
+
+class StatefulSet(Part, frozen=True, kw_only=True):
+    """StatefulSet keeps a number of Pods running that have names, and storage, of their own."""
+
+    resource: ClassVar[Resource] = Resource("apps", "v1", "StatefulSet", "statefulsets")
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Annotated[StatefulSetSpec, described("What is wanted.")]
+    status: Annotated[StatefulSetStatus, described("What is observed.")] = StatefulSetStatus()

@@ -13,10 +13,12 @@ import msgspec
 from headgate.api import (
     apps,
     core,
+    discovery_kinds,
     extensions,
     gie_v1,
     gie_v1alpha1,
     gie_v1alpha2,
+    horizontal,
     kthena_networking,
     kthena_registry,
     llmd,
@@ -33,6 +35,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What a definition says besides the type itself."""
 
     kind: type[msgspec.Struct]
+    also: tuple[type[msgspec.Struct], ...] = ()
+    """The same kind in further versions, which are served but not stored."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = (_AGE,)
@@ -242,6 +246,22 @@ _BUILTIN = (
         status=True,
         scale=_REPLICAS,
     ),
+    Definition(
+        kind=apps.StatefulSet,
+        short_names=("sts",),
+        categories=("all",),
+        status=True,
+        scale=_REPLICAS,
+    ),
+    Definition(
+        kind=horizontal.HorizontalPodAutoscaler,
+        also=(horizontal.HorizontalPodAutoscalerV1,),
+        short_names=("hpa",),
+        categories=("all",),
+        status=True,
+    ),
+    Definition(kind=discovery_kinds.Endpoints, short_names=("ep",)),
+    Definition(kind=discovery_kinds.EndpointSlice),
     Definition(kind=apps.Lease, columns=(("Holder", "string", ".spec.holderIdentity", 0), _AGE)),
     Definition(
         kind=extensions.CustomResourceDefinition,
@@ -270,14 +290,17 @@ def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
     if definition.scale:
         names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
         subresources["scale"] = dict(zip(names, definition.scale, strict=True))
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema.structural(definition.kind, keep_unknown=keep_unknown)},
-        "subresources": subresources,
-        "additionalPrinterColumns": [_column(column) for column in definition.columns],
-    }
+    versions = [
+        {
+            "name": kind.resource.version,  # type: ignore[attr-defined]
+            "served": True,
+            "storage": kind is definition.kind,
+            "schema": {"openAPIV3Schema": schema.structural(kind, keep_unknown=keep_unknown)},
+            "subresources": subresources,
+            "additionalPrinterColumns": [_column(column) for column in definition.columns],
+        }
+        for kind in (definition.kind, *definition.also)
+    ]
     return {
         "apiVersion": extensions.CustomResourceDefinition.resource.api_version,
         "kind": "CustomResourceDefinition",
@@ -294,7 +317,7 @@ def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
                 "categories": list(definition.categories),
             },
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
+            "versions": versions,
         },
     }
 

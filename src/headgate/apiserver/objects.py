@@ -16,6 +16,7 @@ from headgate.api import timestamps
 from headgate.apiserver import (
     admission,
     builtin,
+    conversion,
     definitions,
     deletion,
     errors,
@@ -192,7 +193,7 @@ class Objects:
         if deletion.mark(target.served.resource, obj, options, self._clock()):
             unchanged = dry_run or obj == before
             if not unchanged:
-                obj["apiVersion"] = target.served.storage_api_version
+                conversion.to_stored(obj, target.served)
                 self.settle(target.key, obj)
             return in_version(obj, target.served), False
         if not dry_run:
@@ -279,12 +280,11 @@ class Objects:
         return self._store(target, obj)
 
     def _store(self, target: Target, obj: Object) -> Object:
-        obj["apiVersion"] = target.served.storage_api_version
+        conversion.to_stored(obj, target.served)
         self.settle(target.key, obj, MAX_OBJECT_BYTES)
         return in_version(obj, target.served)
 
 
 def in_version(obj: Object, served: Served) -> Object:
-    """A stored object as one of its versions; versions differ by name only (conversion strategy None)."""
-    obj["apiVersion"] = served.api_version
-    return obj
+    """A stored object in the version that was asked for."""
+    return conversion.to_served(obj, served)

@@ -345,6 +345,62 @@ def _definition_row(obj: Object, now: datetime.datetime) -> list[Any]:
     return [obj["metadata"].get("creationTimestamp", UNKNOWN)]
 
 
+def _stateful_set(obj: Object, now: datetime.datetime) -> list[Any]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 1)}"
+    return [ready, _age(obj, now), *_template(spec)[:2]]
+
+
+def _horizontal(obj: Object, now: datetime.datetime) -> list[Any]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    metrics = [_metric(metric) for metric in spec.get("metrics") or []]
+    if percent := spec.get("targetCPUUtilizationPercentage"):
+        metrics.append(f"cpu: {UNKNOWN}/{percent}%")
+    return [
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        ", ".join(metrics[:2]) + (f" + {len(metrics) - 2} more..." if len(metrics) > 2 else "") or NONE,
+        str(spec.get("minReplicas", "<unset>")),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        _age(obj, now),
+    ]
+
+
+def _metric(metric: Object) -> str:
+    """A metric with its target; what it is now, nobody has measured here."""
+    own = metric.get(str(metric.get("type", "")).lower()) or {}
+    target = own.get("target") or {}
+    if percent := target.get("averageUtilization"):
+        return f"{own.get('name', '')}: {UNKNOWN}/{percent}%"
+    value = target.get("averageValue")
+    return f"{UNKNOWN}/{value} (avg)" if value else f"{UNKNOWN}/{target.get('value', '')}"
+
+
+def _endpoint_slice(obj: Object, now: datetime.datetime) -> list[Any]:
+    ports = ",".join(str(p.get("port", "*")) for p in obj.get("ports") or []) or "<unset>"
+    found = [a for endpoint in obj.get("endpoints") or [] for a in endpoint.get("addresses") or []]
+    return [obj.get("addressType", ""), ports, _some(found), _age(obj, now)]
+
+
+def _endpoints(obj: Object, now: datetime.datetime) -> list[Any]:
+    found = []
+    for subset in obj.get("subsets") or []:
+        ports = [f":{port.get('port')}" for port in subset.get("ports") or []] or [""]
+        found += [f"{a.get('ip')}{port}" for port in ports for a in subset.get("addresses") or []]
+    return [_some(found), _age(obj, now)]
+
+
+def _some(names: list[str]) -> str:
+    """Up to three, and how many more there are."""
+    shown = ",".join(names[:3])
+    return f"{shown} + {len(names) - 3} more..." if len(names) > 3 else shown or NONE
+
+
+def _service_account(obj: Object, now: datetime.datetime) -> list[Any]:
+    return [len(obj.get("secrets") or []), _age(obj, now)]
+
+
 def _columns(text: str) -> tuple[tuple[str, int], ...]:
     """Headings as text: comma-separated, those behind the bar only in wide output."""
     narrow, _, wide = text.partition("|")
@@ -359,6 +415,13 @@ _BUILTIN = {
     "replicasets.apps": _Builtin(
         _columns("Desired,Current,Ready,Age|Containers,Images,Selector"), _replica_set
     ),
+    "statefulsets.apps": _Builtin(_columns("Ready,Age|Containers,Images"), _stateful_set),
+    "horizontalpodautoscalers.autoscaling": _Builtin(
+        _columns("Reference,Targets,MinPods,MaxPods,Replicas,Age"), _horizontal
+    ),
+    "endpoints": _Builtin(_columns("Endpoints,Age"), _endpoints),
+    "endpointslices.discovery.k8s.io": _Builtin(_columns("AddressType,Ports,Endpoints,Age"), _endpoint_slice),
+    "serviceaccounts": _Builtin(_columns("Secrets,Age"), _service_account),
     "services": _Builtin(_columns("Type,Cluster-IP,External-IP,Port(s),Age|Selector"), _service),
     "namespaces": _Builtin(_columns("Status,Age"), _namespace),
     "configmaps": _Builtin(_columns("Data,Age"), _config_map),

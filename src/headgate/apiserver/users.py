@@ -1,6 +1,6 @@
 """Who is asking: bearer tokens, the administrator's and those that were given names.
 
-Of a named token only the SHA-256 is kept, in one file of mode 0600 that the command line writes and the server
+Of a named token only the SHA-256 is kept, in a file of mode 0600 that the command line writes and the server
 reads anew when it changes. A token has 256 random bits, so a plain hash suffices.
 """
 
