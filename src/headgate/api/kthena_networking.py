@@ -55,6 +55,8 @@ class ModelMatch(Part, frozen=True, kw_only=True):
 
 
 class TargetModel(Part, frozen=True, kw_only=True):
+    demanded: ClassVar[tuple[str, ...]] = ("modelServerName",)
+
     model_server_name: Annotated[str, described("Name of a ModelServer in the namespace of the route.")] = ""
     weight: Annotated[
         int,
@@ -64,6 +66,8 @@ class TargetModel(Part, frozen=True, kw_only=True):
 
 
 class Rule(Part, frozen=True, kw_only=True):
+    demanded: ClassVar[tuple[str, ...]] = ("targetModels",)
+
     name: Annotated[str, described("Name of the rule; logs and explanations use it.")] = ""
     model_match: Annotated[
         ModelMatch | None, described("Conditions that must all hold. Unset or empty: every request.")
@@ -108,8 +112,8 @@ class ModelRouteSpec(Part, frozen=True, kw_only=True):
             "message": "modelName or loraAdapters must be set",
         },
         {
-            "rule": "(has(oldSelf.modelName) ? oldSelf.modelName : '')"
-            " == (has(self.modelName) ? self.modelName : '')",
+            "rule": "!has(oldSelf.modelName) || oldSelf.modelName == ''"
+            " || (has(self.modelName) && self.modelName == oldSelf.modelName)",
             "message": "modelName is immutable",
             "fieldPath": ".modelName",
         },
@@ -154,6 +158,8 @@ class ModelRoute(Part, frozen=True, kw_only=True):
 
 
 class PDGroup(Part, frozen=True, kw_only=True):
+    demanded: ClassVar[tuple[str, ...]] = ("groupKey", "prefillLabels", "decodeLabels")
+
     group_key: Annotated[
         str, described("Label key whose value tells which prefill and decode Pods belong together.")
     ] = ""
