@@ -10,11 +10,13 @@ import click
 
 _COMMANDS = {
     "up": "headgate.cli.up:up",
+    "validate": "headgate.cli.validate:validate",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",
     "controller": "headgate.cli.controller:controller",
     "simulate": "headgate.cli.simulate:simulate",
+    "explain-field": "headgate.cli.explain_field:explain_field",
     "crds": "headgate.cli.crds:crds",
     "completion": "headgate.cli.completion:completion",
 }

@@ -1,0 +1,101 @@
+"""Which API server a command talks to, and what to say when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from headgate import cluster
+
+T = TypeVar("T")
+
+STATE = Path(".headgate")
+"""Where `headgate up` keeps its kubeconfig, below the directory that it was started in."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the command line says of the server, and where it leads."""
+
+    kubeconfig: Path | None
+    context: str | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The kubeconfig to use; None for the account of the Pod that we run in, or the user's own file."""
+        if self.kubeconfig is not None:
+            return self.kubeconfig
+        if named := [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]:
+            return next((path for path in named if path.exists()), named[0])
+        own = self.state / "kubeconfig"
+        return own if own.exists() else None
+
+    @property
+    def state(self) -> Path:
+        return Path(os.environ.get("HEADGATE_STATE") or STATE)
+
+    def connect(self) -> cluster.Client:
+        """A client; raises ClickException that says where was looked."""
+        try:
+            return cluster.Client.from_kubeconfig(self.path, self.context)
+        except cluster.ConfigurationError as error:
+            raise click.ClickException(f"{error}\n{self._looked()}") from error
+
+    def unreachable(self, error: cluster.Unreachable) -> str:
+        """Why there was no answer, and what to do."""
+        used = self.path or "the in-cluster account or ~/.kube/config"
+        return (
+            f"no answer from the API server that {used} names: {error.message}\n"
+            "Is it running? `headgate up` starts one on this machine; --kubeconfig names another one."
+        )
+
+    def _looked(self) -> str:
+        if self.kubeconfig is not None:
+            return "The file was named by --kubeconfig."
+        if os.environ.get("KUBECONFIG"):
+            return f"The file was named by $KUBECONFIG ({os.environ['KUBECONFIG']})."
+        return (
+            f"Looked for --kubeconfig, $KUBECONFIG, {self.state / 'kubeconfig'}, the in-cluster account and "
+            "~/.kube/config.\nStart a server with `headgate up`, or name a kubeconfig with --kubeconfig."
+        )
+
+
+def run(server: Server, main: Callable[[cluster.Client], Awaitable[T]]) -> T:
+    """Runs one command with a client; whatever the server refuses becomes a message and exit code 1."""
+
+    async def with_client() -> T:
+        async with server.connect() as client:
+            return await main(client)
+
+    with explained(server):
+        return asyncio.run(with_client())
+
+
+@contextmanager
+def explained(server: Server) -> Iterator[None]:
+    """Errors of the server as messages for a person."""
+    try:
+        yield
+    except cluster.Unreachable as error:
+        raise click.ClickException(server.unreachable(error)) from error
+    except cluster.ApiError as error:
+        raise click.ClickException(told(error)) from error
+
+
+def told(error: cluster.ApiError) -> str:
+    """What the server said, with the remedy where one is known."""
+    prefix = f"from the server ({error.reason}): " if error.reason else "from the server: "
+    return f"{prefix}{error.message}{_REMEDIES.get(error.status_code, '')}"
+
+
+_REMEDIES = {
+    401: "\nThe credentials of the kubeconfig are not, or no longer, valid; `headgate up` writes new ones.",
+    403: "\nThe user of the kubeconfig may not do this; use another one with --kubeconfig or --context.",
+}

@@ -1,0 +1,59 @@
+"""`headgate validate`: manifests judged as a compiler judges source files, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headgate.cli import options
+
+
+@click.command()
+@options.files
+@options.recursive
+@click.option(
+    "--crd",
+    "crds",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="File or directory of CustomResourceDefinitions whose kinds are checked too; repeat it for more.",
+)
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
+)
+@click.option("--strict", is_flag=True, help="Take warnings for errors.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How findings are printed; github: as annotations of a workflow.",
+)
+def validate(
+    files: tuple[str, ...], recursive: bool, crds: tuple[Path, ...], namespace: str, strict: bool, output: str
+) -> None:
+    """Check manifests without a server.
+
+    Finds mistakes of YAML, unknown and duplicate fields, wrong types and values, broken rules and duplicate
+    objects, all at once, each with its line and what would be right. Exits with 1 if there are errors.
+
+    Example: headgate validate -f examples/quickstart
+    """
+    from headgate.cli import validation
+    from headgate.cli.manifests import read
+
+    kinds = validation.Kinds()
+    definitions = read([str(path) for path in crds])
+    reading = read(files, recursive=recursive)
+    findings = [validation.of_problem(problem) for problem in definitions.problems + reading.problems]
+    findings += validation.judge(definitions.manifests, kinds, namespace)
+    findings += validation.judge(reading.manifests, kinds, namespace)
+    if not findings and not reading.manifests:
+        raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
+    lines = definitions.lines | reading.lines
+    click.echo(validation.render(output, findings, lines, len(reading.manifests)))
+    fatal = {"error", "warning"} if strict else {"error"}
+    if any(finding.severity in fatal for finding in findings):
+        raise SystemExit(1)

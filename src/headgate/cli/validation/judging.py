@@ -1,0 +1,248 @@
+"""From manifests to findings: each object by its schema, then all of them together."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.api import admission, structural
+from headgate.api.structural import NO_FIELD, FieldError, Schema
+from headgate.apiserver import metadata
+from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, place_of
+from headgate.cli.validation import suggestions
+from headgate.cli.validation.findings import Finding, Severity, about
+from headgate.cli.validation.kinds import Kind, Kinds
+
+_DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_METADATA: Schema = {"metadata": metadata.SCHEMA}
+_NOT_OF_TYPE = re.compile(r'must be of type (\S+): "(\w+)"')
+
+
+def judge(manifests: list[Manifest], kinds: Kinds, namespace: str = "default") -> list[Finding]:
+    """Everything there is to say about the objects; `namespace` is that of objects that name none.
+
+    Definitions among the objects are checked first, and are known when others are judged by them. What an
+    object refers to is looked for among the manifests.
+    """
+    findings: list[Finding] = []
+    for manifest in manifests:
+        if _key(manifest) == _DEFINITION:
+            faults = list(_of_definition(manifest))
+            if not faults and not _judged([manifest], kinds, namespace):
+                kinds.add(manifest.content)
+            findings += faults
+    return findings + _judged(manifests, kinds, namespace) + list(_duplicates(manifests, kinds, namespace))
+
+
+def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Finding]:
+    """What is to be said of each object, seen among the others."""
+    cases: list[_Case] = []
+    findings: list[Finding] = []
+    for manifest in manifests:
+        kind = kinds.find(*_key(manifest))
+        if kind is None:
+            findings.append(_unknown_kind(manifest, kinds, scope(manifest, kind, namespace)))
+        else:
+            cases.append(_prepared(manifest, kind, namespace))
+    others = admission.Gathered(case.obj for case in cases if case.has_identity)
+    for case in cases:
+        findings += _of_object(case, others)
+    return findings
+
+
+def _key(manifest: Manifest) -> tuple[str, str]:
+    return manifest.content["apiVersion"], manifest.kind
+
+
+def scope(manifest: Manifest, kind: Kind | None, namespace: str) -> str:
+    """The namespace that an object is in, "" for one of the whole cluster."""
+    if kind is not None and not kind.resource.namespaced:
+        return ""
+    meta = manifest.content.get("metadata")
+    own = meta.get("namespace") if isinstance(meta, dict) else None
+    return own if isinstance(own, str) and own else namespace
+
+
+# -- one object
+
+
+@dataclass(frozen=True)
+class _Case:
+    """An object as a server would see it: pruned, with its defaults and its namespace."""
+
+    manifest: Manifest
+    kind: Kind
+    schema: Schema
+    """With that of metadata."""
+    namespace: str
+    obj: dict[str, Any]
+    unknown: list[str]
+    """Paths of the fields that the schema does not have."""
+
+    @property
+    def has_identity(self) -> bool:
+        meta = self.obj["metadata"]
+        return isinstance(meta, dict) and isinstance(meta.get("name"), str)
+
+
+def _prepared(manifest: Manifest, kind: Kind, namespace: str) -> _Case:
+    schema: Schema = {**kind.schema, "properties": {**kind.schema.get("properties", {}), **_METADATA}}
+    obj = copy.deepcopy(manifest.content)
+    meta = obj["metadata"] = {} if obj.get("metadata") is None else obj["metadata"]
+    unknown = structural.prune(schema, obj)
+    if isinstance(meta, dict):
+        unknown += [f"metadata.{path}" for path in structural.prune(metadata.SCHEMA, meta)]
+    structural.default(schema, obj)
+    admission.default(obj)
+    where = scope(manifest, kind, namespace)
+    if isinstance(meta, dict) and where and isinstance(meta.get("namespace", ""), str):
+        meta["namespace"] = where
+    return _Case(manifest, kind, schema, where, obj, unknown)
+
+
+def _of_definition(manifest: Manifest) -> Iterator[Finding]:
+    """What is wrong with the schemas of a CustomResourceDefinition."""
+    spec = manifest.content.get("spec")
+    versions = spec.get("versions") if isinstance(spec, dict) else None
+    for index, version in enumerate(versions if isinstance(versions, list) else []):
+        schema = version.get("schema") if isinstance(version, dict) else None
+        structure = schema.get("openAPIV3Schema") if isinstance(schema, dict) else None
+        if isinstance(structure, dict):
+            field = f"spec.versions[{index}].schema.openAPIV3Schema"
+            for error in structural.check(structure, field):
+                yield about(manifest, error.field, error.body(), namespace="")
+
+
+def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
+    by_schema = structural.validate(case.schema, case.obj)
+    mistyped = [error.field for error in by_schema if error.reason == "FieldValueTypeInvalid"]
+    # What is inside a value of the wrong type means nothing there.
+    unknown = [path for path in case.unknown if not any(path.startswith(field) for field in mistyped)]
+    yield from (_unknown_field(case, path) for path in unknown)
+    misspelt = {_meant(case, path) for path in unknown}
+    by_rules = admission.check(case.obj, None, others)
+    for error in _unique(admission.merged(by_schema, by_rules.errors, prefer_rules=case.kind.is_builtin)):
+        if error.reason != "FieldValueRequired" or error.field not in misspelt:
+            yield _refusal(case, error)
+    for warning in by_rules.warnings:
+        yield _warned(case, warning)
+
+
+def _meant(case: _Case, path: str) -> str:
+    """The path of the field that a misspelt one stands for, "" if none is near."""
+    place = place_of(case.manifest.tree, path)
+    name = suggestions.near(case.schema, place)
+    return f"{path.removesuffix(str(place.steps[-1]))}{name}" if name else ""
+
+
+def _unique(errors: Iterable[FieldError]) -> list[FieldError]:
+    return list({error.message(): error for error in errors}.values())
+
+
+def _unknown_kind(manifest: Manifest, kinds: Kinds, namespace: str) -> Finding:
+    api_version, kind = _key(manifest)
+    advice = kinds.advice(api_version, kind)
+    severity: Severity = "note"
+    if kinds.is_headgates_group(api_version):
+        severity = "error"
+        known = kinds.kinds_of(api_version)
+        advice = advice or (f"its kinds are {', '.join(known)}" if known else "")
+        message = f"there is no kind {kind} in {api_version}"
+    elif advice:
+        severity, message = "warning", f"kind {kind} of {api_version} is not known, and was not checked"
+    else:
+        message = f"skipped: kind {kind} of {api_version} is not known here"
+        advice = "give its CustomResourceDefinition with --crd FILE"
+    path = "kind" if kinds.kinds_of(api_version) else "apiVersion"
+    return about(manifest, path, message, namespace=namespace, severity=severity, suggestion=advice)
+
+
+def _unknown_field(case: _Case, path: str) -> Finding:
+    place = place_of(case.manifest.tree, path)
+    pointed = place._replace(span=place.key) if place.key and not place.missing else place
+    return about(
+        case.manifest,
+        path,
+        "unknown field",
+        namespace=case.namespace,
+        suggestion=suggestions.for_unknown(case.schema, place),
+        place=pointed,
+    )
+
+
+def _refusal(case: _Case, error: FieldError) -> Finding:
+    if error.field == NO_FIELD:  # says that some errors are not listed, or not looked for
+        return about(case.manifest, "", error.detail, namespace=case.namespace, severity="note")
+    place = place_of(case.manifest.tree, error.field)
+    return about(
+        case.manifest,
+        error.field,
+        told(error),
+        namespace=case.namespace,
+        suggestion=suggestions.for_error(case.schema, error, place),
+        place=place._replace(span=_entry(place, error.value) or place.span),
+    )
+
+
+def _warned(case: _Case, warning: str) -> Finding:
+    """A warning of the rules, which begins with the path that it is about."""
+    path, _, message = warning.partition(": ")
+    return about(case.manifest, path, message, namespace=case.namespace, severity="warning")
+
+
+def told(error: FieldError) -> str:
+    """The message of an error, without the path that stands before it anyway."""
+    types = _NOT_OF_TYPE.search(error.detail)
+    if error.reason == "FieldValueTypeInvalid" and types and error.value == types[2]:
+        return f"must be of type {types[1]}, not {types[2]}"
+    return error.body().replace(f"{error.field} in body ", "", 1)
+
+
+def _entry(place: Place, value: object) -> Any:
+    """Where in a mapping the key or value is that an error about the whole mapping names."""
+    if place.missing or not isinstance(place.node, Mapping) or not isinstance(value, str):
+        return None
+    for name, entry in place.node.entries.items():
+        if name == value:
+            return entry.key
+        if isinstance(entry.value, Scalar) and entry.value.value == value:
+            return entry.value.span
+    return None
+
+
+# -- all of them
+
+
+@dataclass(frozen=True)
+class _Identity:
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+def _duplicates(manifests: list[Manifest], kinds: Kinds, namespace: str) -> Iterator[Finding]:
+    """Objects that an earlier one is as well: applied one after the other, the last would win silently."""
+    first: dict[_Identity, Manifest] = {}
+    for manifest in manifests:
+        api_version, kind = _key(manifest)
+        where = scope(manifest, kinds.find(api_version, kind), namespace)
+        meta = manifest.content.get("metadata")
+        name = meta.get("name") if isinstance(meta, dict) else None
+        if not isinstance(name, str) or not name:
+            continue
+        identity = _Identity(api_version.rpartition("/")[0], kind, where, name)
+        if identity in first:
+            message = f"defined twice: {first[identity].source} defines the same object"
+            yield about(
+                manifest,
+                "metadata.name",
+                message,
+                namespace=where,
+                suggestion="remove or rename one of the two",
+            )
+        else:
+            first[identity] = manifest

@@ -1,0 +1,144 @@
+"""Findings for people (as compilers print them), for programs, and for GitHub's annotations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+import msgspec
+from rich.cells import cell_len
+
+from headgate.cli.manifests import Span
+from headgate.cli.validation.findings import Finding
+
+Lines = dict[str, list[str]]
+"""The lines of each file."""
+
+_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+_WIDEST = 160
+"""Longer lines of a file are cut around what is pointed at."""
+
+
+def render(output: str, findings: list[Finding], lines: Lines, objects: int) -> str:
+    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked."""
+    ordered = sorted(findings, key=lambda finding: finding.order)
+    return FORMATS[output](ordered, lines, objects)
+
+
+def summary(findings: Iterable[Finding], objects: int, files: int) -> str:
+    """One line: "3 objects in 2 files: 1 error, 2 warnings"."""
+    counts: Counter[str] = Counter(finding.severity for finding in findings)
+    told = [_count(counts[severity], severity) for severity in _COLORS if counts[severity]]
+    return f"{_count(objects, 'object')} in {_count(files, 'file')}: {', '.join(told) or 'valid'}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# -- text
+
+
+def _text(findings: list[Finding], lines: Lines, objects: int) -> str:
+    parts = ["\n".join(_paragraph(finding, lines.get(finding.file, []))) for finding in findings]
+    return "\n\n".join([*parts, summary(findings, objects, len(lines))])
+
+
+def _paragraph(finding: Finding, lines: list[str]) -> list[str]:
+    severity = click.style(finding.severity, fg=_COLORS[finding.severity], bold=True)
+    said = [_printable(part) for part in (finding.object, finding.path, finding.message) if part]
+    shown = [f"{_place(finding)}: {severity}: {': '.join(said)}"]
+    if finding.span and (finding.path or not finding.object):
+        shown += _excerpt(finding.span, lines)
+    if finding.suggestion:
+        shown.append(f"  {click.style('fix', fg='green', bold=True)}: {_printable(finding.suggestion)}")
+    return shown
+
+
+def _place(finding: Finding) -> str:
+    if finding.span is None:
+        return _printable(finding.file)
+    return f"{_printable(finding.file)}:{finding.span.start.line}:{finding.span.start.column}"
+
+
+def _excerpt(span: Span, lines: list[str]) -> list[str]:
+    """The line, and below it carets under the value."""
+    number, column = span.start
+    if not 0 < number <= len(lines):
+        return []
+    line = lines[number - 1]
+    end = span.end.column if span.end.line == number else len(line) + 1
+    start = column - 1
+    cut = max(0, start - _WIDEST // 2) if len(line) > _WIDEST else 0
+    text = _printable(line[cut : cut + _WIDEST])
+    width = max(1, cell_len(_printable(line[start : min(end - 1, cut + _WIDEST)])))
+    margin = f"{number:>5} | "
+    pointer = " " * cell_len(_printable(line[cut:start])) + "^" * width
+    return [f"{margin}{text}".rstrip(), f"{' ' * 5} | {pointer}"]
+
+
+def _printable(text: str) -> str:
+    """Without what would move the cursor: files may hold anything, terminals obey."""
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character == "\t":
+        return "    "
+    return character if character.isprintable() else f"\\x{ord(character):02x}"
+
+
+# -- json
+
+
+def _json(findings: list[Finding], lines: Lines, objects: int) -> str:
+    rows: list[dict[str, Any]] = [
+        {
+            "file": finding.file,
+            "line": finding.span.start.line if finding.span else None,
+            "column": finding.span.start.column if finding.span else None,
+            "object": finding.object,
+            "path": finding.path,
+            "severity": finding.severity,
+            "message": finding.message,
+            "suggestion": finding.suggestion,
+        }
+        for finding in findings
+    ]
+    return msgspec.json.format(msgspec.json.encode(rows)).decode()
+
+
+# -- github
+
+
+def _github(findings: list[Finding], lines: Lines, objects: int) -> str:
+    """Workflow commands, which GitHub shows at the lines of a pull request."""
+    shown = [_command(finding) for finding in findings]
+    return "\n".join([*shown, summary(findings, objects, len(lines))])
+
+
+def _command(finding: Finding) -> str:
+    level = "notice" if finding.severity == "note" else finding.severity
+    place = f"file={_property(finding.file)}"
+    if finding.span:
+        place += f",line={finding.span.start.line},col={finding.span.start.column}"
+    said = ": ".join(part for part in (finding.object, finding.path, finding.message) if part)
+    text = f"{said}; {finding.suggestion}" if finding.suggestion else said
+    return f"::{level} {place}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+FORMATS: dict[str, Callable[[list[Finding], Lines, int], str]] = {
+    "text": _text,
+    "json": _json,
+    "github": _github,
+}
