@@ -29,7 +29,7 @@ SCALES = "scales"
 class Entry(NamedTuple):
     """One key of the index."""
 
-    index: str
+    about: str
     value: tuple[str, ...]
 
 

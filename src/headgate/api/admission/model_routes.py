@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from headgate.api.admission import entries, rule_order, string_matches
+from headgate.api.admission import competing_routes, rivals, rule_order, string_matches
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import Filed, View
+from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check", "check_match"]
 
-GROUP, KIND = "networking.volcano.sh", "ModelRoute"
+GROUP = "networking.volcano.sh"
 
 _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
@@ -31,7 +30,7 @@ def check(route: Place, old: Place | None, others: View, found: Findings) -> Non
         _check_targets(route, rule["targetModels"], others, found)
     _check_order(spec["rules"], found)
     _check_limit(spec["rateLimit"], found)
-    _check_other_routes(route, others, found)
+    competing_routes.check(route, others, found)
 
 
 def _check_names(spec: Place, found: Findings) -> None:
@@ -129,7 +128,7 @@ def _check_targets(route: Place, targets: Place, others: View, found: Findings) 
 
 
 def _check_server(route: Place, name: Place, others: View, found: Findings) -> None:
-    key = ObjectKey(route.at("metadata.namespace").text or "", name.text or "")
+    key = ObjectKey(rivals.key_of(route).namespace, name.text or "")
     if others.get(GROUP, "ModelServer", key) is None:
         found.warn(name, f"there is no ModelServer {key}{others.among}; requests for it fail until there is")
 
@@ -148,80 +147,3 @@ def _check_limit(limit: Place, found: Findings) -> None:
     address = shared.at("redis.address")
     if address.text is not None and not _HOST_PORT.fullmatch(address.text):
         found.warn(address, f'"{address.text}" is not host:port, as in "redis.default.svc:6379"')
-
-
-# -- other objects for the same names
-
-
-def _check_other_routes(route: Place, others: View, found: Findings) -> None:
-    name = route.at("spec.modelName")
-    if name.text:
-        _check_same_model(route, name, others, found)
-        for other in _not_itself(route, others.filed(entries.Entry(entries.ADAPTER, (name.text,))))[:1]:
-            told = (
-                f'"{name.text}" is a LoRA adapter of {other}; requests for it come to this route from now on'
-            )
-            found.warn(name, told)
-    for adapter in route.at("spec.loraAdapters").items():
-        if not adapter.text or adapter.text == name.text:
-            continue
-        model = _not_itself(route, others.filed(entries.Entry(entries.MODEL, (adapter.text,))))
-        if model:
-            found.warn(adapter, f'"{adapter.text}" is the model name of {model[0]}, which gets its requests')
-            continue
-        for other in _not_itself(route, others.filed(entries.Entry(entries.ADAPTER, (adapter.text,))))[:1]:
-            found.warn(
-                adapter, f'"{adapter.text}" is an adapter of {other} as well; {_who_is_first(route, other)}'
-            )
-
-
-def _check_same_model(route: Place, name: Place, others: View, found: Findings) -> None:
-    for other in _not_itself(route, others.filed(entries.Entry(entries.MODEL, (name.text or "",))))[:4]:
-        if other.kind == "InferenceModel":
-            told = f'{other} is for "{name.text}" too; this ModelRoute goes first'
-        elif other.kind == "Model":
-            told = f'{other} serves "{name.text}" too, by a ModelRoute of its own'
-        elif _is_before(route, other):
-            told = f'{other} is for "{name.text}" too and younger: it gets only what no rule here matches'
-        elif _takes_all(other, others):
-            told = f'{other} is for "{name.text}" too, older, and takes every request: this route gets none'
-        else:
-            told = (
-                f'{other} is for "{name.text}" too and older: this route gets only what no rule there matches'
-            )
-        found.warn(name, told)
-
-
-def _takes_all(other: Filed, others: View) -> bool:
-    obj = others.get(GROUP, KIND, other.key)
-    return obj is not None and any(
-        rule_order.is_catch_all(rule) for rule in Place(obj).at("spec.rules").items()
-    )
-
-
-def _who_is_first(route: Place, other: Filed) -> str:
-    return "this route is older and is asked first" if _is_before(route, other) else "that one is asked first"
-
-
-def _is_before(route: Place, other: Filed) -> bool:
-    """Whether the route is asked before the other: oldest first, then by namespace and name.
-
-    One that has no time yet is about to be created: it is the youngest.
-    """
-    meta = route["metadata"]
-    created = meta["creationTimestamp"].text or "~"
-    own = (created, meta["namespace"].text or "", meta["name"].text or "")
-    return own < (other.created or "~", other.namespace, other.name)
-
-
-def _not_itself(route: Place, filed: Sequence[Filed]) -> list[Filed]:
-    """Without the route itself, and without the Model that made it."""
-    meta = route["metadata"]
-    key = ObjectKey(meta["namespace"].text or "", meta["name"].text or "")
-    owners = {(owner["kind"].text, owner["name"].text) for owner in meta["ownerReferences"].items()}
-    return [
-        each
-        for each in filed
-        if (each.group, each.kind, each.key) != (GROUP, KIND, key)
-        and not (each.namespace == key.namespace and (each.kind, each.name) in owners)
-    ]

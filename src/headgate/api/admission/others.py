@@ -71,7 +71,7 @@ class Index:
         """Files an object, in place of what was filed under its kind and name before."""
         group, kind, key = _identity(obj)
         self.remove(group, kind, key)
-        found = list(entries.of(group, kind, obj))
+        found = list(dict.fromkeys(entries.of(group, kind, obj)))
         if not found:
             return
         filed = Filed(str(obj["metadata"].get("creationTimestamp") or ""), *key, group, kind)
@@ -80,7 +80,9 @@ class Index:
             bisect.insort(self._filed.setdefault(entry, []), filed)
 
     def remove(self, group: str, kind: str, key: ObjectKey) -> None:
-        filed, found = self._entries.pop((group, kind, key), (None, []))
+        if (group, kind, key) not in self._entries:
+            return
+        filed, found = self._entries.pop((group, kind, key))
         for entry in found:
             under = self._filed[entry]
             del under[bisect.bisect_left(under, filed)]

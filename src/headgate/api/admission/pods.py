@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.admission import names, pod_changes, probes
+from headgate.api.admission import names, pod_changes, probes, resources
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
@@ -59,6 +59,7 @@ def _check_container(container: Place, volumes: set[str | None], found: Findings
         for complaint in names.dns_label(name.text):
             found.invalid(name, complaint)
     _check_ports(container["ports"], found)
+    resources.check(container["resources"], found)
     _check_environment(container["env"], found)
     for mount in container["volumeMounts"].items():
         _check_mount(mount, volumes, found)

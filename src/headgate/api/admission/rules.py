@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.api.admission import (
+    autoscaling,
+    bindings,
     configuration,
     metadata,
     model_routes,
     model_servers,
+    models,
     pods,
+    pools,
     services,
+    variants,
     workloads,
 )
 from headgate.api.admission.findings import Findings
@@ -31,8 +36,21 @@ _RULES: dict[tuple[str, str], Rules] = {
     ("apps", "Deployment"): workloads.check_deployment,
     ("apps", "ReplicaSet"): workloads.check_replica_set,
     ("coordination.k8s.io", "Lease"): configuration.check_lease,
+    ("inference.networking.k8s.io", "InferencePool"): pools.check_pool_v1,
+    ("inference.networking.x-k8s.io", "InferenceModel"): pools.check_inference_model,
+    ("inference.networking.x-k8s.io", "InferenceObjective"): pools.check_objective,
+    ("inference.networking.x-k8s.io", "InferencePool"): pools.check_pool,
+    ("llmd.ai", "VariantAutoscaling"): variants.check,
     ("networking.volcano.sh", "ModelRoute"): model_routes.check,
     ("networking.volcano.sh", "ModelServer"): model_servers.check,
+    ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.check,
+    ("registry.volcano.sh", "AutoscalingPolicyBinding"): bindings.check,
+    ("registry.volcano.sh", "Model"): models.check,
+}
+
+_DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
+    ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.default,
+    ("registry.volcano.sh", "Model"): models.default,
 }
 
 KINDS = frozenset(_RULES)
@@ -48,7 +66,7 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
     """
     found = Findings()
     place = Place(new)
-    group, kind = str(new.get("apiVersion", "")).rpartition("/")[0], str(new.get("kind", ""))
+    group, kind = _kind_of(new)
     metadata.check(group, kind, place["metadata"], found)
     rules = _RULES.get((group, kind))
     if rules is not None and (old is None or _desired(new) != _desired(old)):
@@ -57,7 +75,13 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
 
 
 def default(obj: Object) -> None:
-    """Fills in, in place, the defaults that depend on other fields, after those of the schema."""
+    """Fills in, in place, the defaults that depend on other fields, before or after those of the schema."""
+    if (fill := _DEFAULTS.get(_kind_of(obj))) is not None:
+        fill(obj)
+
+
+def _kind_of(obj: Object) -> tuple[str, str]:
+    return str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
 
 
 def _desired(obj: Object) -> Object:

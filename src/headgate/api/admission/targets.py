@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from headgate.api.admission.place import Place
 
-__all__ = ["ScalingTarget", "of_binding", "pool"]
+__all__ = ["ScalingTarget", "group_of", "of_binding", "pool"]
+
+_GROUPS = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    "ModelInfer": "workload.volcano.sh",
+    "ModelServing": "workload.serving.volcano.sh",
+}
+"""The groups of scalable kinds, for references that name a kind alone."""
 
 
 class ScalingTarget(NamedTuple):
@@ -30,6 +39,12 @@ def of_binding(binding: Place) -> Iterator[ScalingTarget]:
         reference = place.at("target.targetRef")
         if name := reference["name"].text:
             yield ScalingTarget(place, (reference["kind"].text or "", name))
+
+
+def group_of(reference: Place) -> str | None:
+    """The group of an ObjectReference; None if it does not say one and the kind does not tell."""
+    version, kind = reference["apiVersion"].text, reference["kind"].text or ""
+    return version.rpartition("/")[0] if version else _GROUPS.get(kind)
 
 
 def pool(obj: Place) -> tuple[str, str, str] | None:

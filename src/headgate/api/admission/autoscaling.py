@@ -1,0 +1,116 @@
+"""AutoscalingPolicy: defaults that a schema cannot give, what is refused, and what cannot work as meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.api import kthena_registry, quantity
+from headgate.api.admission import durations
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import View
+from headgate.api.admission.place import Place
+
+__all__ = ["check", "check_spec", "default"]
+
+LONGEST = "30m"
+
+_STABLE_DEFAULTS: dict[str, Any] = {
+    field.encode_name: field.default
+    for field in msgspec.structs.fields(kthena_registry.AutoscalingPolicyStablePolicy)
+    if field.default is not None
+}
+
+
+def default(obj: dict[str, Any]) -> None:
+    """Completes both stable policies, also where the whole block is left out.
+
+    The schema can only default the fields of a block that is there; and a stabilization window has one
+    default upwards (0s) and another downwards (5m). Without a panicPolicy there is no panic.
+    """
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for path, window in ((("behavior", "scaleUp", "stablePolicy"), "0s"), (("behavior", "scaleDown"), "5m")):
+        block = _block(spec, path)
+        if block is not None:
+            for name, value in {**_STABLE_DEFAULTS, "stabilizationWindow": window}.items():
+                if block.get(name) is None:
+                    block[name] = value
+
+
+def _block(spec: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
+    """The map at the path, made if it is absent; None where something else is in the way."""
+    block = spec
+    for name in path:
+        if block.get(name) is None:
+            block[name] = {}
+        inner: object = block[name]
+        if not isinstance(inner, dict):
+            return None
+        block = inner
+    return block
+
+
+def check(policy: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for an AutoscalingPolicy."""
+    check_spec(policy["spec"], found)
+
+
+def check_spec(spec: Place, found: Findings) -> None:
+    """The rules for a policy's spec, which Models have inside as well."""
+    _check_metrics(spec["metrics"], found)
+    if spec["tolerancePercent"].integer == 100:
+        told = "100 tolerates every change but a doubling: replicas never go down, unless to 0"
+        found.warn(spec["tolerancePercent"], told)
+    behavior = spec["behavior"]
+    _check_stable(behavior.at("scaleUp.stablePolicy"), "added", found)
+    _check_stable(behavior["scaleDown"], "removed", found)
+    panic = behavior.at("scaleUp.panicPolicy")
+    for field in ("period", "panicModeHold"):
+        durations.check(panic[field], found, longest=LONGEST)
+    if durations.nanoseconds(panic["panicModeHold"]) == 0:
+        found.warn(panic["panicModeHold"], "is 0s: panic mode never begins")
+    elif panic["percent"].integer == 0:
+        found.warn(panic["percent"], "is 0: in panic mode no replicas are added")
+
+
+def _check_metrics(metrics: Place, found: Findings) -> None:
+    seen: set[str] = set()
+    for metric in metrics.items():
+        name, target = metric["metricName"], metric["targetValue"]
+        if name.text is not None and name.text in seen:
+            found.duplicate(name)
+        elif name.text is not None:
+            seen.add(name.text)
+        if name.value == "":
+            found.warn(name, "is empty: no metric is called that")
+        if not _is_positive(target):
+            found.invalid(target, "must be greater than 0")
+
+
+def _is_positive(amount: Place) -> bool:
+    """Whether it is a quantity above 0; what is no quantity is for the schema to report."""
+    value = amount.text if amount.integer is None else amount.integer
+    if value is None:
+        return True
+    try:
+        return quantity.parse(value).unscaled > 0
+    except quantity.QuantityError:
+        return True
+
+
+def _check_stable(policy: Place, changed: str, found: Findings) -> None:
+    for field in ("period", "stabilizationWindow"):
+        durations.check(policy[field], found, longest=LONGEST)
+    if durations.nanoseconds(policy["period"]) == 0:
+        found.warn(policy["period"], "is 0s: instances and percent limit nothing")
+        return
+    instances, percent = policy["instances"], policy["percent"]
+    either = policy["selectPolicy"].text != "And"
+    if instances.integer == 0 and percent.integer == 0:
+        found.warn(policy, f"instances and percent are 0: replicas are never {changed}")
+    elif not either and (instances.integer == 0 or percent.integer == 0):
+        least = instances if instances.integer == 0 else percent
+        found.warn(least, f"is 0, and with selectPolicy And the smaller counts: replicas are never {changed}")

@@ -1,0 +1,66 @@
+"""Other objects that are for the model names of a ModelRoute: who gets the requests, and who gets none."""
+
+from __future__ import annotations
+
+from headgate.api.admission import entries, rivals, rule_order
+from headgate.api.admission.entries import Entry
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import Filed, View
+from headgate.api.admission.place import Place
+
+__all__ = ["check"]
+
+_TOLD = 4
+"""Others that are named for one name."""
+
+
+def check(route: Place, others: View, found: Findings) -> None:
+    """Warns of every name that the route shares with another object.
+
+    A name that is the model name of any object is not looked up among adapters.
+    """
+    name = route.at("spec.modelName")
+    if name.text:
+        _check_model_name(route, name, others, found)
+    for adapter in route.at("spec.loraAdapters").items():
+        if adapter.text and adapter.text != name.text:
+            _check_adapter(route, adapter, others, found)
+
+
+def _check_model_name(route: Place, name: Place, others: View, found: Findings) -> None:
+    for other in rivals.others_than(route, _claims(entries.MODEL, name, others))[:_TOLD]:
+        found.warn(name, _who_gets_what(route, name.text or "", other, others))
+    for other in rivals.others_than(route, _claims(entries.ADAPTER, name, others))[:1]:
+        told = f'"{name.text}" is a LoRA adapter of {other}: requests for it come here instead from now on'
+        found.warn(name, told)
+
+
+def _check_adapter(route: Place, adapter: Place, others: View, found: Findings) -> None:
+    models = rivals.others_than(route, _claims(entries.MODEL, adapter, others))
+    if models:
+        found.warn(adapter, f'"{adapter.text}" is the model name of {models[0]}, which gets its requests')
+        return
+    for other in rivals.others_than(route, _claims(entries.ADAPTER, adapter, others))[:1]:
+        first = "this route is older and" if rivals.is_before(route, other) else "that one"
+        found.warn(adapter, f'"{adapter.text}" is an adapter of {other} as well; {first} is asked first')
+
+
+def _claims(about: str, name: Place, others: View) -> list[Filed]:
+    return list(others.filed(Entry(about, (name.text or "",))))
+
+
+def _who_gets_what(route: Place, name: str, other: Filed, others: View) -> str:
+    if other.kind == "InferenceModel":
+        return f'{other} is for "{name}" too; this ModelRoute goes first'
+    if other.kind == "Model":
+        return f'{other} serves "{name}" too, by a ModelRoute of its own'
+    if rivals.is_before(route, other):
+        return f'{other} is for "{name}" too and younger: it gets what no rule here matches'
+    if _takes_all(other, others):
+        return f'{other} is for "{name}" too, older, and takes every request: this route gets none'
+    return f'{other} is for "{name}" too and older: this route gets what no rule there matches'
+
+
+def _takes_all(other: Filed, others: View) -> bool:
+    rules = Place(others.get(other.group, other.kind, other.key)).at("spec.rules")
+    return any(rule_order.is_catch_all(rule) for rule in rules.items())

@@ -1,0 +1,128 @@
+"""InferencePool, InferenceModel and InferenceObjective: what their authors should be told."""
+
+from __future__ import annotations
+
+from headgate.api.admission import entries, overlaps, rivals, rule_order, selectors, targets
+from headgate.api.admission.entries import Entry
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.others import Filed, View
+from headgate.api.admission.place import Place
+from headgate.api.meta import ObjectKey
+
+__all__ = ["check_inference_model", "check_objective", "check_pool", "check_pool_v1"]
+
+OLD_GROUP, GROUP = "inference.networking.x-k8s.io", "inference.networking.k8s.io"
+
+
+def check_pool(pool: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for an InferencePool of v1alpha1."""
+    selector, port = pool.at("spec.selector"), pool.at("spec.targetPortNumber")
+    if selector.value == {}:
+        found.warn(selector, "is empty and selects nothing: set the labels of the Pods")
+    selectors.warn_of_labels(selector, found)
+    if port.integer == 0:
+        found.warn(port, "0 is no port: no endpoint can be reached")
+    overlaps.warn(OLD_GROUP, "InferencePool", pool, selector, others, found)
+
+
+def check_pool_v1(pool: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for an InferencePool of v1."""
+    labels = pool.at("spec.selector.matchLabels")
+    selectors.warn_of_labels(labels, found)
+    _check_picker(pool, others, found)
+    overlaps.warn(GROUP, "InferencePool", pool, labels, others, found)
+
+
+def _check_picker(pool: Place, others: View, found: Findings) -> None:
+    reference = pool.at("spec.endpointPickerRef")
+    name = reference["name"]
+    if not name.text or reference["group"].text or reference["kind"].text not in (None, "Service"):
+        return
+    key = ObjectKey(pool.at("metadata.namespace").text or "", name.text)
+    service = others.get("", "Service", key)
+    if service is None:
+        refused = reference["failureMode"].text != "FailOpen"
+        then = "refuse requests" if refused else "send requests to any endpoint"
+        told = f"there is no Service {key}{others.among}; gateways that ask the picker {then} until there is"
+        found.warn(name, told)
+    elif Place(service).at("spec.type").text == "ExternalName":
+        found.invalid(name, "must not be a Service of type ExternalName")
+
+
+def check_inference_model(model: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for an InferenceModel."""
+    name, split = model.at("spec.modelName"), model.at("spec.targetModels")
+    if not name.text:
+        found.warn(name, "is empty: no request is for this object")
+    _check_pool_reference(model, others, found)
+    _check_split(split, found)
+    if name.text:
+        _check_same_name(model, name, others, found)
+
+
+def check_objective(objective: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for an InferenceObjective."""
+    _check_pool_reference(objective, others, found)
+
+
+def _check_pool_reference(obj: Place, others: View, found: Findings) -> None:
+    target = targets.pool(obj)
+    reference = obj.at("spec.poolRef")
+    if target is None:
+        return
+    namespace, group, name = target
+    kind = reference["kind"].text
+    if kind not in (None, "InferencePool") or group not in (OLD_GROUP, GROUP):
+        told = f"{kind or 'InferencePool'} of group {group or 'core'} is no kind of pool that can serve"
+        found.warn(reference, told)
+        return
+    key = ObjectKey(namespace, name)
+    if others.get(group, "InferencePool", key) is not None:
+        return
+    other_group = GROUP if group == OLD_GROUP else OLD_GROUP
+    told = f"there is no InferencePool {key} in group {group}{others.among}"
+    if others.get(other_group, "InferencePool", key) is not None:
+        found.warn(reference["name"], f"{told}, but there is one in {other_group}: set poolRef.group")
+    else:
+        found.warn(reference["name"], f"{told}; requests fail until there is")
+
+
+def _check_split(split: Place, found: Findings) -> None:
+    seen: dict[str, Place] = {}
+    for target in split.items():
+        name = target["name"]
+        if not name.value and isinstance(target.value, dict):
+            found.warn(name, "is empty: no model is called that")
+        elif name.text is not None and name.text in seen:
+            found.warn(name, f'"{name.text}" is {seen[name.text].label} already; their weights add up')
+        elif name.text is not None:
+            seen[name.text] = target
+    weights = [target["weight"].integer for target in split.items()]
+    if weights and all(weight == 0 for weight in weights):
+        told = "the only weight is 0" if len(weights) == 1 else "every weight is 0"
+        found.warn(split, f"{told}: the model name is reserved, and requests for it are refused")
+
+
+def _check_same_name(model: Place, name: Place, others: View, found: Findings) -> None:
+    text, pool = name.text or "", targets.pool(model)
+    claims = others.filed(Entry(entries.POOL_MODEL, (*pool, text))) if pool is not None else []
+    for other in rivals.others_than(model, claims)[:1]:
+        if rivals.is_before(model, other):
+            told = f'{other} has "{text}" in the same pool and is younger: it is not served (ModelNameInUse)'
+        else:
+            told = f'{other} has "{text}" in the same pool and is older: this one is not served'
+            told += " (ModelNameInUse)"
+        found.warn(name, told)
+    for other in rivals.others_than(model, others.filed(Entry(entries.MODEL, (text,))))[:4]:
+        if other.kind in ("ModelRoute", "Model"):
+            found.warn(name, f'{other} is for "{text}" too and goes first: {_left_over(other, others)}')
+        elif other not in claims:
+            found.warn(name, f'{other} has "{text}" in another pool: the older of the two is served')
+
+
+def _left_over(other: Filed, others: View) -> str:
+    route = others.get(other.group, other.kind, other.key)
+    rules = Place(route).at("spec.rules")
+    if any(rule_order.is_catch_all(rule) for rule in rules.items()):
+        return "this InferenceModel gets no requests"
+    return "this InferenceModel gets what no rule there matches"
