@@ -9,7 +9,18 @@ from click.testing import CliRunner
 
 from headgate.cli import main
 
-COMMANDS = ["up", "validate", "gateway", "apiserver", "node", "controller", "simulate", "explain-field", "crds", "completion"]
+COMMANDS = [
+    "up",
+    "validate",
+    "gateway",
+    "apiserver",
+    "node",
+    "controller",
+    "simulate",
+    "explain-field",
+    "crds",
+    "completion",
+]
 
 
 def test_help_names_every_command() -> None:

@@ -1,0 +1,127 @@
+"""`headgate explain-field`: what a field is for, its type, default and bounds, without a server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from headgate.api import fields
+from headgate.api.fields import Field
+from headgate.cli.kinds import (
+    Definition,
+    api_version_of,
+    complete_kind,
+    definitions_named,
+    kind_of,
+    schema_of,
+)
+
+_WIDTH = 100
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Kinds, and after the first dot the fields that fit."""
+    kind, dot, path = incomplete.partition(".")
+    if not dot:
+        return complete_kind(context, parameter, incomplete)
+    parent, _, begun = path.rpartition(".")
+    found: dict[str, None] = {}
+    try:
+        for definition in definitions_named(kind):
+            for child in fields.children(fields.find(schema_of(definition), parent)):
+                if child.name.startswith(begun):
+                    found[".".join(part for part in (kind, parent, child.name) if part)] = None
+    except (click.UsageError, fields.NoSuchFieldError):
+        return []
+    return [CompletionItem(path) for path in found]
+
+
+@click.command()
+@click.argument("field", metavar="KIND[.FIELD]...", shell_complete=_complete)
+@click.option("--api-version", metavar="GROUP/VERSION", help="Which of two kinds of one name.")
+@click.option("--recursive", is_flag=True, help="Show the fields of the fields as well.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How it is written.",
+)
+def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:
+    """Explain a kind, or a field of it: meaning, type, default, bounds, and what is inside.
+
+    Works without a server. A KIND is written as for kubectl: ModelRoute, modelroutes, mr.
+
+    Example: headgate explain-field modelroute.spec.rules.targetModels.weight
+    """
+    kind, _, path = field.partition(".")
+    definition, others = _one(definitions_named(kind), api_version)
+    try:
+        found = fields.find(schema_of(definition), path)
+    except fields.NoSuchFieldError as error:
+        close = [f"{kind}.{candidate}" for candidate in error.close]
+        hint = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise click.UsageError(f"{kind_of(definition)}: {error}.{hint}") from error
+    inside = list(fields.below(found) if recursive else fields.children(found))
+    if output == "json":
+        answer = _plain(found) | {"fields": [_plain(child) for child in inside]}
+        head = {"kind": kind_of(definition), "apiVersion": api_version_of(definition)}
+        click.echo(json.dumps(head | answer, indent=2, ensure_ascii=False))
+    else:
+        click.echo(_page(definition, others, found, inside))
+
+
+def _one(definitions: list[Definition], api_version: str | None) -> tuple[Definition, list[str]]:
+    """The definition that is meant, and the versions of the others that have the name."""
+    versions = [api_version_of(definition) for definition in definitions]
+    if api_version is None:
+        return definitions[0], versions[1:]
+    if api_version not in versions:
+        raise click.UsageError(
+            f"{kind_of(definitions[0])} is not in {api_version!r}; it is in {' and '.join(versions)}."
+        )
+    return definitions[versions.index(api_version)], []
+
+
+def _plain(field: Field) -> dict[str, Any]:
+    shown = {"path": field.path, "type": field.type, "required": field.required}
+    if "default" in field.schema:
+        shown["default"] = field.schema["default"]
+    return shown | {"bounds": field.bounds, "rules": field.rules, "description": field.description}
+
+
+def _page(definition: Definition, others: list[str], field: Field, inside: list[Field]) -> str:
+    lines = [f"KIND:     {kind_of(definition)}", f"VERSION:  {api_version_of(definition)}"]
+    lines += [f"          (another one: --api-version {version})" for version in others]
+    if field.path:
+        lines += ["", f"FIELD:    {field.path} <{field.type}>", *_facts(field, "          ")]
+    lines += ["", "DESCRIPTION:", _wrapped(field.description or "No more is known of it.", "    ")]
+    if field.rules:
+        lines += ["", "RULES:", *(_wrapped(rule, "    ") for rule in field.rules)]
+    if inside:
+        lines += ["", "FIELDS:"]
+    depth = inside[0].path.count(".") if inside else 0
+    for child in inside:
+        indent = "  " * (1 + child.path.count(".") - depth)
+        lines.append(f"{indent}{child.name} <{child.type}>")
+        lines += _facts(child, f"{indent}  ")
+        lines += [_wrapped(child.description, f"{indent}  ")] if child.description else []
+    return "\n".join(lines)
+
+
+def _facts(field: Field, indent: str) -> list[str]:
+    facts = ["required"] if field.required and "default" not in field.schema else []
+    if "default" in field.schema:
+        facts.append(f"default: {json.dumps(field.schema['default'], ensure_ascii=False)}")
+    facts += [bounds] if (bounds := fields.in_words(field)) else []
+    return [f"{indent}{'; '.join(facts)}"] if facts else []
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return click.wrap_text(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, preserve_paragraphs=True
+    )
