@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from headgate.api.environment import EnvVar
+from headgate.api.environment import EnvFromSource, EnvVar
 from headgate.api.meta import Condition, ObjectMeta, Part, described
+from headgate.api.placement import Affinity, ResourceRequirements, Toleration
 from headgate.api.resources import Resource
 
 IntOrString = int | str
@@ -85,6 +86,12 @@ class Container(Part, frozen=True, kw_only=True):
             **{"x-kubernetes-patch-merge-key": "name", "x-kubernetes-patch-strategy": "merge"},
         ),
     ] = []
+    env_from: Annotated[
+        list[EnvFromSource], described("ConfigMaps and Secrets whose keys become its environment too.")
+    ] = []
+    resources: Annotated[ResourceRequirements, described("What the container needs and may use.")] = (
+        ResourceRequirements()
+    )
     ports: Annotated[
         list[ContainerPort],
         described(
@@ -116,6 +123,9 @@ class PodSpec(Part, frozen=True, kw_only=True):
         int, described("Seconds between the request to end and the kill.")
     ] = 30
     service_account_name: Annotated[str, described("Identity that the Pod runs as.")] = ""
+    node_selector: Annotated[dict[str, str], described("Labels that the node must have.")] = {}
+    affinity: Annotated[Affinity | None, described("Which nodes suit, and near which Pods.")] = None
+    tolerations: Annotated[list[Toleration], described("Taints of nodes that don't matter.")] = []
 
 
 class ContainerStateRunning(Part, frozen=True, kw_only=True):

@@ -106,3 +106,18 @@ class Affinity(Part, frozen=True, kw_only=True):
     node_affinity: Annotated[NodeAffinity | None, described("Which nodes suit.")] = None
     pod_affinity: Annotated[PodAffinity | None, described("Pods that it should be near.")] = None
     pod_anti_affinity: Annotated[PodAffinity | None, described("Pods that it should be away from.")] = None
+
+
+class Toleration(Part, frozen=True, kw_only=True):
+    key: Annotated[str, described("Key of the taint. Unset: every taint.")] = ""
+    operator: Annotated[
+        Literal["Exists", "Equal"] | None, described("Whether the value of the taint matters. Unset: Equal.")
+    ] = None
+    value: Annotated[str, described("Value of the taint.")] = ""
+    effect: Annotated[
+        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
+        described("What the taint does. Unset: anything."),
+    ] = None
+    toleration_seconds: Annotated[
+        int | None, described("How long the Pod may stay with a taint that evicts. Unset: for ever.")
+    ] = None

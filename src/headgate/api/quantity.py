@@ -215,7 +215,7 @@ def _divided(value: int, places: int) -> int:
     """A natural number / 10**places, rounded up, without a power that is larger than the number."""
     if places > len(str(value)):
         return 1 if value else 0
-    return -(-value // 10**places)
+    return -(-value // int(10**places))
 
 
 def _shifted(value: int, places: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.api.admission import (
+    amounts,
     autoscaling,
     bindings,
     configuration,
@@ -49,6 +50,9 @@ _RULES: dict[tuple[str, str], Rules] = {
 }
 
 _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
+    ("", "Pod"): amounts.default_pod,
+    ("apps", "Deployment"): amounts.default_template,
+    ("apps", "ReplicaSet"): amounts.default_template,
     ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.default,
     ("registry.volcano.sh", "Model"): models.default,
 }

@@ -1,0 +1,69 @@
+"""Quantities of containers in the form that Kubernetes stores: canonical, and no finer than a thousandth.
+
+It reads the objects of its own kinds into quantities and writes them out again: `cpu: 0.5` is stored as 500m,
+1024Mi as 1Gi. What is no quantity stays as it is, for the schema to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.api import quantity
+
+__all__ = ["default_pod", "default_template"]
+
+Object = dict[str, Any]
+
+_MILLI = -3
+
+
+def default_pod(pod: Object) -> None:
+    """Brings quantities into form; what is limited and not requested is requested as well."""
+    for resources in _resources(pod.get("spec")):
+        limits = _store(resources, "limits")
+        _store(resources, "requests")
+        requests = resources.get("requests") or {}
+        if limits and isinstance(requests, dict):
+            resources["requests"] = limits | requests
+
+
+def default_template(workload: Object) -> None:
+    """Brings quantities in the template of a Deployment or ReplicaSet into form."""
+    spec = workload.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    for resources in _resources(template.get("spec") if isinstance(template, dict) else None):
+        _store(resources, "limits")
+        _store(resources, "requests")
+
+
+def _resources(spec: object) -> Iterator[Object]:
+    for kind in ("initContainers", "containers"):
+        containers = spec.get(kind) if isinstance(spec, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            resources = container.get("resources") if isinstance(container, dict) else None
+            if isinstance(resources, dict):
+                yield resources
+
+
+def _store(resources: Object, kind: str) -> dict[str, str]:
+    """Writes the amounts of a kind anew, and returns them."""
+    amounts = resources.get(kind)
+    if not isinstance(amounts, dict):
+        return {}
+    stored = {name: text for name, amount in amounts.items() if (text := _text(amount)) is not None}
+    amounts.update(stored)
+    return stored
+
+
+def _text(amount: object) -> str | None:
+    """How Kubernetes stores it; None if it is no quantity."""
+    if isinstance(amount, bool) or not isinstance(amount, str | int | float):
+        return None
+    try:
+        found = quantity.parse(str(amount).strip())
+    except quantity.QuantityError:
+        return None
+    if found.exponent < _MILLI:
+        found = quantity.Quantity(found.rounded_up(_MILLI), _MILLI, found.format)
+    return str(found)
