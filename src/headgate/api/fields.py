@@ -51,8 +51,13 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> list[str]:
-        """What the rules across fields say when they are broken."""
-        return [rule["message"] for rule in self.schema.get("x-kubernetes-validations", ())]
+        """What the rules across fields say when they are broken, those of items and values included."""
+        inner = _inner(self.schema) or {}
+        return [
+            rule["message"]
+            for schema in (self.schema, inner)
+            for rule in schema.get("x-kubernetes-validations", ())
+        ]
 
 
 class NoSuchFieldError(LookupError):
