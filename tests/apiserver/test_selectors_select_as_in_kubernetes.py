@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.apiserver import errors, selectors
+from headgate.apiserver.fields import Fields, Selectable
 from headgate.apiserver.jsonpath import JSONPath
 from headgate.apiserver.storage import Key, Stored
 
-NAMES = frozenset({"metadata.name", "status.phase", "spec.ok"})
+LABELS = ("metadata.name", "status.phase", "spec.ok")
+NAMES = Fields({label: Selectable(tuple(label.split("."))) for label in LABELS}, "not supported: {label}")
 
 
 def stored(labels: dict[str, str] | None = None, **rest: Any) -> Stored:

@@ -19,37 +19,6 @@ DEFINITION_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 FIRST_NAMESPACES = ("default", "kube-system")
 _DEFAULT_GRACE_S = 30
 
-_METADATA = frozenset({"metadata.name", "metadata.namespace"})
-_SELECTABLE: dict[str, frozenset[str]] = {
-    POD: frozenset(
-        {"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"}
-    ),
-    NAMESPACE: frozenset({"status.phase"}),
-    "nodes": frozenset({"spec.unschedulable"}),
-    SECRET: frozenset({"type"}),
-    "replicasets.apps": frozenset({"status.replicas"}),
-    EVENT: frozenset(
-        {
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        }
-    ),
-}
-
-
-def selectable_fields(resource: str) -> frozenset[str]:
-    """The fields that a field selector may name."""
-    return _METADATA | _SELECTABLE.get(resource, frozenset())
-
 
 def initialize(resource: str, obj: dict[str, Any]) -> None:
     """Sets what a new object of a built-in kind starts with."""

@@ -20,6 +20,8 @@ _NEEDS_APPROVAL = (
     f'protected groups must have approval annotation "{APPROVAL}", '
     "see https://github.com/kubernetes/enhancements/pull/1111"
 )
+MAX_SELECTABLE = 8
+_PLAIN_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
@@ -69,6 +71,7 @@ def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
             yield _invalid(f"{field}.name", "must be a DNS label", version["name"])
         yield from _schema_faults((version.get("schema") or {}).get("openAPIV3Schema"), field)
         yield from _column_faults(version, f"{field}.additionalPrinterColumns")
+        yield from _selectable_faults(version, f"{field}.selectableFields")
 
 
 def _schema_faults(schema: Any, field: str) -> Iterator[FieldError]:
@@ -87,6 +90,35 @@ def _column_faults(version: Object, field: str) -> Iterator[FieldError]:
             JSONPath.parse(column["jsonPath"])
         except ValueError as error:
             yield _invalid(f"{field}[{number}].jsonPath", str(error), column["jsonPath"])
+
+
+def _selectable_faults(version: Object, field: str) -> Iterator[FieldError]:
+    """A selectable field is a plain path to a string, boolean or integer, and there may be eight."""
+    declared = version.get("selectableFields") or []
+    if not isinstance(declared, list) or not all(isinstance(entry, dict) for entry in declared):
+        yield _invalid(field, "must be a list of objects with a jsonPath", declared)
+        return
+    if len(declared) > MAX_SELECTABLE:
+        detail = f"must have at most {MAX_SELECTABLE} items"
+        yield FieldError("FieldValueTooMany", field, detail, len(declared))
+    for number, entry in enumerate(declared[:MAX_SELECTABLE]):
+        path = entry.get("jsonPath")
+        at = f"{field}[{number}].jsonPath"
+        if not path:
+            yield FieldError("FieldValueRequired", at, "")
+        elif not isinstance(path, str) or not _PLAIN_PATH.fullmatch(path):
+            yield _invalid(at, "is an invalid path: must be a simple json path in the form .foo.bar", path)
+        elif path.startswith(".metadata"):
+            yield _invalid(at, "must not point to fields in metadata", path)
+        elif _type_at(version, path) not in ("string", "boolean", "integer"):
+            yield _invalid(at, "must point to a field of type string, boolean or integer", path)
+
+
+def _type_at(version: Object, path: str) -> object:
+    schema: Any = (version.get("schema") or {}).get("openAPIV3Schema")
+    for name in path.split(".")[1:]:
+        schema = (schema.get("properties") or {}).get(name) if isinstance(schema, dict) else None
+    return schema.get("type") if isinstance(schema, dict) else None
 
 
 def _change_faults(old: Object, new: Object) -> Iterator[FieldError]:

@@ -40,6 +40,8 @@ class StatusError(Exception):
     kind: str = ""
     causes: Sequence[Cause] = field(default_factory=tuple)
     retry_after_s: int = 0
+    continue_: str = ""
+    """A token for the rest of a list that cannot go on as it began."""
 
     def __str__(self) -> str:
         return self.message
@@ -57,7 +59,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_} if self.continue_ else {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
@@ -177,6 +179,13 @@ def too_large(limit_bytes: int) -> StatusError:
 
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
+
+
+def too_large_revision(asked: int, current: int) -> StatusError:
+    """Somebody knows a resource version that this server has not reached."""
+    told = f"Too large resource version: {asked}, current: {current}"
+    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    return StatusError(504, "Timeout", told, causes=(cause,), retry_after_s=1)
 
 
 def too_many_requests(message: str, retry_after_s: int = 1) -> StatusError:

@@ -64,6 +64,8 @@ class Served:
     scale: Scale | None
     columns: tuple[Column, ...]
     storage_api_version: str
+    selectable_fields: tuple[tuple[str, ...], ...] = ()
+    """Paths of fields that selectors may name, besides those that all kinds have."""
     verbs: tuple[str, ...] = VERBS
     """What may be done; a kind that is a question can only be created."""
 
@@ -180,9 +182,14 @@ def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]
                 scale=_scale(subresources.get("scale")),
                 columns=_columns(version.additional_printer_columns),
                 storage_api_version=f"{spec.group}/{storage}" if spec.group else storage,
+                selectable_fields=_selectable(raw[version.name].get("selectableFields")),
             )
         )
     return served
+
+
+def _selectable(fields: Any) -> tuple[tuple[str, ...], ...]:
+    return tuple(_names(field.get("jsonPath", "")) for field in fields or [])
 
 
 def _columns(columns: Iterable[Any]) -> tuple[Column, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from headgate.apiserver import errors
+from headgate.apiserver.fields import Fields, Selectable
 from headgate.apiserver.storage import Stored
 
 MAX_LENGTH = 16_384
@@ -46,8 +47,8 @@ class Selector:
     """What a list or watch was narrowed to. An empty selector matches everything at no cost."""
 
     labels: tuple[Callable[[Labels], bool], ...] = ()
-    fields: tuple[tuple[tuple[str, ...], bool, str], ...] = ()
-    """Path, whether it must be equal, value."""
+    fields: tuple[tuple[Selectable, bool, str], ...] = ()
+    """Field, whether it must be equal, value."""
 
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)
@@ -55,8 +56,8 @@ class Selector:
     @property
     def name(self) -> str | None:
         """The one name that can match, if the selector says so; lets a list be a lookup."""
-        for path, equal, value in self.fields:
-            if path == ("metadata", "name") and equal:
+        for field, equal, value in self.fields:
+            if field.path == ("metadata", "name") and equal:
                 return value
         return None
 
@@ -71,14 +72,14 @@ class Selector:
 
     def _fields_match(self, stored: Stored) -> bool:
         obj = stored.decode()
-        return all((_text(obj, path) == value) is equal for path, equal, value in self.fields)
+        return all((_text(obj, field) == value) is equal for field, equal, value in self.fields)
 
 
-def parse(labels: str | None, fields: str | None, allowed_fields: frozenset[str]) -> Selector:
+def parse(labels: str | None, fields: str | None, selectable: Fields) -> Selector:
     """The selector of a request; 400 with Kubernetes' words for one that it would not take."""
     if len(labels or "") > MAX_LENGTH or len(fields or "") > MAX_LENGTH:
         raise errors.bad_request(f"a selector may have {MAX_LENGTH} characters")
-    return Selector(_label_requirements(labels or ""), _field_requirements(fields or "", allowed_fields))
+    return Selector(_label_requirements(labels or ""), _field_requirements(fields or "", selectable))
 
 
 def _label_requirements(text: str) -> tuple[Callable[[Labels], bool], ...]:
@@ -122,7 +123,7 @@ def _compares(value: str | None, bound: int, above: bool) -> bool:
     return number > bound if above else number < bound
 
 
-def _field_requirements(text: str, allowed: frozenset[str]) -> tuple[tuple[tuple[str, ...], bool, str], ...]:
+def _field_requirements(text: str, selectable: Fields) -> tuple[tuple[Selectable, bool, str], ...]:
     requirements = []
     position = 0
     while position < len(text) and text.strip():
@@ -130,21 +131,19 @@ def _field_requirements(text: str, allowed: frozenset[str]) -> tuple[tuple[tuple
             raise errors.bad_request(
                 f"invalid field selector {text[position : position + 64]!r}; write path=value"
             )
-        path = match["path"]
-        if path not in allowed:
-            raise errors.bad_request(
-                f"field label not supported: {path}; supported are {', '.join(sorted(allowed))}"
-            )
+        label = match["path"]
+        if (field := selectable.by_label.get(label)) is None:
+            raise errors.bad_request(selectable.refusal(label))
         value = re.sub(r"\\(.)", r"\1", match["value"])
-        requirements.append((tuple(path.split(".")), match["op"] != "!=", value))
+        requirements.append((field, match["op"] != "!=", value))
         position = match.end()
     return tuple(requirements)
 
 
-def _text(obj: Any, path: tuple[str, ...]) -> str:
-    """The value of a field as a selector writes it; a field that is not there is the empty string."""
-    for name in path:
+def _text(obj: Any, field: Selectable) -> str:
+    """The value of a field as a selector writes it."""
+    for name in field.path:
         obj = obj.get(name) if isinstance(obj, dict) else None
     if isinstance(obj, bool):
         return "true" if obj else "false"
-    return "" if obj is None else str(obj)
+    return field.absent if obj is None else str(obj)

@@ -87,13 +87,12 @@ class Hub:
         if self._watchers >= self._max_watchers:
             raise errors.too_many_requests(f"{self._watchers} watches are open, which is the limit")
         if since > self._store.told:
-            raise errors.StatusError(
-                504,
-                "Timeout",
-                f"Too large resource version: {since}, current: {self._store.told}",
-                retry_after_s=1,
-            )
+            raise errors.too_large_revision(since, self._store.told)
         self._log(resource).after(since, 0)
+
+    def after(self, resource: str, revision: int) -> list[Event]:
+        """Every event of a kind behind a revision; 410 if some of them are gone."""
+        return self._log(resource).after(revision, self._limits[0] + 1)
 
     async def follow(
         self, resource: str, since: int, *, until: float, bookmark_s: float | None

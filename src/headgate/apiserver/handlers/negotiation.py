@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from headgate.apiserver import errors
 from headgate.apiserver.discovery import AGGREGATED
+
+FormName = Literal["Object", "PartialObjectMetadata", "Table"]
+_FORMS: dict[str, FormName] = {
+    "Table": "Table",
+    "PartialObjectMetadata": "PartialObjectMetadata",
+    "PartialObjectMetadataList": "PartialObjectMetadata",
+}
+_META = "meta.k8s.io"
+_META_VERSIONS = ("v1", "v1beta1")
 
 
 @dataclass(frozen=True)
@@ -34,16 +44,17 @@ def check_json(header: str) -> None:
         raise errors.not_acceptable(("application/json",))
 
 
-def wants_table(header: str) -> bool:
-    """Whether the first form that we have is a Table."""
+def form(header: str) -> tuple[FormName, str]:
+    """The form that objects are wanted in, the first that we have, and the version of meta.k8s.io."""
     for entry in accepted(header):
-        if entry.media not in ("application/json", "*/*"):
+        if entry.media not in ("application/json", "application/*", "*/*"):
             continue
-        if "as" not in entry.parameters:
-            return False
-        if (entry.parameters["as"], entry.parameters.get("g")) == ("Table", "meta.k8s.io"):
-            return True
-    return False
+        wanted, version = entry.parameters.get("as"), entry.parameters.get("v", "v1")
+        if wanted is None:
+            return "Object", "v1"
+        if (found := _FORMS.get(wanted)) and entry.parameters.get("g") == _META and version in _META_VERSIONS:
+            return found, version
+    return "Object", "v1"
 
 
 def aggregated_version(header: str) -> str | None:

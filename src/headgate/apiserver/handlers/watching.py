@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from headgate.apiserver import errors, tables
+from headgate.apiserver import errors
+from headgate.apiserver.handlers.forms import Form
 from headgate.apiserver.objects import Objects, in_version
 from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector
@@ -40,8 +40,7 @@ class WatchSpec:
     """Tell by a bookmark when these are over (WatchList)."""
     bookmark_s: float | None
     timeout_s: int
-    table: bool
-    include: tables.IncludeObject
+    form: Form
 
 
 def stream(objects: Objects, hub: Hub, spec: WatchSpec) -> Response:
@@ -117,22 +116,23 @@ def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
 
 
 class _Encoder:
-    """Events as lines, as objects or as Tables, in the version that was asked for."""
+    """Events as lines, in the form and the version that was asked for."""
 
     def __init__(self, spec: WatchSpec) -> None:
         self._served = spec.served
-        self._table = spec.table
-        self._include = spec.include
+        self._form = spec.form
         self._first = True
-        self._as_stored = spec.served.api_version == spec.served.storage_api_version
+        as_stored = spec.served.api_version == spec.served.storage_api_version
+        self._as_stored = as_stored and spec.form.name == "Object"
 
     def event(self, type_: str, stored: Stored) -> bytes:
-        if self._as_stored and not self._table:
+        if self._as_stored:
             return _line(type_, stored.body)
         obj = in_version(stored.decode(), self._served)
-        if self._table:
-            obj = self._as_table(obj)
-        return _line(type_, msgspec.json.encode(obj))
+        meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        first, self._first = self._first, False
+        shown = self._form.one(self._served, obj, meta=meta, with_columns=first)
+        return _line(type_, msgspec.json.encode(shown))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
@@ -140,20 +140,11 @@ class _Encoder:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         kind, version = self._served.kind, self._served.api_version
         obj: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": meta}
-        if self._table:
-            obj |= {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": None, "rows": []}
+        if self._form.name != "Object":
+            obj |= {"kind": self._form.name, "apiVersion": self._form.api_version}
+        if self._form.name == "Table":
+            obj |= {"columnDefinitions": None, "rows": []}
         return _line("BOOKMARK", msgspec.json.encode(obj))
-
-    def _as_table(self, obj: dict[str, Any]) -> dict[str, Any]:
-        first, self._first = self._first, False
-        return tables.table(
-            self._served,
-            [obj],
-            metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
-            include=self._include,
-            now=datetime.datetime.now(datetime.UTC),
-            with_columns=first,
-        )
 
 
 def _line(type_: str, obj: bytes) -> bytes:
