@@ -1,9 +1,9 @@
 """The seam around the CEL engine: the only file that knows which package evaluates the rules of CRDs.
 
 An `Expression` is compiled once, says at once what is wrong with it, and evaluates with `self` and
-`oldSelf`. The functions that Kubernetes adds to CEL and its rules use most (sum, split, isSorted, ...) are
-added here; the rest of them (quantity, url, ip, optional syntax `.?`) is refused when the rule is
-registered, not discovered when an object arrives.
+`oldSelf`. The functions that Kubernetes adds to CEL and its rules use most (sum, split, quantity, ...) are
+added here; the rest of them (url, ip, optional syntax `.?`) is refused when the rule is registered, not
+discovered when an object arrives.
 
 Differences from cel-go that remain: `size()` of a string counts UTF-8 bytes, and mistakes of type are
 found when a rule runs, because there is no type checker.
@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import cel
+
+from headgate.api import cel_quantities
 
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
 
@@ -55,6 +57,7 @@ def _is_sorted(items: Sequence[Any]) -> bool:
 # From Kubernetes' list and string libraries; a method's receiver arrives as the first argument. What could
 # make large text out of small (replace, join) is left out, because nothing would bound it.
 _EXTENSIONS: dict[str, Callable[..., Any]] = {
+    **cel_quantities.FUNCTIONS,
     "sum": sum,
     "min": min,
     "max": max,
