@@ -26,7 +26,7 @@ def _packed(value: Quantity) -> Packed:
 
 def _unpacked(value: Packed | int) -> Quantity:
     """The quantity, or that of an integer, which `add` and `sub` take as well."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return Quantity(value)
     unscaled, _, exponent = value[_ENTRY].partition("e")
     return Quantity(int(unscaled), int(exponent))
