@@ -19,25 +19,27 @@ FIELD = "spec.versions[0].schema.openAPIV3Schema"
             '"array", "boolean", "integer", "number", "object", "string"',
         ),
         (
-            {"pattern": "a["},
-            'pattern: Invalid value: "a[": error parsing regexp: missing ]: [',
+            {"type": "string", "pattern": "a["},
+            'pattern: Invalid value: "a[": must be a valid regular expression, but isn\'t: '
+            "error parsing regexp: missing ]: [",
         ),
         (
-            {"pattern": "(?=a)"},
-            'pattern: Invalid value: "(?=a)": error parsing regexp: invalid perl operator: (?=',
+            {"type": "string", "pattern": "(?=a)"},
+            'pattern: Invalid value: "(?=a)": must be a valid regular expression, but isn\'t: '
+            "error parsing regexp: invalid perl operator: (?=",
         ),
         (
-            {"x-kubernetes-validations": [{"rule": "foo(self)"}]},
+            {"type": "object", "x-kubernetes-validations": [{"rule": "foo(self)"}]},
             'x-kubernetes-validations[0].rule: Invalid value: "foo(self)": '
             "compilation failed: undeclared reference to 'foo' (in container '')",
         ),
         (
-            {"x-kubernetes-validations": [{"rule": "slef.a == 1"}]},
+            {"type": "object", "x-kubernetes-validations": [{"rule": "slef.a == 1"}]},
             'x-kubernetes-validations[0].rule: Invalid value: "slef.a == 1": '
             "compilation failed: undeclared reference to 'slef' (in container '')",
         ),
         (
-            {"x-kubernetes-validations": [{"rule": " "}]},
+            {"type": "object", "x-kubernetes-validations": [{"rule": " "}]},
             "x-kubernetes-validations[0].rule: Required value: rule is not specified",
         ),
     ],
@@ -52,7 +54,8 @@ def test_a_faulty_schema_is_refused_where_the_fault_is(faulty: dict[str, Any], e
 
 def test_a_rule_that_does_not_parse_is_refused() -> None:
     """Syntax errors of the engine are passed on, on one line."""
-    schema = {"x-kubernetes-validations": [{"rule": "self."}, {"rule": "self == self"}]}
+    rules = [{"rule": "self."}, {"rule": "self == self"}]
+    schema = {"type": "object", "x-kubernetes-validations": rules}
     (fault,) = structural.check(schema)
     assert fault.field == "x-kubernetes-validations[0].rule"
     assert "Syntax error" in fault.detail

@@ -3,11 +3,12 @@
 import base64
 import datetime
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from headgate.api import cel, duration
 from headgate.api.structural.errors import OMITTED, FieldError, Findings
+from headgate.api.structural.nodes import Node
 from headgate.api.structural.paths import Path, keyed
 from headgate.api.structural.shaping import Schema
 from headgate.api.structural.walk import RuleSite
@@ -22,6 +23,7 @@ _OUT_OF_BUDGET: Final = (
 _REASONS = frozenset(
     {"FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"}
 )
+_LINE_BREAK = re.compile(r"[\n\r]")
 _FIELD_PATH_STEP = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)+)'\]")
 _NOTHING: Schema = {}
 
@@ -179,23 +181,82 @@ def _escaped(name: str) -> str:
 # --- rules before they are used ---------------------------------------------------------------------------
 
 
-def rule_faults(rules: object, path: Path) -> list[FieldError]:
+def rule_faults(node: Node) -> list[FieldError]:
     """What is wrong with the rules of one schema, each at its own field."""
     faults: list[FieldError] = []
-    for index, rule in enumerate(rules if isinstance(rules, list) else []):
+    path: Path = (node.path, "x-kubernetes-validations")
+    for index, rule in enumerate(node.schema.get("x-kubernetes-validations") or ()):
         where: Path = (path, index)
         if not isinstance(rule, dict) or not str(rule.get("rule", "")).strip():
             faults.append(FieldError("FieldValueRequired", keyed((where, "rule")), "rule is not specified"))
             continue
-        for field in ("rule", "messageExpression"):
-            if field in rule:
-                faults.extend(_compile_faults(rule[field], (where, field)))
+        faults.extend(_message_faults(rule, where))
+        faults.extend(_source_faults(rule, where, node.without_past))
         if "reason" in rule and rule["reason"] not in _REASONS:
             detail = "supported values: " + ", ".join(f'"{reason}"' for reason in sorted(_REASONS))
             faults.append(
                 FieldError("FieldValueNotSupported", keyed((where, "reason")), detail, rule["reason"])
             )
+        if (field := rule.get("fieldPath")) and not _leads_somewhere(str(field), node.schema):
+            detail = "fieldPath must be a valid path"
+            faults.append(FieldError("FieldValueInvalid", keyed((where, "fieldPath")), detail, field))
     return faults
+
+
+def _message_faults(rule: Schema, where: Path) -> Iterator[FieldError]:
+    message = str(rule.get("message") or "")
+    field = keyed((where, "message"))
+    if message and not message.strip():
+        yield FieldError("FieldValueInvalid", field, "message must be non-empty if specified", message)
+    elif _LINE_BREAK.search(message.strip()):
+        yield FieldError("FieldValueInvalid", field, "message must not contain line breaks", message)
+    elif not message and _LINE_BREAK.search(str(rule["rule"]).strip()):
+        yield FieldError(
+            "FieldValueRequired", field, "message must be specified if rule contains line breaks"
+        )
+    expression = rule.get("messageExpression")
+    if expression and not str(expression).strip():
+        detail = "messageExpression must be non-empty if specified"
+        yield FieldError("FieldValueRequired", keyed((where, "messageExpression")), detail)
+
+
+def _source_faults(rule: Schema, where: Path, without_past: Path) -> Iterator[FieldError]:
+    for field in ("rule", "messageExpression"):
+        if rule.get(field):
+            yield from _compile_faults(rule[field], (where, field))
+    try:
+        is_transition = cel.compiled(str(rule["rule"])).is_transition
+    except cel.CelError:
+        return
+    if is_transition and without_past is not None:
+        detail = (
+            f"oldSelf cannot be used on the uncorrelatable portion of the schema within {keyed(without_past)}"
+        )
+        yield FieldError("FieldValueInvalid", keyed((where, "rule")), detail, rule["rule"])
+    if not is_transition and rule.get("optionalOldSelf") is not None:
+        detail = "may not be set if oldSelf is not used in rule"
+        yield FieldError(
+            "FieldValueInvalid", keyed((where, "optionalOldSelf")), detail, rule["optionalOldSelf"]
+        )
+
+
+def _leads_somewhere(field_path: str, schema: Schema) -> bool:
+    """Whether a fieldPath names a field of the schema, step by step."""
+    position = 0
+    while position < len(field_path):
+        step = _FIELD_PATH_STEP.match(field_path, position)
+        if step is None:
+            return False
+        properties, additional = schema.get("properties"), schema.get("additionalProperties")
+        name = step[1] or step[2]
+        if isinstance(properties, dict) and isinstance(properties.get(name), dict):
+            schema = properties[name]
+        elif step[2] and isinstance(additional, dict):
+            schema = additional
+        else:
+            return False
+        position = step.end()
+    return True
 
 
 def _compile_faults(source: object, path: Path) -> list[FieldError]:

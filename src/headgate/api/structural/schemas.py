@@ -1,68 +1,73 @@
 """Judges a schema itself when a CustomResourceDefinition brings it, so that objects meet only sound rules."""
 
-from collections.abc import Iterator
-from typing import Any
+from __future__ import annotations
 
-from headgate.api.structural import patterns
-from headgate.api.structural.errors import FieldError, Findings, TooManyErrors, in_order
-from headgate.api.structural.paths import MapKey, Path, keyed
+import contextlib
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from headgate.api.structural import arguments, structure
+from headgate.api.structural.errors import NO_FIELD, FieldError, Findings, TooManyErrors, in_order
+from headgate.api.structural.nodes import Node, nodes
+from headgate.api.structural.paths import Path, keyed
 from headgate.api.structural.rules import rule_faults
-from headgate.api.structural.shaping import MAX_DEPTH, Schema
+from headgate.api.structural.shaping import MAX_DEPTH, Schema, prune
+from headgate.api.structural.validation import validate_value
 
-__all__ = ["check", "has_rules"]
+__all__ = ["check"]
 
-_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_RULES: Final = "x-kubernetes-validations"
 
 
 def check(schema: Schema, field: str = "") -> list[FieldError]:
-    """Every fault of a schema: unknown types, patterns and CEL rules that do not compile, endless nesting.
+    """Every fault of a schema: what is not structural, does not compile, nests without end, or defaults to
+    a value that it refuses itself.
 
     `field` is where the schema lies, for instance "spec.versions[0].schema.openAPIV3Schema".
     """
+    path: Path = (None, field) if field else None
+    return (
+        _found(_malformed(schema, path))
+        or _found(fault for node in nodes(schema, path) for fault in _faults(node))
+        or _found(fault for node in nodes(schema, path) for fault in _default_faults(node))
+    )
+
+
+def _found(faults: Iterable[FieldError]) -> list[FieldError]:
     findings = Findings()
-    try:
-        for path, node in _nodes(schema, (None, field) if field else None, 0, findings):
-            findings.extend(_faults(node, path))
-    except TooManyErrors:
-        pass
+    with contextlib.suppress(TooManyErrors):
+        findings.extend(faults)
     return in_order(findings.errors)
 
 
-def has_rules(schema: Schema) -> bool:
-    """Whether any part of the schema has CEL rules."""
-    return any("x-kubernetes-validations" in node for _, node in _nodes(schema, None, 0, Findings()))
+def _malformed(schema: Schema, path: Path) -> Iterator[FieldError]:
+    """What keeps a schema from being read at all."""
+    for node in nodes(schema, path):
+        if node.is_too_deep:
+            detail = f"must not be nested deeper than {MAX_DEPTH} levels"
+            yield FieldError("FieldValueInvalid", keyed(node.path), detail)
+        yield from arguments.faults(node)
 
 
-def _faults(node: Schema, path: Path) -> Iterator[FieldError]:
-    kind = node.get("type")
-    if kind is not None and kind not in _TYPES:
-        detail = "supported values: " + ", ".join(f'"{name}"' for name in _TYPES)
-        yield FieldError("FieldValueNotSupported", keyed((path, "type")), detail, kind)
-    if isinstance(pattern := node.get("pattern"), str) and (problem := patterns.fault(pattern)):
-        yield FieldError("FieldValueInvalid", keyed((path, "pattern")), problem, pattern)
-    yield from rule_faults(node.get("x-kubernetes-validations"), (path, "x-kubernetes-validations"))
+def _faults(node: Node) -> Iterator[FieldError]:
+    yield from structure.faults(node)
+    yield from rule_faults(node)
 
 
-def _nodes(schema: Any, path: Path, depth: int, findings: Findings) -> Iterator[tuple[Path, Schema]]:
-    """The schema and all schemas inside it."""
-    if not isinstance(schema, dict):
+def _default_faults(node: Node) -> Iterator[FieldError]:
+    value, field = node.schema.get("default"), keyed((node.path, "default"))
+    if value is None or node.is_nested:
         return
-    if depth >= MAX_DEPTH:
-        findings.add("FieldValueInvalid", keyed(path), f"must not be nested deeper than {MAX_DEPTH} levels")
+    if not _is_pruned(node.schema, value):
+        yield FieldError("FieldValueInvalid", field, "must not have unknown fields", value)
         return
-    yield path, schema
-    for child_path, child in _children(schema, path):
-        yield from _nodes(child, child_path, depth + 1, findings)
+    for error in validate_value(node.schema, value):
+        if error.field != NO_FIELD:
+            inner = error.field if error.field[:1] in ("", "[") else f".{error.field}"
+            yield FieldError(error.reason, field + inner, error.detail.strip(), error.value)
 
 
-def _children(schema: Schema, path: Path) -> Iterator[tuple[Path, Any]]:
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for name, child in properties.items():
-            yield ((path, "properties"), MapKey(name)), child
-    for keyword in ("items", "additionalProperties", "not"):
-        yield (path, keyword), schema.get(keyword)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        branches = schema.get(keyword)
-        for index, child in enumerate(branches if isinstance(branches, list) else []):
-            yield ((path, keyword), index), child
+def _is_pruned(schema: Schema, value: Any) -> bool:
+    holder: dict[str, Any] = {"value": copy.deepcopy(value)}
+    return not prune({"properties": {"value": schema}}, holder)

@@ -8,7 +8,7 @@ shape is right, since they may rely on it.
 from typing import Final
 
 from headgate.api import cel
-from headgate.api.structural import rules, schemas
+from headgate.api.structural import rules
 from headgate.api.structural.composition import COMPOSITION
 from headgate.api.structural.errors import (
     MAX_ERRORS,
@@ -19,10 +19,11 @@ from headgate.api.structural.errors import (
     in_order,
 )
 from headgate.api.structural.keywords import KEYWORDS
+from headgate.api.structural.nodes import has_rules
 from headgate.api.structural.shaping import Schema
 from headgate.api.structural.walk import RuleSite, Walk
 
-__all__ = ["validate"]
+__all__ = ["validate", "validate_value"]
 
 _CHECKS: Final = KEYWORDS | COMPOSITION
 _LIST_TYPE: Final = "x-kubernetes-list-type"
@@ -66,18 +67,21 @@ def validate(
         return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
 
 
-def _validate(
-    schema: Schema, obj: dict[str, object], old: object, *, ratchets: bool = False
-) -> list[FieldError]:
+def validate_value(schema: Schema, value: object) -> list[FieldError]:
+    """Every error of any value that has no past; paths begin at the value."""
+    return _validate(schema, value, cel.MISSING)
+
+
+def _validate(schema: Schema, value: object, old: object, *, ratchets: bool = False) -> list[FieldError]:
     walk = Walk(_CHECKS, ratchets=ratchets)
-    walk.run(schema, obj, old)
+    walk.run(schema, value, old)
     found = in_order(walk.findings.errors)
     if ratchets and _repeats(found) and _repeats(_validate_lists(schema, old)):
         found = [error for error in found if error.reason != _REPETITION]
     if walk.is_cut_short:
         return [*found, _CUT_SHORT]
     if any(error.reason in _BLOCKS_RULES for error in found):
-        return [*found, _RULES_SKIPPED] if schemas.has_rules(schema) else found
+        return [*found, _RULES_SKIPPED] if has_rules(schema) else found
     return found + _broken_rules(walk.rule_sites, MAX_ERRORS - len(found))
 
 
