@@ -11,7 +11,7 @@ __all__ = ["check_config_map", "check_lease", "check_secret"]
 
 MAX_BYTES = 1 << 20
 _IMMUTABLE = "field is immutable when `immutable` is set"
-_WHOLE = Place(None, step="[]")
+_WHOLE = Place(None, Place(None), ("",))
 """What Kubernetes prints for a ConfigMap that is too large."""
 
 

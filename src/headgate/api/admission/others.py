@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate.api.admission import entries
 from headgate.api.admission.entries import Entry
+from headgate.api.admission.place import Place
 from headgate.api.meta import ObjectKey
 
 __all__ = ["MANY", "NOBODY", "Filed", "Gathered", "Index", "View"]
@@ -74,7 +75,8 @@ class Index:
         found = list(dict.fromkeys(entries.of(group, kind, obj)))
         if not found:
             return
-        filed = Filed(str(obj["metadata"].get("creationTimestamp") or ""), *key, group, kind)
+        created = Place(obj).at("metadata.creationTimestamp").text or ""
+        filed = Filed(created, *key, group, kind)
         self._entries[group, kind, key] = (filed, found)
         for entry in found:
             bisect.insort(self._filed.setdefault(entry, []), filed)
@@ -144,6 +146,8 @@ NOBODY = Gathered(())
 
 
 def _identity(obj: Object) -> tuple[str, str, ObjectKey]:
-    meta = obj["metadata"]
-    group = str(obj["apiVersion"]).rpartition("/")[0]
-    return group, str(obj["kind"]), ObjectKey(meta.get("namespace") or "", meta.get("name") or "")
+    place = Place(obj)
+    meta = place["metadata"]
+    group = (place["apiVersion"].text or "").rpartition("/")[0]
+    key = ObjectKey(meta["namespace"].text or "", meta["name"].text or "")
+    return group, place["kind"].text or "", key

@@ -19,7 +19,8 @@ class Place:
 
     __slots__ = ("_parent", "_step", "value")
 
-    def __init__(self, value: object, parent: Place | None = None, step: str | int = "") -> None:
+    def __init__(self, value: object, parent: Place | None = None, step: str | int | tuple[str] = "") -> None:
+        """`step` leads here from the parent: a field, an index, or the key of a map in a tuple."""
         self.value: Any = value
         self._parent = parent
         self._step = step
@@ -27,7 +28,7 @@ class Place:
     def __getitem__(self, name: str) -> Place:
         """The field of that name; its value is None if there is none."""
         value = self.value
-        return Place(value.get(name) if isinstance(value, dict) else None, self, f".{name}")
+        return Place(value.get(name) if isinstance(value, dict) else None, self, name)
 
     def at(self, path: str) -> Place:
         """The field at a dotted path: `at("spec.template.spec")`."""
@@ -39,14 +40,19 @@ class Place:
     def key(self, name: str) -> Place:
         """The entry of a map, which Kubernetes writes as `labels[name]`."""
         value = self.value
-        return Place(value.get(name) if isinstance(value, dict) else None, self, f"[{name}]")
+        return Place(value.get(name) if isinstance(value, dict) else None, self, (name,))
 
     def __str__(self) -> str:
         steps: list[str] = []
-        place: Place | None = self
-        while place is not None:
-            step = place._step
-            steps.append(f"[{step}]" if isinstance(step, int) else step)
+        place = self
+        while place._parent is not None:
+            match place._step:
+                case int(index):
+                    steps.append(f"[{index}]")
+                case (key,):
+                    steps.append(f"[{key}]")
+                case name:
+                    steps.append(f".{name}")
             place = place._parent
         return "".join(reversed(steps)).removeprefix(".")
 
@@ -95,4 +101,4 @@ class Place:
     def entries(self) -> Iterator[tuple[str, Place]]:
         """The keys and values of a map."""
         for name, value in self.mapping.items():
-            yield name, Place(value, self, f"[{name}]")
+            yield name, Place(value, self, (name,))

@@ -113,6 +113,8 @@ def _check_mount(mount: Place, volumes: set[str | None], found: Findings) -> Non
 
 def _repeated(items: Place, *fields: str) -> Iterator[tuple[Place, Place]]:
     """Each item whose fields are those of an earlier one, with that one."""
+    if not isinstance(items.value, list) or len(items.value) < 2:
+        return
     seen: dict[str, Place] = {}
     for item in items.items():
         identity = repr([item[field].value for field in fields])

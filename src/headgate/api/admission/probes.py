@@ -22,9 +22,9 @@ _SCHEMES = ("HTTP", "HTTPS")
 def check(container: Place, found: Findings) -> None:
     """Judges the three probes of a container."""
     for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = container[kind]
-        if not isinstance(probe.value, dict):
+        if kind not in container.mapping:
             continue
+        probe = container[kind]
         _check_handler(probe, found)
         for field in _NUMBERS:
             number = probe[field]
@@ -41,13 +41,11 @@ def _check_handler(probe: Place, found: Findings) -> None:
         found.required(probe, "must specify a handler type")
     for extra in handlers[1:]:
         found.forbidden(extra, "may not specify more than 1 handler type")
-    request, socket = probe["httpGet"], probe["tcpSocket"]
-    for handler in (request, socket):
-        if isinstance(handler.value, dict):
-            check_port_reference(handler["port"], found)
-    scheme = request["scheme"]
-    if scheme.text is not None and scheme.text not in _SCHEMES:
-        found.unsupported(scheme, _SCHEMES)
+    for handler in handlers:
+        check_port_reference(handler["port"], found)
+        scheme = handler["scheme"]
+        if scheme.text is not None and scheme.text not in _SCHEMES:
+            found.unsupported(scheme, _SCHEMES)
 
 
 def check_port_reference(port: Place, found: Findings) -> None:

@@ -14,6 +14,8 @@ _OVERCOMMITTED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 def check(resources: Place, found: Findings) -> None:
     """Refuses negative amounts, and requests above their limits."""
+    if not resources.value:
+        return
     for kind in ("limits", "requests"):
         for _, amount in resources[kind].entries():
             parsed = _amount(amount)

@@ -1,0 +1,411 @@
+# ruff: noqa: E501 - texts stand whole, as they are printed
+"""The rules of the registry kinds, word by word: Model, AutoscalingPolicy, AutoscalingPolicyBinding."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from headgate.api import admission
+
+POLICY = {"metrics": [{"metricName": "queue", "targetValue": "5"}]}
+
+
+def backend(name="a", **fields):
+    return {
+        "name": name,
+        "type": "vLLM",
+        "modelURI": "hf://m",
+        "minReplicas": 1,
+        "maxReplicas": 1,
+        "workers": [{"type": "server", "image": "vllm:1"}],
+    } | fields
+
+
+def workers(*types):
+    return [{"type": each} for each in types]
+
+
+COSTED = {"scalingCost": 1, "scaleToZeroGracePeriod": "30s"}
+ALONE = "may only be set with spec.autoscalingPolicy"
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        ({"backends": [backend()]}, []),
+        (
+            {"backends": [backend(minReplicas=3, maxReplicas=2)]},
+            ["spec.backends[0].minReplicas: Invalid value: 3: must be less than or equal to maxReplicas, which is 2"],
+        ),
+        (
+            {"backends": [backend(name, minReplicas=600_000, maxReplicas=600_000) for name in "ab"]},
+            [
+                "spec.backends: Invalid value: 1200000: the maxReplicas of all backends add up to 1200000; "
+                "at most 1000000 are allowed"
+            ],
+        ),
+        (
+            {"backends": [backend(minReplicas=1, maxReplicas=2)]},
+            [
+                "spec.backends[0].minReplicas: Invalid value: 1: must equal maxReplicas, which is 2: there is "
+                "no autoscalingPolicy"
+            ],
+        ),
+        (
+            {"backends": [backend(workers=[{"type": "server", "image": "vllm 1"}])]},
+            ['spec.backends[0].workers[0].image: Invalid value: "vllm 1": must not have spaces'],
+        ),
+        (
+            {"backends": [backend(workers=[{"type": "server", "image": " "}])]},
+            ['spec.backends[0].workers[0].image: Invalid value: " ": must not have spaces'],
+        ),
+        (
+            {"backends": [backend(type="SGLang", workers=workers("server", "prefill"))]},
+            [
+                'spec.backends[0].workers[1].type: Invalid value: "prefill": must be server in a backend of '
+                "type SGLang",
+                "spec.backends[0].workers: Invalid value: 2: a backend of type SGLang has exactly one worker",
+            ],
+        ),
+        (
+            {"backends": [backend(type="vLLMDisaggregated", workers=workers("prefill", "decode", "server"))]},
+            [
+                'spec.backends[0].workers[2].type: Invalid value: "server": must be prefill or decode in a '
+                "backend of type vLLMDisaggregated"
+            ],
+        ),
+        (
+            {
+                "backends": [
+                    backend(type="MindIEDisaggregated", workers=workers("prefill", "decode", "server"))
+                ]
+            },
+            [
+                'spec.backends[0].workers[2].type: Invalid value: "server": must be prefill, decode, '
+                "controller or coordinator in a backend of type MindIEDisaggregated"
+            ],
+        ),
+        (
+            {"backends": [backend(**COSTED)], "costExpansionRatePercent": 100},
+            [
+                f"spec.costExpansionRatePercent: Forbidden: {ALONE}",
+                f"spec.backends[0].scalingCost: Forbidden: {ALONE}",
+                f"spec.backends[0].scaleToZeroGracePeriod: Forbidden: {ALONE}",
+            ],
+        ),
+        (
+            {"backends": [backend(autoscalingPolicy=POLICY, minReplicas=0, maxReplicas=2)]},
+            [
+                "spec.backends[0].minReplicas: Invalid value: 0: must be at least 1 in a backend with a "
+                "policy of its own"
+            ],
+        ),
+        (
+            {"backends": [backend(minReplicas=0)], "autoscalingPolicy": POLICY},
+            [
+                "spec.costExpansionRatePercent: Required value: must be set with spec.autoscalingPolicy",
+                "spec.backends[0].scalingCost: Required value: must be greater than 0 with "
+                "spec.autoscalingPolicy",
+                "spec.backends[0].scaleToZeroGracePeriod: Required value: must be set with "
+                "spec.autoscalingPolicy",
+                "spec.backends: Invalid value: 0: with spec.autoscalingPolicy the minReplicas of all backends "
+                "must add up to 1 at least",
+            ],
+        ),
+        (
+            {
+                "backends": [backend(autoscalingPolicy=POLICY, scalingCost=1, scaleToZeroGracePeriod="31m")],
+                "autoscalingPolicy": POLICY,
+                "costExpansionRatePercent": 200,
+            },
+            [
+                'spec.backends[0].scaleToZeroGracePeriod: Invalid value: "31m": must be between 0s and 30m',
+                "spec.backends[0].autoscalingPolicy: Forbidden: may not be set together with "
+                "spec.autoscalingPolicy",
+            ],
+        ),
+        (
+            {"name": "m", "backends": [backend(loraAdapters=[{"name": "m"}, {"name": "x"}, {"name": "x"}])]},
+            [
+                'spec.backends[0].loraAdapters[0].name: Invalid value: "m": must not be the name of the model',
+                'spec.backends[0].loraAdapters[2].name: Duplicate value: "x"',
+            ],
+        ),
+        (
+            {"backends": [backend(autoscalingPolicy={"metrics": [{"metricName": "q", "targetValue": 0}]})]},
+            ["spec.backends[0].autoscalingPolicy.metrics[0].targetValue: Invalid value: 0: must be greater than 0"],
+        ),
+        (
+            {
+                "backends": [
+                    backend(
+                        workers=[{"type": "server", "resources": {"requests": {"cpu": "2", "gpu": 1}, "limits": {"cpu": "1500m", "gpu": 2}}}]
+                    )
+                ]
+            },
+            [
+                'spec.backends[0].workers[0].resources.requests: Invalid value: "2": must be less than or '
+                "equal to cpu limit of 1500m",
+                'spec.backends[0].workers[0].resources.requests: Invalid value: "1": must be equal to gpu '
+                "limit of 2",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused_in_a_model(judge, make, spec, errors):
+    """Bounds, workers by type, and who decides the replicas."""
+    assert judge(make("model", "m", spec))[0] == errors
+
+
+def test_what_is_warned_of_in_a_model(judge, make):
+    """A role that is missing, a worker that never runs, no weight, a name that is taken."""
+    spec = {
+        "name": "llm",
+        "backends": [
+            backend("a", type="vLLMDisaggregated", workers=workers("prefill"), routeWeight=0),
+            backend("b", workers=[{"type": "server", "pods": 0}], routeWeight=0),
+            backend("c", minReplicas=1, maxReplicas=2, routeWeight=0),
+            backend("d", autoscalingPolicy=POLICY, maxReplicas=2, routeWeight=0),
+        ],
+    }
+    route = make("route", "r", {"modelName": "llm"})
+    assert judge(make("model", "m", spec), route) == (
+        [],
+        [
+            "spec.backends[0].workers: no worker is of type decode: this backend cannot serve",
+            "spec.backends[1].workers[0].pods: is 0: nothing runs for this worker",
+            "spec.backends[2].minReplicas: is less than maxReplicas, but no policy decides: there are always 1",
+            "spec.backends: every routeWeight is 0: requests for the model are refused",
+            'spec.name: requests for "llm" are for ModelRoute default/r too',
+        ],
+    )
+
+
+def test_a_model_with_one_policy_gets_what_the_policy_needs(make, judge):
+    """Grace period and rate of expansion have defaults then, and only then."""
+    with_policy = make("model", "m", {"backends": [backend(scalingCost=1)], "autoscalingPolicy": POLICY})
+    admission.default(with_policy)
+    assert with_policy["spec"]["costExpansionRatePercent"] == 200
+    assert with_policy["spec"]["backends"][0]["scaleToZeroGracePeriod"] == "30s"
+    assert judge(with_policy) == ([], [])
+    without = make("model", "m", {"backends": [backend()]})
+    before = copy.deepcopy(without)
+    admission.default(without)
+    assert without == before
+
+
+@pytest.mark.parametrize(
+    "behavior", [{}, {"scaleUp": None}, {"scaleUp": {"stablePolicy": {}}, "scaleDown": {}}]
+)
+def test_the_behavior_of_a_policy_is_complete_however_little_is_written(make, behavior):
+    """A block that is left out has the defaults of one that is empty; the windows differ by direction."""
+    policy = make("policy", "p", POLICY | {"behavior": behavior})
+    admission.default(policy)
+    stable = {"instances": 1, "percent": 100, "period": "15s", "selectPolicy": "Or"}
+    assert policy["spec"]["behavior"] == {
+        "scaleUp": {"stablePolicy": stable | {"stabilizationWindow": "0s"}},
+        "scaleDown": stable | {"stabilizationWindow": "5m"},
+    }
+
+
+def test_defaults_never_replace_what_is_written(make):
+    """Neither a value nor something of a wrong type, which the schema reports."""
+    down = {"instances": 3, "stabilizationWindow": "1m"}
+    policy = make("policy", "p", POLICY | {"behavior": {"scaleUp": 7, "scaleDown": down}})
+    admission.default(policy)
+    behavior = policy["spec"]["behavior"]
+    assert behavior["scaleUp"] == 7
+    assert (behavior["scaleDown"]["instances"], behavior["scaleDown"]["stabilizationWindow"]) == (3, "1m")
+
+
+@pytest.mark.parametrize(
+    ("change", "errors", "warnings"),
+    [
+        (
+            {"metrics": [{"metricName": "q", "targetValue": v} for v in (0, "-1", "1m")]},
+            [
+                "spec.metrics[0].targetValue: Invalid value: 0: must be greater than 0",
+                'spec.metrics[1].metricName: Duplicate value: "q"',
+                'spec.metrics[1].targetValue: Invalid value: "-1": must be greater than 0',
+                'spec.metrics[2].metricName: Duplicate value: "q"',
+            ],
+            [],
+        ),
+        (
+            {
+                "behavior": {
+                    "scaleUp": {
+                        "stablePolicy": {"period": "31m", "stabilizationWindow": "-1s"},
+                        "panicPolicy": {"period": "1h", "panicModeHold": "30m1s"},
+                    },
+                    "scaleDown": {"period": "30m", "stabilizationWindow": "1800.1s"},
+                }
+            },
+            [
+                'spec.behavior.scaleUp.stablePolicy.period: Invalid value: "31m": must be between 0s and 30m',
+                'spec.behavior.scaleUp.stablePolicy.stabilizationWindow: Invalid value: "-1s": must be between '
+                "0s and 30m",
+                'spec.behavior.scaleDown.stabilizationWindow: Invalid value: "1800.1s": must be between 0s and '
+                "30m",
+                'spec.behavior.scaleUp.panicPolicy.period: Invalid value: "1h": must be between 0s and 30m',
+                'spec.behavior.scaleUp.panicPolicy.panicModeHold: Invalid value: "30m1s": must be between 0s '
+                "and 30m",
+            ],
+            [],
+        ),
+        (
+            {
+                "tolerancePercent": 100,
+                "behavior": {
+                    "scaleUp": {
+                        "stablePolicy": {"instances": 0, "percent": 0},
+                        "panicPolicy": {"period": "1m", "panicModeHold": "0s"},
+                    },
+                    "scaleDown": {"selectPolicy": "And", "instances": 1, "percent": 0},
+                },
+            },
+            [],
+            [
+                "spec.tolerancePercent: 100 tolerates every change but a doubling: replicas never go down, "
+                "unless to 0",
+                "spec.behavior.scaleUp.stablePolicy: instances and percent are 0: replicas are never added",
+                "spec.behavior.scaleDown.percent: is 0, and with selectPolicy And the smaller counts: replicas "
+                "are never removed",
+                "spec.behavior.scaleUp.panicPolicy.panicModeHold: is 0s: panic mode never begins",
+            ],
+        ),
+        (
+            {"behavior": {"scaleDown": {"period": "0s"}}},
+            [],
+            ["spec.behavior.scaleDown.period: is 0s: instances and percent limit nothing"],
+        ),
+    ],
+)
+def test_policies(judge, make, change, errors, warnings):
+    """Targets above zero, each metric once, times of half an hour at most."""
+    assert judge(make("policy", "p", POLICY | change)) == (errors, warnings)
+
+
+@pytest.fixture
+def world(make):
+    return make("policy", "p", POLICY), make("deployment", "web", {})
+
+
+def scaling(name="web", least=1, most=3, **reference):
+    target = {"targetRef": {"kind": "Deployment", "name": name} | reference}
+    return {"target": target, "minReplicas": least, "maxReplicas": most}
+
+
+def test_a_binding_without_its_policy_is_refused(judge, make, world):
+    """By who knows all there is; who sees some manifests only can but warn."""
+    binding = make("binding", "b", {"policyRef": {"name": "gone"}, "scalingConfiguration": scaling()})
+    assert judge(binding, *world)[0] == ['spec.policyRef.name: Not found: "gone"']
+    found = admission.check(binding, None, admission.Gathered([binding, *world]))
+    assert (found.errors, found.warnings) == (
+        [],
+        ["spec.policyRef.name: there is no AutoscalingPolicy default/gone among these manifests"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("configuration", "warnings"),
+    [
+        ({"scalingConfiguration": scaling()}, []),
+        (
+            {"scalingConfiguration": scaling(least=5)},
+            [
+                "spec.scalingConfiguration.minReplicas: 5 is more than maxReplicas, which is 3: no number of "
+                "replicas satisfies both"
+            ],
+        ),
+        (
+            {"scalingConfiguration": scaling(least=3)},
+            [
+                "spec.scalingConfiguration.minReplicas: equals maxReplicas: there is nothing to scale, always 3"
+            ],
+        ),
+        (
+            {"scalingConfiguration": {"minReplicas": 1, "maxReplicas": 2}},
+            ["spec.scalingConfiguration.target.targetRef: names no object: nothing is scaled"],
+        ),
+        (
+            {"scalingConfiguration": scaling("gone", namespace="far")},
+            [
+                'spec.scalingConfiguration.target.targetRef.namespace: "far" is ignored: the target is looked '
+                "for in namespace default",
+                "spec.scalingConfiguration.target.targetRef.name: there is no Deployment default/gone; nothing "
+                "is scaled until there is",
+            ],
+        ),
+        (
+            {"scalingConfiguration": scaling(kind="Thing")},
+            [
+                "spec.scalingConfiguration.target.targetRef: does not say what it is: set apiVersion and kind, "
+                "as in apps/v1 and Deployment"
+            ],
+        ),
+        (
+            {"optimizerConfiguration": {"params": [scaling() | {"cost": 0}, scaling() | {"cost": 0}]}},
+            [
+                'spec.optimizerConfiguration.params[1].target.targetRef.name: "web" is the target of params[0] '
+                "already",
+                "spec.optimizerConfiguration.params: every cost is 0: nothing tells which target is cheaper",
+            ],
+        ),
+    ],
+)
+def test_what_is_warned_of_in_a_binding(judge, make, world, configuration, warnings):
+    """Bounds that contradict each other, targets that are not there."""
+    binding = make("binding", "b", {"policyRef": {"name": "p"}} | configuration)
+    assert judge(binding, *world) == ([], warnings)
+
+
+def test_a_workload_with_two_owners_of_its_number_is_told(judge, make, world):
+    """Bindings and variants alike."""
+    spec = {"policyRef": {"name": "p"}, "scalingConfiguration": scaling()}
+    first, second = make("binding", "first", spec), make("binding", "second", spec)
+    told = "decides how many replicas Deployment default/web has as well; the older one is followed"
+    assert judge(second, *world, first)[1] == [
+        f"spec.scalingConfiguration.target.targetRef.name: AutoscalingPolicyBinding default/first {told}"
+    ]
+    variant = make("variant", "web", {})
+    assert judge(variant, *world, first)[1] == [
+        f"metadata.name: AutoscalingPolicyBinding default/first {told}"
+    ]
+
+
+def test_variants_that_cannot_be_planned_with_are_told(judge, make):
+    """All of it is legal; the planner leaves such a variant out."""
+    spec = {
+        "modelID": "meta/llama",
+        "variantID": "meta/llama-H100-1",
+        "accelerator": "A100",
+        "acceleratorCount": 2,
+        "sloClassRef": {"name": "slo", "key": "gold"},
+        "variantProfile": {
+            "perfParms": {"decodeParms": {"alpha": "x", "beta": "0.4"}, "prefillParms": {"gamma": "nan"}}
+        },
+    }
+    label = {"inference.optimization/acceleratorName": "H100"}
+    variant = make("variant", "v", spec, labels=label)
+    config = make("config map", "slo") | {"data": {"silver": "x"}}
+    parameters = "spec.variantProfile.perfParms"
+    assert judge(variant, config) == (
+        [],
+        [
+            'spec.variantID: modelID, accelerator and acceleratorCount make "meta/llama-A100-2"; metrics go by '
+            "variantID",
+            'metadata.labels[inference.optimization/acceleratorName]: "H100" is another accelerator than '
+            'spec.accelerator, which is "A100"',
+            f'{parameters}.decodeParms[alpha]: "x" is not a number of milliseconds: the variant is left out of '
+            "planning",
+            f'{parameters}.prefillParms[gamma]: "nan" is not a number of milliseconds: the variant is left out '
+            "of planning",
+            f'{parameters}.prefillParms: has no "delta": the variant is left out of planning',
+            'spec.sloClassRef.key: ConfigMap default/slo has no key "gold": there is no objective',
+            "metadata.name: there is no Deployment, StatefulSet or LeaderWorkerSet default/v; nothing is "
+            "scaled until there is",
+        ],
+    )
