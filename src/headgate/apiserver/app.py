@@ -9,13 +9,17 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.apiserver import authorization, discovery, errors, openapi, users
 from headgate.apiserver.handlers import negotiation
+from headgate.apiserver.handlers.compression import compressed
+from headgate.apiserver.handlers.documents import Documents
+from headgate.apiserver.handlers.health import Health
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.users import Authenticator
 
@@ -32,10 +36,11 @@ def application(parts: Parts, token: str) -> ASGIApp:
     """The ASGI application."""
     authenticator = Authenticator(token, parts.tokens)
     views = _Views(parts)
+    health = Health(parts.store, parts.hub)
     routes = [
-        Route("/healthz", views.healthy),
-        Route("/livez", views.healthy),
-        Route("/readyz", views.healthy),
+        *(Route(f"/{name}", health.all) for name in ("healthz", "livez", "readyz")),
+        *(Route(f"/{name}/{{check}}", health.one) for name in ("healthz", "livez", "readyz")),
+        Route("/", views.paths),
         Route("/version", views.version),
         Route("/api", views.core),
         Route("/apis", views.groups),
@@ -66,6 +71,7 @@ class _Edge:
             await refused(scope, receive, send)
         elif path.startswith(("/api/", "/apis/")):
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
+            response = await compressed(response, Headers(scope=scope))
             await response(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -119,18 +125,25 @@ class _Views:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._registry = parts.registry
+        self._documents = Documents(parts.registry)
 
-    async def healthy(self, request: Request) -> Response:
-        return PlainTextResponse("ok")
+    async def paths(self, request: Request) -> Response:
+        """What there is to ask for, as `kubectl get --raw /` shows it."""
+        groups = [name for name in self._registry.groups() if name]
+        apis = [path for group in groups for path in self._paths(group)]
+        return _json({"paths": sorted(["/api", "/api/v1", "/apis", "/openapi/v3", *OPEN_PATHS, *apis])})
+
+    def _paths(self, group: str) -> list[str]:
+        return [f"/apis/{group}", *(f"/apis/{group}/{v}" for v in self._registry.groups()[group])]
 
     async def refused(self, request: Request, error: Exception) -> Response:
         return status_response(errors.status_of(error))
 
     async def version(self, request: Request) -> Response:
         major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
-        return _json(
-            {"major": major, "minor": minor, "gitVersion": KUBERNETES_VERSION, "platform": "linux/amd64"}
-        )
+        unknown = dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler"), "")
+        known = {"major": major, "minor": minor, "gitVersion": KUBERNETES_VERSION, "platform": "linux/amd64"}
+        return _json(unknown | known)
 
     async def core(self, request: Request) -> Response:
         return self._discovery(request, core=True)
@@ -150,15 +163,13 @@ class _Views:
         return _json(openapi.V2_DOCUMENT)
 
     async def openapi_index(self, request: Request) -> Response:
-        return _json(openapi.index(self._registry))
+        return self._documents.index(request)
 
     async def openapi_document(self, request: Request) -> Response:
-        match request.path_params["path"].split("/"):
-            case ["api", version]:
-                return _json(openapi.document(self._registry, "", version))
-            case ["apis", group, version]:
-                return _json(openapi.document(self._registry, group, version))
-        return status_response(errors.no_such_path())
+        found = self._documents.one(request, request.path_params["path"])
+        if found is None:
+            return status_response(errors.no_such_path())
+        return await compressed(found, request.headers)
 
     async def settled(self, response: Response) -> Response:
         """The response, once everything that it shows is on disk."""
@@ -173,6 +184,8 @@ class _Views:
         try:
             negotiation.check_json(request.headers.get("accept", ""))
             match [part for part in path.split("/") if part]:
+                case ["api" | "apis" as root]:
+                    return self._discovery(request, core=root == "api")
                 case ["api", version]:
                     return _json(discovery.resource_list(self._registry, "", version))
                 case ["apis", group]:

@@ -6,10 +6,7 @@ the PATCH operation has a parameter `fieldValidation`).
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
-
-import msgspec
 
 from headgate.apiserver import metadata, patch, scale
 from headgate.apiserver.registry import Registry, Served
@@ -42,18 +39,6 @@ def v2_protobuf() -> bytes:
 def _field(number: int, content: bytes) -> bytes:
     """A length-delimited field of a protobuf message, for numbers below 16 and fewer than 128 bytes."""
     return bytes((number << 3 | 2, len(content))) + content
-
-
-def index(registry: Registry) -> Object:
-    """The documents that there are; the hash in each URL changes with its content."""
-    paths = {}
-    for group, versions in registry.groups().items():
-        for version in versions:
-            path = f"apis/{group}/{version}" if group else f"api/{version}"
-            encoded = msgspec.json.encode(document(registry, group, version), order="sorted")
-            digest = hashlib.sha256(encoded).hexdigest()[:32].upper()
-            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
-    return {"paths": paths}
 
 
 def document(registry: Registry, group: str, version: str) -> Object | None:

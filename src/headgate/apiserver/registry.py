@@ -105,6 +105,8 @@ class Registry:
 
     def __init__(self, builtins: Iterable[dict[str, Any]], reviews: Iterable[dict[str, Any]] = ()) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
+        self.generation = 0
+        """Changes with what is served."""
         for definition in builtins:
             self._serve(served_versions(definition, custom=False))
         for definition in reviews:
@@ -148,10 +150,12 @@ class Registry:
     def forget(self, definition: dict[str, Any]) -> None:
         resource = definition["metadata"]["name"]
         self._served = {k: s for k, s in self._served.items() if s.resource != resource or not s.custom}
+        self.generation += 1
 
     def _serve(self, versions: Iterable[Served]) -> None:
         # A new dict each time: a request that iterates over the old one is not disturbed.
         self._served = self._served | {(s.group, s.version, s.plural): s for s in versions}
+        self.generation += 1
 
 
 def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]:
