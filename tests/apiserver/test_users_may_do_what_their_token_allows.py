@@ -50,6 +50,29 @@ async def test_a_reader_reads_everything_but_secrets(
         assert (await client.get(path, headers=bob)).status_code == 403
 
 
+async def test_an_administrator_speaks_for_others(
+    client: httpx2.AsyncClient, bob: dict[str, str], config_maps: str
+) -> None:
+    """With the rights of the other, which are none for somebody unknown; a reader speaks for nobody."""
+    for name, groups, reads, writes in (
+        ("bob", [], True, False),
+        ("nobody", [], False, False),
+        ("nobody", ["system:masters"], True, True),
+    ):
+        other = [("impersonate-user", name), *(("impersonate-group", group) for group in groups)]
+        read = await client.get(config_maps, headers=other)
+        assert (read.status_code == 200) is reads
+        body = {"metadata": {"generateName": "c-"}}
+        assert ((await client.post(config_maps, headers=other, json=body)).status_code == 201) is writes
+        assert (await client.get("/apis", headers=other)).status_code == 200
+    refused = await client.get(config_maps, headers=bob | {"impersonate-user": "eve"})
+    assert refused.status_code == 403
+    assert refused.json()["message"] == (
+        'users "eve" is forbidden: User "bob" cannot impersonate resource "users" in API group "" '
+        "at the cluster scope"
+    )
+
+
 @pytest.mark.parametrize(
     ("method", "path", "words"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -90,6 +91,12 @@ class _Edge:
             response = status_response(errors.unauthorized())
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
+        headers = Request(scope).headers
+        if other := headers.get("impersonate-user"):
+            speaking = replace(authorization.IMPERSONATE, name=other)
+            if not authorization.allows(user, speaking):
+                return status_response(authorization.refusal(user, speaking))
+            user = self._authenticator.named(other, headers.getlist("impersonate-group"))
         asked = authorization.attributes(scope["method"], path, Request(scope).query_params)
         if not authorization.allows(user, asked):
             return status_response(authorization.refusal(user, asked))

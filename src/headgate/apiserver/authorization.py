@@ -76,8 +76,14 @@ def allows(user: User, asked: Attributes) -> bool:
         return asked.verb in ("get", "head")
     if asked.verb == "create" and (asked.group, asked.resource) in OWN_REVIEWS:
         return True
+    if user.role is None:
+        return False
     hidden = asked.resource == "*" or (asked.resource == builtin.SECRET and asked.group in ("", "*"))
     return asked.verb in READING and not hidden
+
+
+IMPERSONATE = Attributes("impersonate", resource="users")
+"""Speaking for somebody else (`kubectl --as`), which administrators may."""
 
 
 def refusal(user: User, asked: Attributes) -> errors.StatusError:
@@ -99,7 +105,7 @@ def rules(user: User, registry: Registry) -> tuple[list[Object], list[Object]]:
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         return [everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
     readable: dict[str, set[str]] = {}
-    for served in registry:
+    for served in registry if user.role else ():
         if served.resource != builtin.SECRET and "get" in served.verbs:
             names = readable.setdefault(served.group, set())
             names |= {served.plural, *(f"{served.plural}/{name}" for name in served.all_subresources)}

@@ -22,10 +22,12 @@ from headgate.apiserver import pki
 Role = Literal["admin", "read-only"]
 
 ADMIN = "headgate-admin"
+MASTERS = "system:masters"
+"""The group that may do everything."""
 MAX_TOKENS = 1000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _GROUPS = {
-    "admin": ("system:masters", "system:authenticated"),
+    "admin": (MASTERS, "system:authenticated"),
     "read-only": ("headgate:readers", "system:authenticated"),
 }
 
@@ -36,14 +38,16 @@ class TokenError(ValueError):
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who showed a token that is in force."""
+    """Somebody who showed a token that is in force, or whom such a one speaks for: he may have no role."""
 
     name: str
-    role: Role
+    role: Role | None
+    other_groups: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return _GROUPS[self.role]
+        own = _GROUPS[self.role] if self.role else ("system:authenticated",)
+        return tuple(dict.fromkeys([*own, *self.other_groups]))
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -121,6 +125,12 @@ class Authenticator:
         # Looked up by hash: how long that takes tells nothing about the tokens.
         self._refresh()
         return self._users.get(digest(token))
+
+    def named(self, name: str, groups: Sequence[str]) -> User:
+        """Somebody by name, with the role that he has by a token or by a group."""
+        self._refresh()
+        known = next((user.role for user in self._users.values() if user.name == name), None)
+        return User(name, "admin" if MASTERS in groups else known, tuple(groups))
 
     def _refresh(self) -> None:
         version = self._tokens.version() if self._tokens else ()
