@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import httptools
 
 from headgate import routing
-from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, inspect, replace_model
+from headgate.gateway.events import UsageFilter
+from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal, status_line
 from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
 from headgate.gateway.usage import Tail
@@ -31,6 +32,9 @@ CLIENT_GONE = 499
 _RETRIED = frozenset({502, 503, 504})
 """Statuses by which an endpoint or a proxy before it says that another may do better."""
 
+_USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
+"""Where a stream ends with its token counts only if `stream_options` says so."""
+
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 """What a client may call its request: it is printed in logs and sent back."""
@@ -43,6 +47,7 @@ class Exchange:
         "_chunked_body",
         "_client",
         "_connecting",
+        "_events",
         "_head",
         "_heard_bytes",
         "_payload",
@@ -50,6 +55,7 @@ class Exchange:
         "_timer",
         "_tried",
         "_upstream",
+        "_usage_unasked",
         "attempts",
         "bytes_out",
         "first_byte_at",
@@ -99,6 +105,9 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._tried: list[EndpointLoad] = []
         self._chunked_body: _Unchunker | None = None
+        self._usage_unasked = False
+        """Whether the endpoint is asked for the usage of a stream, and the client did not."""
+        self._events: UsageFilter | None = None
 
     # -- choosing where to go
 
@@ -144,6 +153,11 @@ class Exchange:
             except RecursionError:
                 return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         self.prompt_tokens = len(body) // BYTES_PER_TOKEN
+        if self.stream and request.path in _USAGE_BY_OPTION:
+            with_usage = ask_for_usage(body, fields)
+            if with_usage is not None:
+                body = with_usage
+                self._usage_unasked = True
         self._payload = request.message(body, self.request_id)
         return None
 
@@ -254,8 +268,9 @@ class Exchange:
         """Raises HttpParserError if the body is framed in a way that cannot be passed on."""
         parts = [status_line(status)]
         chunked = has_length = False
+        filtered = self._usage_unasked and _is_event_stream(headers)
         for name, value in headers:
-            if name in _NOT_RETURNED:
+            if name in _NOT_RETURNED or (filtered and name == b"content-length"):
                 if name == b"transfer-encoding":
                     if value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
@@ -275,8 +290,11 @@ class Exchange:
             else:
                 parts.append(b"transfer-encoding: chunked\r\n")
         elif not has_length:
-            connection.ends_with_connection()
+            if not filtered or not _has_length(headers):
+                connection.ends_with_connection()
             self.request.keep_alive = False
+        if filtered:
+            self._events = UsageFilter(is_chunked=chunked and not self.request.is_http_1_0)
         if not self.request.keep_alive or self._proxy.draining:
             self.request.keep_alive = False
             parts.append(b"connection: close\r\n")
@@ -293,6 +311,8 @@ class Exchange:
                 self.first_byte_at = now
             self.tail.add(data)
             self.bytes_out += len(data)
+            if self._events is not None:
+                data = self._events.feed(data)
         if self._head is not None:
             data, self._head = self._head + data, None
         self._client.write(data)
@@ -301,11 +321,23 @@ class Exchange:
         """Where further bytes of the answer may be written as they come; None if they must pass here."""
         if self._chunked_body is not None or not self.first_byte_at:
             return None
-        return self._client.writer()
+        write = self._client.writer()
+        if self._events is None or write is None:
+            return write
+        feed = self._events.feed
+
+        def write_filtered(data: bytes) -> None:
+            passed = feed(data)
+            if passed:
+                write(passed)
+
+        return write_filtered
 
     def finished(self) -> None:
         """The answer is complete."""
         self._leave_upstream()
+        if self._events is not None and (held := self._events.flush()):
+            self._client.write(held)
         self._settle("served")
         self._client.exchange_done(self.request.keep_alive)
 
@@ -405,9 +437,19 @@ class Exchange:
         self.outcome = outcome
         if self._timer is not None:
             self._cancel_timer()
+        if self._events is not None:
+            self.bytes_out -= self._events.taken_bytes
         if self.load is not None:
             self.load.finish(self.prompt_tokens)
         self._proxy.recorder.settled(self, self._proxy.now())
+
+
+def _is_event_stream(headers: list[Header]) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+
+
+def _has_length(headers: list[Header]) -> bool:
+    return any(name == b"content-length" for name, _ in headers)
 
 
 class _Unchunker:

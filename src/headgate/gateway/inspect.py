@@ -21,6 +21,7 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
 
     model: str | None = None
     stream: bool | None = None
+    stream_options: msgspec.Raw = msgspec.Raw(b"")
 
 
 _decode = msgspec.json.Decoder(Fields).decode
@@ -68,7 +69,33 @@ def replace_model(body: bytes, model: str) -> bytes:
         spliced = _splice(body, found.start(1), found.end(1), value)
         if _decode(spliced).model == model:
             return spliced
-    return _splice(body, *_find_model(body), value)
+    return _splice(body, *_find_member(body, "model"), value)
+
+
+def ask_for_usage(body: bytes, fields: Fields) -> bytes | None:
+    """The body of a streamed request with `stream_options.include_usage`; None if it has that itself.
+
+    Other options stay. Options that are no object are left to the engine, which refuses them.
+    """
+    asked = bytes(fields.stream_options)
+    if not asked:
+        end = body.rindex(b"}")
+        return b'%b,"stream_options":{"include_usage":true}}' % body[:end]
+    try:
+        options = _decode_options(asked) or {}
+    except msgspec.DecodeError:
+        return None
+    if bytes(options.get("include_usage", b"")) == b"true":
+        return None
+    options["include_usage"] = msgspec.Raw(b"true")
+    try:
+        place = _find_member(body, "stream_options")
+    except RecursionError:
+        return None
+    return _splice(body, *place, msgspec.json.encode(options))
+
+
+_decode_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
 
 
 def _splice(body: bytes, start: int, end: int, value: bytes) -> bytes:
@@ -79,8 +106,8 @@ _scan = json.JSONDecoder(parse_int=float, strict=False).raw_decode
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _find_model(body: bytes) -> tuple[int, int]:
-    """Where the value of the top-level `model` stands; of duplicates the last, which counts."""
+def _find_member(body: bytes, member: str) -> tuple[int, int]:
+    """Where the value of a top-level member stands; of duplicates the last, which counts."""
     text = body.decode("latin-1")  # one character for each byte, so that places stay what they are
     start = end = 0
     at = _skip_space(text, 0)
@@ -88,7 +115,7 @@ def _find_model(body: bytes) -> tuple[int, int]:
         key, at = _scan(text, _skip_space(text, at + 1))
         value_at = _skip_space(text, _skip_space(text, at) + 1)
         _, at = _scan(text, value_at)
-        if key == "model":
+        if key == member:
             start, end = value_at, at
         at = _skip_space(text, at)
     return start, end
