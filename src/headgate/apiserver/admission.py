@@ -202,7 +202,8 @@ def _check_no_new_finalizers(target: Target, was: Object, meta: Object) -> None:
     added = [name for name in meta.get("finalizers", []) if name not in was.get("finalizers", [])]
     if added:
         detail = (
-            f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            "no new finalizers can be added if the object is being deleted, found new finalizers "
+            f"[]string{{{listed}}}"
         )
         raise target.invalid(FieldError("FieldValueForbidden", "metadata.finalizers", detail, None))
 
