@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.api.structural import patterns
+from headgate.api.structural import embedded, patterns
 from headgate.api.structural.errors import number, quoted, shown
 from headgate.api.structural.formats import FORMATS
 from headgate.api.structural.paths import Path, dotted, keyed
@@ -173,9 +173,7 @@ def _required(walk: Walk, names: list[str], value: Any, schema: Schema, path: Pa
 
 def _embedded_resource(walk: Walk, argument: bool, value: Any, schema: Schema, path: Path) -> None:
     if argument and isinstance(value, dict):
-        for name in ("apiVersion", "kind"):
-            if not value.get(name):
-                walk.add("FieldValueRequired", (path, name), "must not be empty", None)
+        walk.extend(embedded.faults(value, path))
 
 
 def _list_type(walk: Walk, name: str, value: Any, schema: Schema, path: Path) -> None:
