@@ -58,8 +58,8 @@ def _metadata_faults(metadata: Any, path: Path) -> Iterator[FieldError]:
         value = metadata.get(field)
         if value is not None and not isinstance(value, wanted):
             yield FieldError("FieldValueInvalid", keyed((path, field)), f"must be {words}", value)
-        elif wanted is dict:
-            yield from _text_faults(value or {}, (path, field))
+        elif isinstance(value, dict):
+            yield from _text_faults(value, (path, field))
     if isinstance(name := metadata.get("name"), str):
         yield from _name_faults(name, (path, "name"))
 
