@@ -76,6 +76,8 @@ def admit(
     builtin.normalize(served.resource, new)
     body = _body(new)
     structural.default(served.schema, body)
+    for name in new.keys() - body.keys() - set(_ROOT):  # null counts as absent
+        del new[name]
     new |= body
     rules.default(new)
     was = None if old is None else _as_read(served, old)

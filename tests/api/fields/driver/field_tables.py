@@ -22,6 +22,11 @@ _SPELLED: dict[str, dict[str, Any]] = {
         "valid": ["0", "100ms", "1h2m3s", "1.5h", "-1s", "+3us"],
         "invalid": ["", "5", "1d", "abc", "1 s", "s"],
     },
+    "window": {
+        "type": "string",
+        "valid": ["0", "100ms", "1m30s", "0.5h", "+3us"],
+        "invalid": ["", "5", "1d", "abc", "1 s", "s"],
+    },
     "quantity": {
         "type": "int-or-string",
         "valid": [3, "3", "100m", "1.5Gi", "2e3", "-1", "+4k"],
@@ -59,13 +64,14 @@ _CONDITIONS: dict[str, dict[str, Any]] = {  # a list of metav1.Condition
     "[].lastTransitionTime": {"type": "time", "required": True},
     "[].observedGeneration": {"type": "integer", "minimum": 0},
 }
+_COMPLETED = ["absent", "null"]
 _STABLE: dict[str, dict[str, Any]] = {  # AutoscalingPolicyStablePolicy
-    "": {"type": "object"},
+    "": {"type": "object", "beyond_schema": _COMPLETED},
     ".instances": {"type": "integer", "default": 1, "minimum": 0},
     ".percent": {"type": "integer", "default": 100, "minimum": 0, "maximum": 1000},
-    ".period": {"type": "duration", "default": "15s"},
+    ".period": {"type": "window", "default": "15s"},
     ".selectPolicy": {"type": "string", "default": "Or", "enum": ["Or", "And"]},
-    ".stabilizationWindow": {"type": "duration"},
+    ".stabilizationWindow": {"type": "window", "beyond_schema": _COMPLETED},
 }
 _PANIC = ".behavior.scaleUp.panicPolicy"
 _POLICY: dict[str, dict[str, Any]] = {  # AutoscalingPolicySpec
@@ -73,15 +79,15 @@ _POLICY: dict[str, dict[str, Any]] = {  # AutoscalingPolicySpec
     ".metrics": {"type": "array", "required": True, "minItems": 1},
     ".metrics[]": {"type": "object"},
     ".metrics[].metricName": {"type": "string", "required": True},
-    ".metrics[].targetValue": {"type": "quantity", "required": True},
-    ".behavior": {"type": "object"},
-    ".behavior.scaleUp": {"type": "object"},
+    ".metrics[].targetValue": {"type": "quantity", "required": True, "beyond_schema": ["valid: '-1'"]},
+    ".behavior": {"type": "object", "beyond_schema": _COMPLETED},
+    ".behavior.scaleUp": {"type": "object", "beyond_schema": _COMPLETED},
     **{f".behavior.scaleUp.stablePolicy{step}": field for step, field in _STABLE.items()},
     _PANIC: {"type": "object"},
     f"{_PANIC}.percent": {"type": "integer", "default": 1000, "minimum": 0, "maximum": 1000},
-    f"{_PANIC}.period": {"type": "duration", "required": True},
+    f"{_PANIC}.period": {"type": "window", "required": True},
     f"{_PANIC}.panicThresholdPercent": {"type": "integer", "default": 200, "minimum": 110, "maximum": 1000},
-    f"{_PANIC}.panicModeHold": {"type": "duration", "default": "60s"},
+    f"{_PANIC}.panicModeHold": {"type": "window", "default": "60s"},
     **{f".behavior.scaleDown{step}": field for step, field in _STABLE.items()},
 }
 _INSIDE = {"conditions": _CONDITIONS, "policy": _POLICY}
@@ -98,6 +104,9 @@ class Table:
     fields: dict[str, dict[str, Any]]
     """Path to type, limits and default; types are those of OpenAPI, and map, json, core, int-or-string."""
 
+    needs: list[dict[str, Any]]
+    """Objects that must be there before."""
+
     @property
     def name(self) -> str:
         return f"{self.kind}.{self.api_version}"
@@ -111,13 +120,16 @@ def load_all() -> list[Table]:
 def _load(file: Path) -> Table:
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     head = {"apiVersion": content["apiVersion"], "kind": content["kind"]}
-    examples = [head | {"metadata": {"name": "subject"}} | example for example in content["examples"]]
+    examples = [
+        head | {"metadata": {"name": f"example-{number}"}} | example
+        for number, example in enumerate(content["examples"])
+    ]
     fields: dict[str, dict[str, Any]] = {}
     for path, field in content["fields"].items():
         fields[path] = _spelled_out(field)
         for step, inner in _INSIDE.get(field["type"], {}).items():
             fields[path + step] = _spelled_out(inner)
-    return Table(content["kind"], content["apiVersion"], examples, fields)
+    return Table(content["kind"], content["apiVersion"], examples, fields, content.get("needs", []))
 
 
 def _spelled_out(field: dict[str, Any]) -> dict[str, Any]:
