@@ -5,11 +5,18 @@ so that `headgate --help` and completion answer at once.
 """
 
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
 _COMMANDS = {
     "up": "headgate.cli.up:up",
+    "apply": "headgate.cli.objects.apply:apply",
+    "get": "headgate.cli.objects.get:get",
+    "describe": "headgate.cli.objects.describe:describe",
+    "delete": "headgate.cli.objects.delete:delete",
     "validate": "headgate.cli.validate:validate",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",
@@ -22,8 +29,23 @@ _COMMANDS = {
 }
 
 
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
+"""Exit codes as shells give them to what SIGINT and SIGPIPE ended."""
+
+
 class _LazyGroup(click.Group):
-    """Knows its commands by name and imports them on use."""
+    """Knows its commands by name and imports them on use; ends in silence when it is told to stop."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # What is left in the buffer has no reader, and must not fail again at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(_PIPE_CLOSED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

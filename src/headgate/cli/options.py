@@ -56,10 +56,11 @@ def server(command: Callable[..., Any]) -> Callable[..., Any]:
 
         return command(server=Server(kubeconfig, context), **given)
 
+    which = click.option("--context", help="Context of the kubeconfig. Default: its current one.")
     path = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
         help="API server to talk to. Default: $KUBECONFIG, .headgate/kubeconfig of `headgate up`, the "
         "in-cluster account, ~/.kube/config.",
     )
-    return path(click.option("--context", help="Context of the kubeconfig. Default: its current one.")(with_server))
+    return path(which(with_server))

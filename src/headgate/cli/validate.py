@@ -53,7 +53,8 @@ def validate(
     if not findings and not reading.manifests:
         raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
     lines = definitions.lines | reading.lines
-    click.echo(validation.render(output, findings, lines, len(reading.manifests)))
+    for part in validation.render(output, findings, lines, len(reading.manifests)):
+        click.echo(part)
     fatal = {"error", "warning"} if strict else {"error"}
     if any(finding.severity in fatal for finding in findings):
         raise SystemExit(1)

@@ -5,9 +5,20 @@ notes) with file, line, column and what would be right instead, and prints them 
 continuous integration.
 """
 
-from headgate.cli.validation.findings import Finding, Severity, of_problem
+from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field
 from headgate.cli.validation.judging import judge
 from headgate.cli.validation.kinds import Kinds
-from headgate.cli.validation.rendering import FORMATS, render
+from headgate.cli.validation.rendering import FORMATS, line, render
 
-__all__ = ["FORMATS", "Finding", "Kinds", "Severity", "judge", "of_problem", "render"]
+__all__ = [
+    "FORMATS",
+    "Finding",
+    "Kinds",
+    "Severity",
+    "about",
+    "judge",
+    "line",
+    "of_problem",
+    "render",
+    "unknown_field",
+]

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from headgate.cli.manifests import Manifest, Place, Problem, Scalar, Span, place_of
+from headgate.cli.manifests import Manifest, Problem, Scalar, Span, place_of
 
 Severity = Literal["error", "warning", "note"]
 
@@ -49,19 +49,28 @@ def about(
     namespace: str,
     severity: Severity = "error",
     suggestion: str = "",
-    place: Place | None = None,
+    span: Span | None = None,
 ) -> Finding:
-    """What is wrong with a field of an object; `namespace` is the one of objects that name none."""
-    where = place or place_of(manifest.tree, path)
+    """What is wrong with a field of an object, at the place of its value unless another `span` is given.
+
+    `namespace` is the one that the object is in.
+    """
     return Finding(
         file=manifest.file,
         severity=severity,
         message=message,
-        span=where.span,
+        span=span or place_of(manifest.tree, path).span,
         object=named(manifest, namespace),
         path=path,
         suggestion=suggestion,
     )
+
+
+def unknown_field(manifest: Manifest, path: str, *, namespace: str, suggestion: str) -> Finding:
+    """A field that the kind does not have: its name is what is wrong."""
+    place = place_of(manifest.tree, path)
+    span = None if place.missing else place.key
+    return about(manifest, path, "unknown field", namespace=namespace, suggestion=suggestion, span=span)
 
 
 def named(manifest: Manifest, namespace: str) -> str:

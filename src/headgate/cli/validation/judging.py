@@ -11,9 +11,9 @@ from typing import Any
 from headgate.api import admission, structural
 from headgate.api.structural import NO_FIELD, FieldError, Schema
 from headgate.apiserver import metadata
-from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, place_of
+from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, Span, place_of
 from headgate.cli.validation import suggestions
-from headgate.cli.validation.findings import Finding, Severity, about
+from headgate.cli.validation.findings import Finding, Severity, about, unknown_field
 from headgate.cli.validation.kinds import Kind, Kinds
 
 _DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -161,16 +161,8 @@ def _unknown_kind(manifest: Manifest, kinds: Kinds, namespace: str) -> Finding:
 
 
 def _unknown_field(case: _Case, path: str) -> Finding:
-    place = place_of(case.manifest.tree, path)
-    pointed = place._replace(span=place.key) if place.key and not place.missing else place
-    return about(
-        case.manifest,
-        path,
-        "unknown field",
-        namespace=case.namespace,
-        suggestion=suggestions.for_unknown(case.schema, place),
-        place=pointed,
-    )
+    suggestion = suggestions.for_unknown(case.schema, place_of(case.manifest.tree, path))
+    return unknown_field(case.manifest, path, namespace=case.namespace, suggestion=suggestion)
 
 
 def _refusal(case: _Case, error: FieldError) -> Finding:
@@ -183,7 +175,7 @@ def _refusal(case: _Case, error: FieldError) -> Finding:
         told(error),
         namespace=case.namespace,
         suggestion=suggestions.for_error(case.schema, error, place),
-        place=place._replace(span=_entry(place, error.value) or place.span),
+        span=_entry(place, error.value),
     )
 
 
@@ -201,7 +193,7 @@ def told(error: FieldError) -> str:
     return error.body().replace(f"{error.field} in body ", "", 1)
 
 
-def _entry(place: Place, value: object) -> Any:
+def _entry(place: Place, value: object) -> Span | None:
     """Where in a mapping the key or value is that an error about the whole mapping names."""
     if place.missing or not isinstance(place.node, Mapping) or not isinstance(value, str):
         return None

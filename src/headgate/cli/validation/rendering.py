@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -21,8 +21,11 @@ _WIDEST = 160
 """Longer lines of a file are cut around what is pointed at."""
 
 
-def render(output: str, findings: list[Finding], lines: Lines, objects: int) -> str:
-    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked."""
+def render(output: str, findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
+    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked.
+
+    In pieces that are printed one after the other, so that a reader who has seen enough ends it.
+    """
     ordered = sorted(findings, key=lambda finding: finding.order)
     return FORMATS[output](ordered, lines, objects)
 
@@ -41,15 +44,26 @@ def _count(number: int, noun: str) -> str:
 # -- text
 
 
-def _text(findings: list[Finding], lines: Lines, objects: int) -> str:
-    parts = ["\n".join(_paragraph(finding, lines.get(finding.file, []))) for finding in findings]
-    return "\n\n".join([*parts, summary(findings, objects, len(lines))])
+def _text(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
+    for finding in findings:
+        yield "\n".join([*_paragraph(finding, lines.get(finding.file, [])), ""])
+    yield summary(findings, objects, len(lines))
+
+
+def line(finding: Finding) -> str:
+    """A finding without its excerpt, the remedy behind the message."""
+    said = _said(finding)
+    return f"{said}; {_printable(finding.suggestion)}" if finding.suggestion else said
+
+
+def _said(finding: Finding) -> str:
+    severity = click.style(finding.severity, fg=_COLORS[finding.severity], bold=True)
+    said = [_printable(part) for part in (finding.object, finding.path, finding.message) if part]
+    return f"{_place(finding)}: {severity}: {': '.join(said)}"
 
 
 def _paragraph(finding: Finding, lines: list[str]) -> list[str]:
-    severity = click.style(finding.severity, fg=_COLORS[finding.severity], bold=True)
-    said = [_printable(part) for part in (finding.object, finding.path, finding.message) if part]
-    shown = [f"{_place(finding)}: {severity}: {': '.join(said)}"]
+    shown = [_said(finding)]
     if finding.span and (finding.path or not finding.object):
         shown += _excerpt(finding.span, lines)
     if finding.suggestion:
@@ -93,7 +107,7 @@ def _visible(character: str) -> str:
 # -- json
 
 
-def _json(findings: list[Finding], lines: Lines, objects: int) -> str:
+def _json(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
     rows: list[dict[str, Any]] = [
         {
             "file": finding.file,
@@ -107,16 +121,16 @@ def _json(findings: list[Finding], lines: Lines, objects: int) -> str:
         }
         for finding in findings
     ]
-    return msgspec.json.format(msgspec.json.encode(rows)).decode()
+    yield msgspec.json.format(msgspec.json.encode(rows)).decode()
 
 
 # -- github
 
 
-def _github(findings: list[Finding], lines: Lines, objects: int) -> str:
+def _github(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
-    shown = [_command(finding) for finding in findings]
-    return "\n".join([*shown, summary(findings, objects, len(lines))])
+    yield from (_command(finding) for finding in findings)
+    yield summary(findings, objects, len(lines))
 
 
 def _command(finding: Finding) -> str:
@@ -137,7 +151,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-FORMATS: dict[str, Callable[[list[Finding], Lines, int], str]] = {
+FORMATS: dict[str, Callable[[list[Finding], Lines, int], Iterator[str]]] = {
     "text": _text,
     "json": _json,
     "github": _github,

@@ -1,0 +1,125 @@
+"""An object as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from headgate import api, cluster
+from headgate.cli.objects import getting, printing
+from headgate.cli.objects.printing import Column, Object, Printer, Row
+from headgate.cli.objects.served import discover
+from headgate.cli.objects.wording import asked
+
+_MOST_EVENTS = 20
+_HEAD = 14
+"""Columns before the values of the first lines."""
+_LONGEST_NOTE = 200
+
+
+async def describe(client: cluster.Client, wanted: getting.Wanted) -> None:
+    """Prints each object; raises ClickException if a named one is missing, after the others."""
+    fetch = getting.Fetch(client, wanted)
+    targets = asked(wanted.words, await discover(client))
+    if wanted.selects and any(target.names for target in targets):
+        raise click.UsageError("objects are chosen by name or by selector, not both")
+    count = 0
+    for target in targets:
+        async for obj in fetch.objects(target):
+            if count:
+                click.echo("\n")
+            count += 1
+            events = await _events(client, obj)
+            click.echo("\n".join([*lines(obj), "", *events]))
+    if fetch.missing:
+        raise click.ClickException("\n".join(fetch.missing))
+    if not count:
+        getting.say_nothing_found(fetch, targets)
+
+
+def lines(obj: Object) -> Iterator[str]:
+    """Everything but the events."""
+    meta = obj["metadata"]
+    yield _headed("Name", [meta.get("name", "")])
+    if meta.get("namespace"):
+        yield _headed("Namespace", [meta["namespace"]])
+    yield _headed("Kind", [f"{obj['kind']}, {obj['apiVersion']}"])
+    yield _headed("Created", [meta.get("creationTimestamp", "")])
+    if meta.get("deletionTimestamp"):
+        yield _headed("Deleted", [f"{meta['deletionTimestamp']}; held by {_held_by(meta)}"])
+    yield _headed("Labels", [f"{key}={value}" for key, value in (meta.get("labels") or {}).items()])
+    yield _headed("Annotations", [_note(*note) for note in (meta.get("annotations") or {}).items()])
+    if owners := meta.get("ownerReferences"):
+        yield _headed("Owned by", [f"{owner['kind']}/{owner['name']}" for owner in owners])
+    for name, part in obj.items():
+        if name == "status" and isinstance(part, dict):
+            yield from _status(part)
+        elif name not in ("apiVersion", "kind", "metadata"):
+            yield from _section(name, _hidden(part) if obj["kind"] == "Secret" else part)
+
+
+def _held_by(meta: Object) -> str:
+    return ", ".join(meta.get("finalizers") or []) or "nothing"
+
+
+def _headed(name: str, values: list[str]) -> str:
+    shown = [printing.visible(value) for value in values] or ["<none>"]
+    return f"{name + ':':<{_HEAD}}" + f"\n{'':<{_HEAD}}".join(shown)
+
+
+def _note(key: str, value: str) -> str:
+    if len(value) > _LONGEST_NOTE:
+        return f"{key}: ({len(value)} characters)"
+    return f"{key}: {value.strip()}"
+
+
+def _hidden(part: Any) -> Any:
+    """The content of a Secret, which is not for screens."""
+    if not isinstance(part, dict):
+        return part
+    return {key: f"({len(str(value))} characters)" for key, value in part.items()}
+
+
+def _section(name: str, part: Any) -> list[str]:
+    if part in ({}, [], None):
+        return []
+    title = f"{name[0].upper()}{name[1:]}:"
+    if isinstance(part, dict | list):
+        return ["", title, *(f"  {line}" for line in printing.as_yaml(part).splitlines())]
+    return ["", f"{title} {printing.visible(str(part))}"]
+
+
+def _status(status: Object) -> Iterator[str]:
+    """The conditions as a table, the rest as it is."""
+    conditions = status.get("conditions")
+    rest = {name: value for name, value in status.items() if name != "conditions"}
+    yield from _section("status", rest)
+    if not isinstance(conditions, list) or not conditions:
+        return
+    fields = ("type", "status", "lastTransitionTime", "reason", "message")
+    headings = [Column(name) for name in ("Type", "Status", "Since", "Reason", "Message")]
+    table = Printer(headings, wide=False, with_namespace=False, with_labels=False)
+    rows = [Row([condition.get(field) for field in fields]) for condition in conditions]
+    yield from ["", "Conditions:", *(f"  {line}" for line in table.lines(rows, with_headings=True))]
+
+
+async def _events(client: cluster.Client, obj: Object) -> list[str]:
+    """What happened to the object lately, in the server's words for ages."""
+    meta = obj["metadata"]
+    path = client.path_of(api.Event.resource, None, meta.get("namespace") or "default")
+    query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(_MOST_EVENTS)}
+    try:
+        answer = await client.ask("GET", path, query=query, accept=getting.TABLE)
+    except cluster.ApiError as error:
+        return [f"Events:       not available: {error.message}"]
+    table = getting.decoded_table(answer.body)
+    if not table.rows:
+        return ["Events:       <none>"]
+    columns = [
+        column if column.name != "Object" else Column(column.name, priority=1)
+        for column in table.column_definitions or []
+    ]
+    shown = Printer(columns, wide=False, with_namespace=False, with_labels=False)
+    return ["Events:", *(f"  {line}" for line in shown.lines(table.rows, with_headings=True))]

@@ -1,0 +1,231 @@
+"""Applying manifests one after the other, and telling what became of each at its place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+import msgspec
+
+from headgate import api, cluster
+from headgate.cli import validation
+from headgate.cli.manifests import Manifest
+from headgate.cli.objects import printing
+from headgate.cli.objects.printing import Object
+from headgate.cli.validation import Finding
+
+_DEFINITION = "CustomResourceDefinition"
+_ESTABLISHED_WITHIN_S = 10.0
+"""How long a kind is waited for whose definition was applied just before."""
+_POLL_S = 0.2
+_UNKNOWN = "unknown field"
+_UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How the command line wants it done."""
+
+    namespace: str | None
+    dry_run: bool
+    force_conflicts: bool
+    field_manager: str
+    output: str
+
+
+@dataclass(frozen=True)
+class _Applied:
+    resource: api.Resource
+    obj: Object
+    what: str
+    """created, configured or unchanged."""
+
+    @property
+    def name(self) -> str:
+        resource = self.resource
+        group = f".{resource.group}" if resource.group else ""
+        return f"{resource.kind.lower()}{group}/{self.obj['metadata']['name']}"
+
+
+async def apply(client: cluster.Client, manifests: list[Manifest], manner: Manner) -> bool:
+    """Applies in order, prints the outcomes; whether all went well. Unreachable ends it."""
+    printed: list[Object] = []
+    is_well = True
+    defined: set[str] = set()
+    for manifest in manifests:
+        try:
+            applied = await _apply(client, manifest, manner, defined)
+        except cluster.Unreachable:
+            raise
+        except cluster.ApiError as error:
+            is_well = False
+            _complain(findings(manifest, error, manner.namespace or client.namespace))
+            continue
+        if manifest.kind == _DEFINITION:
+            defined.add(str(applied.obj.get("spec", {}).get("group")))
+        printed += _tell(applied, manner)
+    if printed:
+        shown = printed[0] if len(manifests) == 1 else printing.together(printed)
+        click.echo(printing.as_yaml(shown) if manner.output == "yaml" else printing.as_json(shown), nl=False)
+    return is_well
+
+
+def _tell(applied: _Applied, manner: Manner) -> list[Object]:
+    """Prints the outcome; the object itself where all are printed in the end."""
+    if manner.output in ("yaml", "json"):
+        return [printing.without_managed_fields(applied.obj)]
+    if manner.output == "name":
+        click.echo(applied.name)
+    else:
+        click.echo(f"{applied.name} {applied.what}{' (server dry run)' if manner.dry_run else ''}")
+    return []
+
+
+async def _apply(client: cluster.Client, manifest: Manifest, manner: Manner, defined: set[str]) -> _Applied:
+    resource = await _resource_of(client, manifest, defined)
+    meta = manifest.content["metadata"]
+    namespace = meta.get("namespace") or manner.namespace
+    if manner.namespace and resource.namespaced and namespace != manner.namespace:
+        raise cluster.ApiError(
+            f"the manifest is for namespace {namespace}, and --namespace says {manner.namespace}"
+        )
+    path = client.path_of(resource, meta["name"], namespace)
+    before = await _stored(client, path)
+    content = manifest.content
+    if resource.namespaced:
+        content = {**content, "metadata": {**meta, "namespace": namespace or client.namespace}}
+    answer = await client.ask(
+        "PATCH",
+        path,
+        content,
+        query={
+            "fieldManager": manner.field_manager,
+            "force": "true" if manner.force_conflicts else "false",
+            "fieldValidation": "Strict",
+            "dryRun": "All" if manner.dry_run else None,
+        },
+        content_type=cluster.PatchType.APPLY.value,
+    )
+    for warning in answer.warnings:
+        _complain([_warning(manifest, warning, manner.namespace or client.namespace)])
+    after: Object = msgspec.json.decode(answer.body)
+    return _Applied(resource, after, _change(before, after))
+
+
+async def _stored(client: cluster.Client, path: str) -> Object | None:
+    try:
+        found: Object = msgspec.json.decode((await client.ask("GET", path)).body)
+    except cluster.NotFound:
+        return None
+    return found
+
+
+def _change(before: Object | None, after: Object) -> str:
+    if before is None:
+        return "created"
+    return "unchanged" if _essence(before) == _essence(after) else "configured"
+
+
+def _essence(obj: Object) -> Object:
+    """Without what a write changes that changes nothing."""
+    kept = {
+        name: value
+        for name, value in obj["metadata"].items()
+        if name not in ("managedFields", "resourceVersion", "generation")
+    }
+    return {**obj, "metadata": kept}
+
+
+async def _resource_of(client: cluster.Client, manifest: Manifest, defined: set[str]) -> api.Resource:
+    """Where the kind lives; a kind that was defined just now may take a moment."""
+    api_version = manifest.content["apiVersion"]
+    is_new = api_version.partition("/")[0] in defined
+    deadline = asyncio.get_running_loop().time() + (_ESTABLISHED_WITHIN_S if is_new else 0)
+    while True:
+        try:
+            return await client.resource_of(api_version, manifest.kind)
+        except cluster.NotFound as error:
+            if asyncio.get_running_loop().time() >= deadline:
+                message = f"the server has no kind {manifest.kind} of {api_version}"
+                raise _NoKind(message, status_code=404) from error
+        await asyncio.sleep(_POLL_S)
+
+
+class _NoKind(cluster.ApiError):
+    """The server serves no such kind."""
+
+
+# -- complaints
+
+
+def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> list[Finding]:
+    """What the server refused, each cause at the field that it is about.
+
+    What would be right is known from the types here, for the kinds that they have.
+    """
+    here = validation.judge([manifest], validation.Kinds(), namespace)
+    told = _by_field(error)
+    if told:
+        suggestions = {finding.path: finding.suggestion for finding in here}
+        return [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
+    if error.reason == "BadRequest" and (known := [each for each in here if each.severity == "error"]):
+        return known  # says of each field what the server says of the first that it could not read
+    path = "kind" if isinstance(error, _NoKind) else ""
+    message = error.message if error.status_code in (0, 404) else f"{error.reason}: {error.message}"
+    suggestion = _remedy(manifest, error)
+    return [validation.about(manifest, path, message, namespace=namespace, suggestion=suggestion)]
+
+
+def _refused(
+    manifest: Manifest, path: str, message: str, namespace: str, suggestions: dict[str, str]
+) -> Finding:
+    suggestion = suggestions.get(path, "")
+    if message == _UNKNOWN:
+        return validation.unknown_field(manifest, path, namespace=namespace, suggestion=suggestion)
+    return validation.about(manifest, path, message, namespace=namespace, suggestion=suggestion)
+
+
+def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
+    """Paths, and what is wrong there."""
+    if error.reason == "Invalid":
+        return [
+            (
+                "" if cause.field == "<nil>" else cause.field,
+                cause.message.replace(f"{cause.field} in body ", "", 1),
+            )
+            for cause in error.causes
+            if cause.field != "<nil>" or len(error.causes) == 1
+        ]
+    _, is_strict, complaints = error.message.partition("strict decoding error: ")
+    return [(path, _UNKNOWN) for path in _UNKNOWN_FIELD.findall(complaints)] if is_strict else []
+
+
+def _remedy(manifest: Manifest, error: cluster.ApiError) -> str:
+    if isinstance(error, _NoKind):
+        return validation.Kinds().advice(manifest.content["apiVersion"], manifest.kind) or (
+            "apply its CustomResourceDefinition first; `headgate crds` prints those of Headgate's kinds"
+        )
+    if any(cause.reason == "FieldManagerConflict" for cause in error.causes):
+        return "take the fields out of the manifest, or take them over with --force-conflicts"
+    if error.status_code == 403:
+        return "the user of the kubeconfig may not do this; use another one with --kubeconfig or --context"
+    return ""
+
+
+def _warning(manifest: Manifest, warning: str, namespace: str) -> Finding:
+    path, colon, message = warning.partition(": ")
+    if not colon or not path.startswith(("spec", "metadata", "data", "type")) or " " in path:
+        path, message = "", warning
+    return validation.about(manifest, path, message, namespace=namespace, severity="warning")
+
+
+def _complain(found: list[Finding]) -> None:
+    click.echo("\n".join(_lines(found)), err=True)
+
+
+def _lines(found: list[Finding]) -> Iterator[str]:
+    for finding in found:
+        yield validation.line(finding)
