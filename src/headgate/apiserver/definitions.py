@@ -22,6 +22,12 @@ _NEEDS_APPROVAL = (
 )
 MAX_SELECTABLE = 8
 _PLAIN_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
+_SCALE_PATHS = (
+    ("specReplicasPath", (".spec",), False),
+    ("statusReplicasPath", (".status",), False),
+    ("labelSelectorPath", (".spec", ".status"), True),
+)
+"""Fields of the scale subresource, where in the object they may lead, and whether they may be missing."""
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
@@ -72,6 +78,7 @@ def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
         yield from _schema_faults((version.get("schema") or {}).get("openAPIV3Schema"), field)
         yield from _column_faults(version, f"{field}.additionalPrinterColumns")
         yield from _selectable_faults(version, f"{field}.selectableFields")
+        yield from _scale_faults(version, f"{field}.subresources.scale")
 
 
 def _schema_faults(schema: Any, field: str) -> Iterator[FieldError]:
@@ -119,6 +126,19 @@ def _type_at(version: Object, path: str) -> object:
     for name in path.split(".")[1:]:
         schema = (schema.get("properties") or {}).get(name) if isinstance(schema, dict) else None
     return schema.get("type") if isinstance(schema, dict) else None
+
+
+def _scale_faults(version: Object, field: str) -> Iterator[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
+    for name, roots, optional in _SCALE_PATHS if scale else ():
+        path = scale.get(name) or ""
+        if not path and not optional:
+            yield FieldError("FieldValueRequired", f"{field}.{name}", "")
+        elif path and not path.startswith("."):
+            yield _invalid(f"{field}.{name}", "must be a simple json path starting with .", path)
+        elif path and not path.startswith(tuple(f"{root}." for root in roots)):
+            under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
+            yield _invalid(f"{field}.{name}", f"should be a json path under {under}", path)
 
 
 def _change_faults(old: Object, new: Object) -> Iterator[FieldError]:
