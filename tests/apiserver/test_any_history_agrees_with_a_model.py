@@ -32,8 +32,8 @@ from headgate.apiserver.app import application
 from headgate.apiserver.parts import Parts
 
 EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "25"))
-STEPS = 30
-LOG_EVENTS = 40
+STEPS = 50
+LOG_EVENTS = 12
 GROUP = "/apis/test.example/v1"
 HOLD = "test.example/hold"
 CREATOR, UPDATER = ("test", "Update"), ("other", "Update")
@@ -41,7 +41,7 @@ MERGE, JSON, APPLY = (
     f"application/{kind}" for kind in ("merge-patch+json", "json-patch+json", "apply-patch+yaml")
 )
 
-PLACES = st.tuples(st.sampled_from(["default", "second"]), st.sampled_from("abc"))
+PLACES = st.tuples(st.sampled_from(["default", "second"]), st.sampled_from("ab"))
 SIZES = st.integers(0, 3)
 COLORS = st.sampled_from(["red", "blue"])
 TIERS = st.sampled_from(["x", "y", None])
