@@ -170,3 +170,65 @@ async def test_a_definition_goes_with_its_objects(
     await client.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.test.example")
     await collected()
     assert (await client.get(widgets)).status_code == 404
+
+
+async def test_foreground_deletion_lets_go_of_who_has_another_owner(
+    client: httpx2.AsyncClient, collected: Any, widget: Any, widgets: str
+) -> None:
+    """A dependent with an owner that stays loses the reference, not its life."""
+    a = (await client.post(widgets, json=widget("a"))).json()
+    other = (await client.post(widgets, json=widget("other"))).json()
+    await client.post(widgets, json=owned_by(widget("b"), a, other, blocks=True))
+    await client.request("DELETE", f"{widgets}/a", json={"propagationPolicy": "Foreground"})
+    await collected()
+    assert await names(client, widgets) == ["b", "other"]
+    left = (await client.get(f"{widgets}/b")).json()["metadata"]["ownerReferences"]
+    assert [owner["name"] for owner in left] == ["other"]
+
+
+async def test_an_owner_in_another_namespace_is_none(
+    client: httpx2.AsyncClient, collected: Any, widget: Any, widgets: str
+) -> None:
+    """References do not reach across namespaces, so the dependent goes as if its owner were dead."""
+    await client.post("/api/v1/namespaces", json={"metadata": {"name": "far"}})
+    far = (await client.post(widgets.replace("default", "far"), json=widget("a"))).json()
+    await client.post(widgets, json=owned_by(widget("b"), far))
+    await collected()
+    assert await names(client, widgets) == []
+
+
+async def test_a_stuck_namespace_can_be_finalized_by_hand(
+    client: httpx2.AsyncClient, collected: Any, widget: Any, widgets: str
+) -> None:
+    """PUT .../finalize without finalizers lets a Namespace go whose content does not."""
+    await client.post("/api/v1/namespaces", json={"metadata": {"name": "far"}})
+    held = widget("b")
+    held["metadata"]["finalizers"] = ["test.example/hold"]
+    await client.post(widgets.replace("default", "far"), json=held)
+    terminating = (await client.delete("/api/v1/namespaces/far")).json()
+    assert terminating["status"]["phase"] == "Terminating"
+    await collected()
+    stuck = (await client.get("/api/v1/namespaces/far")).json()
+    assert stuck["spec"]["finalizers"] == ["kubernetes"]
+    refused = await client.post(widgets.replace("default", "far"), json=widget("c"))
+    assert (refused.status_code, refused.json()["details"]["causes"][0]["reason"]) == (
+        403,
+        "NamespaceTerminating",
+    )
+    stuck["spec"] = {}
+    assert (await client.put("/api/v1/namespaces/far/finalize", json=stuck)).status_code == 200
+    await collected()
+    assert (await client.get("/api/v1/namespaces/far")).status_code == 404
+
+
+async def test_a_collection_is_deleted_up_to_a_limit(
+    client: httpx2.AsyncClient, widget: Any, widgets: str
+) -> None:
+    """deletecollection takes selectors, a limit and dryRun, and answers with what it deleted."""
+    for name in ("a", "b", "c"):
+        await client.post(widgets, json=widget(name))
+    tried = await client.request("DELETE", widgets, params={"dryRun": "All"})
+    assert len(tried.json()["items"]) == 3
+    gone = await client.request("DELETE", widgets, params={"limit": "2", "fieldSelector": "metadata.name!=a"})
+    assert [item["metadata"]["name"] for item in gone.json()["items"]] == ["b", "c"]
+    assert await names(client, widgets) == ["a"]

@@ -119,3 +119,21 @@ async def test_names_of_containers_are_labels_and_unique(client: httpx2.AsyncCli
     assert refused.status_code == 422
     fields = {cause["field"] for cause in refused.json()["details"]["causes"]}
     assert fields == {"spec.containers[1].name", "spec.containers[2]"}
+
+
+async def test_keys_that_are_twice_in_yaml_are_told(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """A YAML body is checked as its JSON would be: Strict refuses, Warn warns, Ignore takes the last."""
+    body = b"metadata:\n  name: y\ndata:\n  a: first\n  a: last\n"
+    headers = {"content-type": "application/yaml"}
+
+    async def post(validation: str) -> httpx2.Response:
+        params = {"fieldValidation": validation, "dryRun": "All"}
+        return await client.post(config_maps, content=body, headers=headers, params=params)
+
+    strict = await post("Strict")
+    assert strict.status_code == 400
+    assert 'line 5: key "a" already set in map' in strict.json()["message"]
+    warned = await post("Warn")
+    assert "already set in map" in warned.headers["warning"]
+    ignored = await post("Ignore")
+    assert (ignored.json()["data"], "warning" in ignored.headers) == ({"a": "last"}, False)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
+import pytest
+
+from headgate.apiserver import metadata
 
 
 async def test_a_created_object_has_what_the_server_gives(
@@ -114,3 +117,15 @@ async def test_what_does_not_exist_is_not_found(client: httpx2.AsyncClient, widg
     unknown = await client.get("/apis/test.example/v1/namespaces/default/gadgets")
     assert unknown.json()["message"] == "the server could not find the requested resource"
     assert missing.status_code == unknown.status_code == 404
+
+
+async def test_a_generated_name_that_is_taken_is_tried_again(
+    client: httpx2.AsyncClient, config_maps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another suffix is taken if one is in use, and 409 answers when none is found."""
+    suffixes = iter(["aaaaa", "aaaaa", "bbbbb"] + ["aaaaa"] * 8)
+    monkeypatch.setattr(metadata, "generate_name", lambda prefix: prefix + next(suffixes))
+    made = [await client.post(config_maps, json={"metadata": {"generateName": "x-"}}) for _ in range(3)]
+    assert [answer.status_code for answer in made] == [201, 201, 409]
+    assert made[1].json()["metadata"]["name"] == "x-bbbbb"
+    assert made[2].json()["reason"] == "AlreadyExists"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,3 +194,54 @@ def test_finalizers_merge_as_a_set_in_a_strategic_patch(deployment_schema: Any) 
     assert added == {"finalizers": ["a", "b"]}
     taken = patch.apply("strategic", added, {"$deleteFromPrimitiveList/finalizers": ["a"]}, schema)
     assert taken == {"finalizers": ["b"]}
+
+
+async def strategic(client: httpx2.AsyncClient, url: str, patch: Any) -> Any:
+    headers = {"content-type": "application/strategic-merge-patch+json"}
+    answer = await client.patch(url, json=patch, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_lists_of_built_in_kinds_keep_what_a_patch_does_not_name(client: httpx2.AsyncClient) -> None:
+    """kubectl apply sends only the items that changed, of volumes, mounts and ports of Services too."""
+    url = "/apis/apps/v1/namespaces/default/deployments"
+    mounts = [{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]
+    container = {"name": "c", "image": "i", "volumeMounts": mounts}
+    pod = {"containers": [container], "volumes": volumes, "imagePullSecrets": [{"name": "s"}]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await client.post(url, json={"metadata": {"name": "p"}, "spec": spec})
+    change = {
+        "$setElementOrder/volumes": [{"name": "a"}, {"name": "b"}],
+        "volumes": [{"$retainKeys": ["name", "hostPath"], "name": "b", "hostPath": {"path": "/x"}}],
+        "containers": [{"name": "c", "volumeMounts": [{"mountPath": "/b", "name": "b", "readOnly": True}]}],
+        "imagePullSecrets": [{"name": "t"}],
+    }
+    patched = await strategic(client, f"{url}/p", {"spec": {"template": {"spec": change}}})
+    after = patched["spec"]["template"]["spec"]
+    assert after["volumes"] == [volumes[0], {"name": "b", "hostPath": {"path": "/x"}}]
+    assert after["containers"][0]["volumeMounts"] == [mounts[0], {**mounts[1], "readOnly": True}]
+    assert [secret["name"] for secret in after["imagePullSecrets"]] == ["s", "t"]
+    services = "/api/v1/namespaces/default/services"
+    ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+    await client.post(services, json={"metadata": {"name": "s"}, "spec": {"ports": ports}})
+    change = {"ports": [{"port": 1, "$patch": "delete"}, {"port": 2, "targetPort": 5}]}
+    after = (await strategic(client, f"{services}/s", {"spec": change}))["spec"]
+    assert [(port["name"], port.get("targetPort")) for port in after["ports"]] == [("b", 5)]
+
+
+async def test_ports_are_owned_by_number_and_protocol(client: httpx2.AsyncClient) -> None:
+    """Two ports of one number and two protocols are two items to server-side apply."""
+    ports = [{"name": "a", "port": 53}, {"name": "b", "port": 53, "protocol": "UDP"}]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "dns"}, "spec": {"ports": ports}}
+    answer = await client.patch(
+        "/api/v1/namespaces/default/services/dns",
+        json=service,
+        params={"fieldManager": "me"},
+        headers={"content-type": "application/apply-patch+yaml"},
+    )
+    assert answer.status_code == 201
+    owned = answer.json()["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"]
+    assert set(owned) == {'k:{"port":53,"protocol":"TCP"}', 'k:{"port":53,"protocol":"UDP"}'}

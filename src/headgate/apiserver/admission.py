@@ -151,7 +151,7 @@ def keep_what_is_not_the_writers(target: Target, old: Object, new: Object) -> No
     if served.namespaced:
         meta["namespace"] = was["namespace"]
     meta.setdefault("managedFields", was.get("managedFields", []))
-    builtin.keep(served.resource, old, new)
+    builtin.keep(served.resource, old, new, target.subresource)
     if served.has_status and target.subresource != "status":
         new.pop("status", None)
         if "status" in old:

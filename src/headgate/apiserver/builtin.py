@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 from typing import Any
 
 POD = "pods"
@@ -47,9 +48,18 @@ def normalize(resource: str, obj: dict[str, Any]) -> None:
         del obj["stringData"]
 
 
-def keep(resource: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+def keep(resource: str, old: dict[str, Any], new: dict[str, Any], subresource: str) -> None:
     """Sets in `new` what an update of a built-in kind may not change."""
-    if resource == NAMESPACE and "finalizers" in (old.get("spec") or {}):
+    if resource != NAMESPACE:
+        return
+    if subresource == "finalize":  # which may change nothing else
+        wanted = (new.get("spec") or {}).get("finalizers") or []
+        new.clear()
+        new |= copy.deepcopy(old)
+        new["spec"] = {**(old.get("spec") or {}), "finalizers": wanted}
+        if not wanted:
+            del new["spec"]["finalizers"]
+    elif "finalizers" in (old.get("spec") or {}):
         new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"]["finalizers"]}
 
 

@@ -139,10 +139,15 @@ class Collector:
 
     def _is_orphaned(self, stored: Stored, head: _Meta) -> bool:
         """Whether all owners are gone. References to those that are, while others stay, are taken off."""
-        alive = [owner.uid for owner in head.owner_references if owner.uid in self._uids]
+        alive = [owner.uid for owner in head.owner_references if self._is_alive(owner, stored.key)]
         if alive and len(alive) < len(head.owner_references):
             self._keep_owners(stored, set(alive))
         return not alive
+
+    def _is_alive(self, owner: _Owner, dependent: Key) -> bool:
+        """Whether the owner is there, and where an owner may be: in no namespace, or in the dependent's."""
+        key = self._uids.get(owner.uid)
+        return key is not None and key.namespace in ("", dependent.namespace)
 
     def _advance_deletion(self, stored: Stored, head: _Meta) -> None:
         dependents = [self._objects.store.get(key) for key in self._dependents.get(head.uid, ())]
@@ -162,15 +167,31 @@ class Collector:
             self._empty(stored, [s.key for s in self._objects.store.select(stored.key.name)])
 
     def _delete_dependents(self, dependents: list[Stored], owner: str) -> bool:
-        """Deletes them; whether one of them is still there and holds its owner up."""
+        """Deletes them; whether one of them is still there and holds its owner up.
+
+        One that has another owner who stays is not deleted, but let go of.
+        """
         blocking = False
         for dependent in dependents:
             head = _head(dependent)
+            others = {
+                o.uid for o in head.owner_references if o.uid != owner and self._stays(o, dependent.key)
+            }
+            if others:
+                self._keep_owners(dependent, others)
+                continue
             if head.deletion_timestamp is None:
                 self._delete(dependent.key, _IN_FOREGROUND)
             holds = any(o.uid == owner and o.blocks for o in head.owner_references)
             blocking |= holds and self._objects.store.get(dependent.key) is not None
         return blocking
+
+    def _stays(self, owner: _Owner, dependent: Key) -> bool:
+        """Whether an owner is there and is not itself waiting for its dependents to go."""
+        if not self._is_alive(owner, dependent):
+            return False
+        stored = self._objects.store.get(self._uids[owner.uid])
+        return stored is not None and deletion.FOREGROUND not in _head(stored).finalizers
 
     def _content(self, namespace: str) -> Iterator[Key]:
         for resource in self._objects.store.resources():

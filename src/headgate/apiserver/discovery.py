@@ -65,7 +65,8 @@ def _aggregated_resource(served: Served) -> Object:
 
 def subresources_of(served: Served) -> list[tuple[str, list[str]]]:
     """Names and verbs of what hangs below an object."""
-    return [(name, ["get"] if name == "log" else SUBRESOURCE_VERBS) for name in served.all_subresources]
+    special = {"log": ["get"], "finalize": ["update"]}
+    return [(name, special.get(name, SUBRESOURCE_VERBS)) for name in served.all_subresources]
 
 
 # -- legacy

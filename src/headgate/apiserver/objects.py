@@ -34,6 +34,7 @@ from headgate.apiserver.targets import Target, WriteOptions
 
 Object = dict[str, Any]
 
+GENERATED_NAME_TRIES = 8
 MAX_OBJECT_BYTES = 1_500_000
 """etcd's limit for one object, so that what works here works in a cluster."""
 
@@ -239,7 +240,7 @@ class Objects:
         """The target with the name that the object asks for, which the metadata gets too."""
         name = target.name or meta.get("name", "")
         if not name and (prefix := meta.get("generateName")):
-            name = metadata.generate_name(prefix)
+            name = self._free_name(target, prefix)
         if name:
             meta["name"] = name
         if target.served.namespaced:
@@ -247,6 +248,14 @@ class Objects:
         else:
             meta.pop("namespace", None)
         return replace(target, name=name)
+
+    def _free_name(self, target: Target, prefix: str) -> str:
+        """A name that begins like this and that nobody has; 409 if none is found, as Kubernetes does."""
+        for _ in range(GENERATED_NAME_TRIES):
+            name = metadata.generate_name(prefix)
+            if self.store.get(replace(target, name=name).key) is None:
+                return name
+        raise errors.already_exists(target.served.group, target.served.plural, name)
 
     def _check_place(self, target: Target) -> None:
         """Whether there is room for another object, and a namespace to put it in."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.apiserver import metadata
+from headgate.apiserver import mergekeys, metadata
 from headgate.apiserver.jsonpath import JSONPath
 
 Schema = dict[str, Any]
@@ -72,10 +72,8 @@ class Served:
     @cached_property
     def merge_schema(self) -> Schema:
         """The schema as patches and field ownership see it: with the metadata that the server defines."""
-        return {
-            **self.schema,
-            "properties": {**self.schema.get("properties", {}), "metadata": metadata.SCHEMA},
-        }
+        schema = self.schema if self.custom else mergekeys.extended(self.resource, self.schema)
+        return {**schema, "properties": {**schema.get("properties", {}), "metadata": metadata.SCHEMA}}
 
     @property
     def api_version(self) -> str:
@@ -93,7 +91,10 @@ class Served:
     @property
     def all_subresources(self) -> tuple[str, ...]:
         """Those and what has a handler of its own."""
-        return (*self.subresources, *(("log",) if self.resource == "pods" else ()))
+        own = (
+            {"pods": ("log",), "namespaces": ("finalize",)}.get(self.resource, ()) if not self.custom else ()
+        )
+        return (*self.subresources, *own)
 
     @property
     def counts_generations(self) -> bool:

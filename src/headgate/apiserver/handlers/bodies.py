@@ -53,7 +53,7 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
     except msgspec.DecodeError:
         if content_type == JSON:
             raise
-        obj = _decode_yaml(body)
+        obj, duplicates = _decode_yaml(body)
     if not isinstance(obj, dict):
         raise errors.bad_request(f"the body must be an object, not {type(obj).__name__}")
     return obj, duplicates
@@ -107,16 +107,33 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self.duplicates: list[str] = []
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                at = key.start_mark.line + 1
+                self.duplicates.append(f'line {at}: key "{key.value}" already set in map')
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        return super().construct_mapping(node, deep)
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not taken")
         return super().compose_node(parent, index)
 
 
-def _decode_yaml(body: bytes) -> Any:
+def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """The value of a YAML document, and complaints about keys that are there twice; the last one counts."""
+    loader = _Loader(body)
     try:
-        loaded = yaml.load(body, Loader=_Loader)  # noqa: S506 - a SafeLoader with less in it
+        loaded = loader.get_single_data()
         # Whatever YAML has and JSON has not (sets, binary, NaN keys) is refused here.
-        return msgspec.json.decode(msgspec.json.encode(loaded))
+        return msgspec.json.decode(msgspec.json.encode(loaded)), loader.duplicates
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
+    finally:
+        loader.dispose()

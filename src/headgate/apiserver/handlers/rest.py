@@ -74,6 +74,8 @@ class Rest:
         return json(reviews.answer(target, obj, request.user, self.objects.registry, request.auth), 201)
 
     async def _one(self, method: str, request: Request, target: Target) -> Response:
+        if target.subresource == "finalize" and method != "PUT":
+            raise errors.method_not_allowed(method)
         match method:
             case "GET":
                 return self._get(request, target)
