@@ -1,0 +1,160 @@
+"""What Kubernetes gives to CEL for addresses: `ip(self.host).isLoopback()`, `cidr(self.net).containsIP(...)`,
+`url(self.endpoint).getScheme()`.
+
+Inside an expression each is a map with one entry, because the engine hands only plain values on; two that
+are written in different ways and mean the same are equal.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["FUNCTIONS"]
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Block = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+Packed = dict[str, str]
+
+_PREFIX = re.compile(r"[^/%]+/(0|[1-9][0-9]{0,2})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_IN_PATH: Final = "/%:@!$&'()*+,;=~"
+_NOT_GLOBAL: Final = ipaddress.IPv4Address("255.255.255.255")
+
+
+def _parsed_ip(text: str) -> Address:
+    """The address; without a zone, and an IPv4 address not dressed as IPv6, as Kubernetes wants it."""
+    address = ipaddress.ip_address(text)
+    if "%" in text:
+        raise ValueError(f"IP address {text!r} with zone value is not allowed")
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        raise ValueError(f"IPv4-mapped IPv6 address {text!r} is not allowed")
+    return address
+
+
+def _parsed_cidr(text: str) -> Block:
+    if not _PREFIX.fullmatch(text):
+        raise ValueError(f"CIDR {text!r} must be an address and the length of its prefix: 10.0.0.0/8")
+    _parsed_ip(text.partition("/")[0])
+    return ipaddress.ip_interface(text)
+
+
+def _parsed_url(text: str) -> urllib.parse.SplitResult:
+    """A URL with a scheme, or an absolute path."""
+    if _CONTROL.search(text) or _BAD_ESCAPE.search(text):
+        raise ValueError(f"{text!r} has characters that no URL has")
+    if not text.startswith("/") and not _SCHEME.match(text):
+        raise ValueError(f"{text!r} is neither an absolute path nor begins with a scheme")
+    parts = urllib.parse.urlsplit(text)
+    if " " in parts.netloc:
+        raise ValueError(f"{text!r} has a space in its host")
+    _ = parts.port  # raises ValueError if it is no number
+    return parts
+
+
+def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def accepts(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return accepts
+
+
+def _ip(value: str | Packed) -> Packed:
+    """Of text; or, as a method, that of a block."""
+    address = _parsed_cidr(value["cidr"]).ip if isinstance(value, dict) else _parsed_ip(value)
+    return {"ip": str(address)}
+
+
+def _cidr(text: str) -> Packed:
+    return {"cidr": str(_parsed_cidr(text))}
+
+
+def _address(value: str | Packed) -> Address:
+    return _parsed_ip(value["ip"] if isinstance(value, dict) else value)
+
+
+def _block(value: str | Packed) -> Block:
+    return _parsed_cidr(value["cidr"] if isinstance(value, dict) else value)
+
+
+def _is_link_local_multicast(value: Packed) -> bool:
+    address = _address(value)
+    if address.version == 4:
+        return address in ipaddress.ip_network("224.0.0.0/24")
+    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
+
+
+def _is_global_unicast(value: Packed) -> bool:
+    """As Go's netip has it: private addresses are global too."""
+    address = _address(value)
+    return address != _NOT_GLOBAL and not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    )
+
+
+def _contains_ip(block: Packed, value: str | Packed) -> bool:
+    return _address(value) in _block(block).network
+
+
+def _contains_cidr(block: Packed, value: str | Packed) -> bool:
+    outer, inner = _block(block).network, _block(value).network
+    is_longer = inner.prefixlen >= outer.prefixlen
+    return inner.version == outer.version and is_longer and inner.network_address in outer
+
+
+def _url(text: str) -> Packed:
+    _parsed_url(text)
+    return {"url": text}
+
+
+def _of_url(part: Callable[[urllib.parse.SplitResult], Any]) -> Callable[[Packed], Any]:
+    return lambda value: part(_parsed_url(value["url"]))
+
+
+def _host(parts: urllib.parse.SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _hostname(parts: urllib.parse.SplitResult) -> str:
+    host = _host(parts)
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def _query(parts: urllib.parse.SplitResult) -> dict[str, list[str]]:
+    return urllib.parse.parse_qs(parts.query, keep_blank_values=True)
+
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "ip": _ip,
+    "isIP": _is(_parsed_ip),
+    "family": lambda value: _address(value).version,
+    "isUnspecified": lambda value: _address(value).is_unspecified,
+    "isLoopback": lambda value: _address(value).is_loopback,
+    "isLinkLocalMulticast": _is_link_local_multicast,
+    "isLinkLocalUnicast": lambda value: _address(value).is_link_local,
+    "isGlobalUnicast": _is_global_unicast,
+    "cidr": _cidr,
+    "isCIDR": _is(_parsed_cidr),
+    "containsIP": _contains_ip,
+    "containsCIDR": _contains_cidr,
+    "prefixLength": lambda value: _block(value).network.prefixlen,
+    "masked": lambda value: _cidr(str(_block(value).network)),
+    "url": _url,
+    "isURL": _is(_parsed_url),
+    "getScheme": _of_url(lambda parts: parts.scheme),
+    "getHost": _of_url(_host),
+    "getHostname": _of_url(_hostname),
+    "getPort": _of_url(lambda parts: str(parts.port) if parts.port is not None else ""),
+    "getEscapedPath": _of_url(lambda parts: urllib.parse.quote(parts.path, safe=_IN_PATH)),
+    "getQuery": _of_url(_query),
+}
+"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
