@@ -173,9 +173,13 @@ class Client:
 
     async def response(self, *, has_body: bool = True) -> Response:
         response = await self.head()
+        if not has_body or response.status in (204, 304):
+            return response
+        return await self.read_body(response)
+
+    async def read_body(self, response: Response) -> Response:
+        """Completes a response whose head was read."""
         async with asyncio.timeout(PATIENCE_S):
-            if not has_body or response.status in (204, 304):
-                return response
             if response.header("transfer-encoding") == "chunked":
                 response.body = await self._chunks()
             elif (length := response.header("content-length")) is not None:

@@ -1,8 +1,8 @@
-"""Server-sent events on their way to a client that did not ask for `usage`.
+"""Server-sent events on their way to a client: whole ones, so that a stream can always be ended well.
 
-The gateway asks engines for the token counts of every stream, since limits and metrics need them. The event
-that then comes at the end, with counts and without choices, is taken out again here. Everything else passes;
-what is one whole chunk of whole events, as engines send them, passes as it came.
+The gateway asks engines for the token counts of every stream, since limits and metrics need them. For a
+client that did not ask, the event that then comes at the end, with counts and without choices, is taken out
+again. What is one whole chunk of whole events, as engines send them, passes as it came.
 """
 
 from __future__ import annotations
@@ -28,16 +28,27 @@ class _Event(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class UsageFilter:
-    """Takes usage-only events out of one stream; `is_chunked` says whether it comes and goes in chunks.
+class EventStream:
+    """One stream. `is_chunked` says whether it comes and goes in chunks, `takes_usage` whether usage-only
+    events are taken out.
 
     The framing must have been checked before: llhttp reads the same bytes first.
     """
 
-    __slots__ = ("_amid_long", "_event", "_is_chunked", "_is_clean", "_line", "_remaining", "taken_bytes")
+    __slots__ = (
+        "_amid_long",
+        "_event",
+        "_is_chunked",
+        "_is_clean",
+        "_line",
+        "_remaining",
+        "_takes_usage",
+        "taken_bytes",
+    )
 
-    def __init__(self, *, is_chunked: bool) -> None:
+    def __init__(self, *, is_chunked: bool, takes_usage: bool) -> None:
         self._is_chunked = is_chunked
+        self._takes_usage = takes_usage
         self._is_clean = is_chunked
         """Whether the stream stands between two chunks and two events."""
         self._event = b""
@@ -55,7 +66,8 @@ class UsageFilter:
         """What is to be passed on now."""
         if self._is_clean:
             end = data.find(b"\r\n")
-            if data.endswith(b"\n\n\r\n") and _USAGE not in data and _size(data[:end]) == len(data) - end - 4:
+            is_whole = data.endswith(b"\n\n\r\n") and _size(data[:end]) == len(data) - end - 4
+            if is_whole and not (self._takes_usage and _USAGE in data):
                 return data
         self.taken_bytes += len(data)
         passed = self._chunked(data) if self._is_chunked else self._kept(data)
@@ -67,6 +79,14 @@ class UsageFilter:
         rest, self._event = self._event, b""
         self.taken_bytes -= len(rest)
         return rest
+
+    def cut_off(self, event: bytes) -> bytes | None:
+        """Ends a stream that broke with this event; None where that is not possible: amid a very long event,
+        and behind the end."""
+        if self._amid_long or self._remaining < 0:
+            return None
+        self._event = b""
+        return b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) if self._is_chunked else event
 
     def _chunked(self, data: bytes) -> bytes:
         payload, after = self._unchunk(data)
@@ -117,7 +137,7 @@ class UsageFilter:
         while (found := _EVENT_END.search(text, at)) is not None:
             at = found.end()
             event = text[start:at]
-            if self._amid_long or not _is_usage_only(event):
+            if self._amid_long or not (self._takes_usage and _is_usage_only(event)):
                 kept.append(event)
             self._amid_long = False
             start = at

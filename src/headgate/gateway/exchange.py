@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import httptools
 
 from headgate import routing
-from headgate.gateway.events import UsageFilter
+from headgate.gateway.events import EventStream
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
-from headgate.gateway.refusals import Refusal, status_line
+from headgate.gateway.refusals import Refusal, error_event, status_line
 from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
 from headgate.gateway.usage import Tail
 
@@ -107,7 +107,7 @@ class Exchange:
         self._chunked_body: _Unchunker | None = None
         self._usage_unasked = False
         """Whether the endpoint is asked for the usage of a stream, and the client did not."""
-        self._events: UsageFilter | None = None
+        self._events: EventStream | None = None
 
     # -- choosing where to go
 
@@ -268,9 +268,9 @@ class Exchange:
         """Raises HttpParserError if the body is framed in a way that cannot be passed on."""
         parts = [status_line(status)]
         chunked = has_length = False
-        filtered = self._usage_unasked and _is_event_stream(headers)
+        is_events = self.stream and status == 200 and _is_event_stream(headers)
         for name, value in headers:
-            if name in _NOT_RETURNED or (filtered and name == b"content-length"):
+            if name in _NOT_RETURNED or (is_events and name == b"content-length"):
                 if name == b"transfer-encoding":
                     if value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
@@ -290,11 +290,12 @@ class Exchange:
             else:
                 parts.append(b"transfer-encoding: chunked\r\n")
         elif not has_length:
-            if not filtered or not _has_length(headers):
+            if not is_events or not _has_length(headers):
                 connection.ends_with_connection()
             self.request.keep_alive = False
-        if filtered:
-            self._events = UsageFilter(is_chunked=chunked and not self.request.is_http_1_0)
+        if is_events:
+            is_chunked = chunked and not self.request.is_http_1_0
+            self._events = EventStream(is_chunked=is_chunked, takes_usage=self._usage_unasked)
         if not self.request.keep_alive or self._proxy.draining:
             self.request.keep_alive = False
             parts.append(b"connection: close\r\n")
@@ -345,7 +346,7 @@ class Exchange:
         """The connection ended before the answer did."""
         self._leave_upstream()
         if self.status:
-            self._break_off("upstream_lost")
+            self._break_off("upstream_lost", message)
         elif connection.reused and not connection.has_begun:
             # The endpoint closed an idle connection just as we used it: not its failure, and nothing
             # was answered, so the same endpoint gets the request once more, on a fresh connection.
@@ -360,7 +361,7 @@ class Exchange:
         """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
         self._leave_upstream()
         if self.status:
-            self._break_off("upstream_invalid")
+            self._break_off("upstream_invalid", message)
         else:
             self._refuse(Refusal.upstream(message, code="upstream_invalid"))
 
@@ -376,10 +377,10 @@ class Exchange:
     def upstream_idle(self) -> None:
         """The endpoint has been silent for too long."""
         self._drop_upstream()
+        message = "the endpoint sent nothing for too long"
         if self.status:
-            self._break_off("idle_timeout")
+            self._break_off("idle_timeout", message)
         else:
-            message = "the endpoint sent nothing for too long"
             self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
 
     # -- what the client connection reports
@@ -407,10 +408,21 @@ class Exchange:
         self._client.refuse(refusal, self.request, self.request_id)
         self._client.exchange_done(self.request.keep_alive)
 
-    def _break_off(self, outcome: str) -> None:
-        """The client has part of an answer: ending the connection is the only honest sign left."""
+    def _break_off(self, outcome: str, message: str) -> None:
+        """The client has part of an answer. Events end with one that says why; of anything else, ending the
+        connection is the only honest sign left."""
         self._settle(outcome)
-        self._client.abort()
+        last = None
+        if self._events is not None:
+            refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
+            last = self._events.cut_off(error_event(refusal, self.request.target))
+        if last is None:
+            self._client.abort()
+            return
+        if self._head is not None:
+            last, self._head = self._head + last, None
+        self._client.write(last)
+        self._client.exchange_done(keep_alive=False)
 
     def _drop_upstream(self) -> None:
         self._cancel_timer()

@@ -14,6 +14,7 @@ _STATUS_LINES = {
 }
 
 _ANTHROPIC_PATH = b"/v1/messages"
+_RESPONSES_PATH = b"/v1/responses"
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -69,6 +70,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
+
+
+def error_event(refusal: Refusal, target: bytes) -> bytes:
+    """The server-sent event that ends a broken stream, in the form of the target's API."""
+    if target.startswith(_ANTHROPIC_PATH):
+        return b"event: error\ndata: %b\n\n" % refusal.body(anthropic=True)
+    if target.startswith(_RESPONSES_PATH):
+        error = {"type": "error", "code": refusal.code, "message": refusal.message, "param": None}
+        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(error)
+    return b"data: %b\n\n" % refusal.body(anthropic=False)
 
 
 def status_line(status: int) -> bytes:
