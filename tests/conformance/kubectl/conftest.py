@@ -26,15 +26,16 @@ TIMEOUT_S = 30
 
 
 def binaries() -> dict[str, str]:
-    """kubectl binaries by version, oldest first: those named by the environment, on PATH, and beside that."""
-    named = [Path(name) for name in os.environ.get(BINARIES_VARIABLE, "").split(os.pathsep) if name]
+    """kubectl binaries by version, oldest first: kubectl.MAJOR.MINOR on PATH and beside kubectl, and those
+    that the environment names. If there are none of those, kubectl itself."""
     places = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     if found := shutil.which("kubectl"):
         places.append(Path(found).resolve().parent)
-    candidates = named or [file for place in places for file in sorted(place.glob("kubectl.[0-9]*"))]
+    candidates = [file for place in places for file in sorted(place.glob("kubectl.[0-9]*"))]
+    candidates += [Path(name) for name in os.environ.get(BINARIES_VARIABLE, "").split(os.pathsep) if name]
+    if not candidates and found:
+        candidates = [Path(found)]
     by_version = {version: str(file) for file in candidates if (version := _version(file)) >= OLDEST}
-    if not by_version and found:
-        by_version = {_version(Path(found)): found}
     return {f"{major}.{minor}": by_version[major, minor] for major, minor in sorted(by_version)}
 
 

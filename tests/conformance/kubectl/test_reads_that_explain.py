@@ -174,7 +174,7 @@ def event(about: Any, namespace: str) -> Any:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": "north."},
+        "metadata": {"generateName": "north-"},
         "involvedObject": {key: about[key] for key in kept}
         | {"name": "north", "namespace": namespace, "uid": about["metadata"]["uid"]},
         "type": "Warning",
