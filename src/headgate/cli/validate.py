@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.cli import options
+
+if TYPE_CHECKING:
+    from headgate.cli.manifests import Manifest
+    from headgate.cli.validation import Finding
 
 
 @click.command()
@@ -22,6 +27,12 @@ from headgate.cli import options
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
 )
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, path_type=Path, dir_okay=False),
+    help="Ask this API server too, by dry runs: what may not change, and what exists there.",
+)
+@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
 @click.option(
     "-o",
@@ -32,7 +43,14 @@ from headgate.cli import options
     help="How findings are printed; github: as annotations of a workflow.",
 )
 def validate(
-    files: tuple[str, ...], recursive: bool, crds: tuple[Path, ...], namespace: str, strict: bool, output: str
+    files: tuple[str, ...],
+    recursive: bool,
+    crds: tuple[Path, ...],
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    strict: bool,
+    output: str,
 ) -> None:
     """Check manifests without a server.
 
@@ -50,6 +68,8 @@ def validate(
     findings = [validation.of_problem(problem) for problem in definitions.problems + reading.problems]
     findings += validation.judge(definitions.manifests, kinds, namespace)
     findings += validation.judge(reading.manifests, kinds, namespace)
+    if kubeconfig:
+        findings = _with_server(kubeconfig, context, reading.manifests, namespace, findings)
     if not findings and not reading.manifests:
         raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
     lines = definitions.lines | reading.lines
@@ -58,3 +78,16 @@ def validate(
     fatal = {"error", "warning"} if strict else {"error"}
     if any(finding.severity in fatal for finding in findings):
         raise SystemExit(1)
+
+
+def _with_server(
+    kubeconfig: Path,
+    context: str | None,
+    manifests: list[Manifest],
+    namespace: str,
+    findings: list[Finding],
+) -> list[Finding]:
+    from headgate.cli.objects import checking, connecting
+
+    server = connecting.Server(kubeconfig, context)
+    return connecting.run(server, lambda client: checking.check(client, manifests, namespace, findings))

@@ -8,6 +8,15 @@ from headgate.cli.manifests.reading import SUFFIXES, Manifest, Problem, read
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")
 """Kinds that others refer to, and that are therefore applied before them."""
 
+_LAST = (
+    "InferenceModel",
+    "InferenceObjective",
+    "ModelRoute",
+    "AutoscalingPolicyBinding",
+    "VariantAutoscaling",
+)
+"""Kinds that refer to others: applied before those, they would be warned of what is missing."""
+
 _METADATA = (
     ("name", str, "text (in quotes, if YAML takes it for something else)"),
     ("namespace", str, "text (in quotes, if YAML takes it for something else)"),
@@ -42,7 +51,9 @@ def load(paths: list[str], *, recursive: bool = True) -> list[Manifest]:
 
 
 def _rank(kind: str) -> int:
-    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+    if kind in _FIRST:
+        return _FIRST.index(kind)
+    return len(_FIRST) + (kind in _LAST)
 
 
 def _line(problem: Problem) -> str:

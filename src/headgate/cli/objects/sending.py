@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import click
 import msgspec
 
 from headgate import api, cluster
-from headgate.cli import validation
+from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
 from headgate.cli.objects.printing import Object
@@ -21,6 +21,7 @@ _DEFINITION = "CustomResourceDefinition"
 _ESTABLISHED_WITHIN_S = 10.0
 """How long a kind is waited for whose definition was applied just before."""
 _POLL_S = 0.2
+_OWN = f'conflict with "{applying.FIELD_MANAGER}"'
 _UNKNOWN = "unknown field"
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
@@ -37,11 +38,12 @@ class Manner:
 
 
 @dataclass(frozen=True)
-class _Applied:
+class Applied:
     resource: api.Resource
     obj: Object
     what: str
     """created, configured or unchanged."""
+    warnings: list[Finding]
 
     @property
     def name(self) -> str:
@@ -57,13 +59,14 @@ async def apply(client: cluster.Client, manifests: list[Manifest], manner: Manne
     defined: set[str] = set()
     for manifest in manifests:
         try:
-            applied = await _apply(client, manifest, manner, defined)
+            applied = await send(client, manifest, manner, defined)
         except cluster.Unreachable:
             raise
         except cluster.ApiError as error:
             is_well = False
             _complain(findings(manifest, error, manner.namespace or client.namespace))
             continue
+        _complain(applied.warnings)
         if manifest.kind == _DEFINITION:
             defined.add(str(applied.obj.get("spec", {}).get("group")))
         printed += _tell(applied, manner)
@@ -73,7 +76,7 @@ async def apply(client: cluster.Client, manifests: list[Manifest], manner: Manne
     return is_well
 
 
-def _tell(applied: _Applied, manner: Manner) -> list[Object]:
+def _tell(applied: Applied, manner: Manner) -> list[Object]:
     """Prints the outcome; the object itself where all are printed in the end."""
     if manner.output in ("yaml", "json"):
         return [printing.without_managed_fields(applied.obj)]
@@ -84,7 +87,13 @@ def _tell(applied: _Applied, manner: Manner) -> list[Object]:
     return []
 
 
-async def _apply(client: cluster.Client, manifest: Manifest, manner: Manner, defined: set[str]) -> _Applied:
+async def send(
+    client: cluster.Client, manifest: Manifest, manner: Manner, defined: Collection[str] = ()
+) -> Applied:
+    """Applies one manifest; `defined` are groups of kinds that the server may not serve just yet.
+
+    Raises ApiError.
+    """
     resource = await _resource_of(client, manifest, defined)
     meta = manifest.content["metadata"]
     namespace = meta.get("namespace") or manner.namespace
@@ -97,22 +106,28 @@ async def _apply(client: cluster.Client, manifest: Manifest, manner: Manner, def
     content = manifest.content
     if resource.namespaced:
         content = {**content, "metadata": {**meta, "namespace": namespace or client.namespace}}
-    answer = await client.ask(
-        "PATCH",
-        path,
-        content,
-        query={
-            "fieldManager": manner.field_manager,
-            "force": "true" if manner.force_conflicts else "false",
-            "fieldValidation": "Strict",
-            "dryRun": "All" if manner.dry_run else None,
-        },
-        content_type=cluster.PatchType.APPLY.value,
-    )
-    for warning in answer.warnings:
-        _complain([_warning(manifest, warning, manner.namespace or client.namespace)])
+    answer = await _patch(client, path, content, manner)
     after: Object = msgspec.json.decode(answer.body)
-    return _Applied(resource, after, _change(before, after))
+    where = after["metadata"].get("namespace", "")
+    warnings = [_warning(manifest, warning, where) for warning in answer.warnings]
+    return Applied(resource, after, _change(before, after), warnings)
+
+
+async def _patch(client: cluster.Client, path: str, content: Object, manner: Manner) -> cluster.Answer:
+    """Applies; fields that `headgate up` manages are ours to take over."""
+    query = {
+        "fieldManager": manner.field_manager,
+        "force": "true" if manner.force_conflicts else "false",
+        "fieldValidation": "Strict",
+        "dryRun": "All" if manner.dry_run else None,
+    }
+    kind = cluster.PatchType.APPLY.value
+    try:
+        return await client.ask("PATCH", path, content, query=query, content_type=kind)
+    except cluster.Conflict as error:
+        if not error.causes or not all(_OWN in cause.message for cause in error.causes):
+            raise
+    return await client.ask("PATCH", path, content, query={**query, "force": "true"}, content_type=kind)
 
 
 async def _stored(client: cluster.Client, path: str) -> Object | None:
@@ -139,7 +154,7 @@ def _essence(obj: Object) -> Object:
     return {**obj, "metadata": kept}
 
 
-async def _resource_of(client: cluster.Client, manifest: Manifest, defined: set[str]) -> api.Resource:
+async def _resource_of(client: cluster.Client, manifest: Manifest, defined: Collection[str]) -> api.Resource:
     """Where the kind lives; a kind that was defined just now may take a moment."""
     api_version = manifest.content["apiVersion"]
     is_new = api_version.partition("/")[0] in defined
@@ -150,11 +165,11 @@ async def _resource_of(client: cluster.Client, manifest: Manifest, defined: set[
         except cluster.NotFound as error:
             if asyncio.get_running_loop().time() >= deadline:
                 message = f"the server has no kind {manifest.kind} of {api_version}"
-                raise _NoKind(message, status_code=404) from error
+                raise NoKind(message, status_code=404) from error
         await asyncio.sleep(_POLL_S)
 
 
-class _NoKind(cluster.ApiError):
+class NoKind(cluster.ApiError):
     """The server serves no such kind."""
 
 
@@ -166,14 +181,18 @@ def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> lis
 
     What would be right is known from the types here, for the kinds that they have.
     """
-    here = validation.judge([manifest], validation.Kinds(), namespace)
+    kinds = validation.Kinds()
+    namespace = validation.scope(
+        manifest, kinds.find(manifest.content["apiVersion"], manifest.kind), namespace
+    )
+    here = validation.judge([manifest], kinds, namespace)
     told = _by_field(error)
     if told:
         suggestions = {finding.path: finding.suggestion for finding in here}
         return [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
     if error.reason == "BadRequest" and (known := [each for each in here if each.severity == "error"]):
         return known  # says of each field what the server says of the first that it could not read
-    path = "kind" if isinstance(error, _NoKind) else ""
+    path = "kind" if isinstance(error, NoKind) else ""
     message = error.message if error.status_code in (0, 404) else f"{error.reason}: {error.message}"
     suggestion = _remedy(manifest, error)
     return [validation.about(manifest, path, message, namespace=namespace, suggestion=suggestion)]
@@ -204,7 +223,7 @@ def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
 
 
 def _remedy(manifest: Manifest, error: cluster.ApiError) -> str:
-    if isinstance(error, _NoKind):
+    if isinstance(error, NoKind):
         return validation.Kinds().advice(manifest.content["apiVersion"], manifest.kind) or (
             "apply its CustomResourceDefinition first; `headgate crds` prints those of Headgate's kinds"
         )
@@ -223,9 +242,5 @@ def _warning(manifest: Manifest, warning: str, namespace: str) -> Finding:
 
 
 def _complain(found: list[Finding]) -> None:
-    click.echo("\n".join(_lines(found)), err=True)
-
-
-def _lines(found: list[Finding]) -> Iterator[str]:
     for finding in found:
-        yield validation.line(finding)
+        click.echo(validation.line(finding), err=True)

@@ -6,7 +6,7 @@ continuous integration.
 """
 
 from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field
-from headgate.cli.validation.judging import judge
+from headgate.cli.validation.judging import judge, scope
 from headgate.cli.validation.kinds import Kinds
 from headgate.cli.validation.rendering import FORMATS, line, render
 
@@ -20,5 +20,6 @@ __all__ = [
     "line",
     "of_problem",
     "render",
+    "scope",
     "unknown_field",
 ]
