@@ -1,0 +1,45 @@
+"""What admission warns of is printed by kubectl, and the object is stored all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.kubectl
+
+
+def test_every_version_prints_warnings(every_kubectl: Any, model_route: Any, model_server: Any) -> None:
+    """A target that is missing, a rule that never matches, and a limit of nothing; then all is well."""
+    model_route["spec"]["modelName"] = every_kubectl.namespace  # names of models have no namespace
+    target = {"targetModels": [{"modelServerName": "chat"}]}
+    model_route["spec"]["rules"].append({"modelMatch": {"uri": {"prefix": "/v1"}}} | target)
+    model_route["spec"]["rateLimit"] = {"unit": "minute"}
+    applied = every_kubectl.run("apply", "-f", "-", stdin=model_route)
+    assert (applied.returncode, applied.stdout) == (0, "modelroute.networking.volcano.sh/chat created\n")
+    missing = f"there is no ModelServer {every_kubectl.namespace}/chat; requests for it fail until there is"
+    assert applied.stderr.splitlines() == [
+        f"Warning: spec.rules[0].targetModels[0].modelServerName: {missing}",
+        f"Warning: spec.rules[1].targetModels[0].modelServerName: {missing}",
+        'Warning: spec.rules[1]: can never match: rules[0] ("all") comes first and matches every request',
+        "Warning: spec.rateLimit: limits nothing: set inputTokensPerUnit or outputTokensPerUnit",
+    ]
+    every_kubectl("apply", "-f", "-", stdin=model_server)
+    model_route["spec"]["rules"].pop()
+    model_route["spec"]["rateLimit"]["inputTokensPerUnit"] = 100
+    applied = every_kubectl.run("apply", "-f", "-", stdin=model_route)
+    assert (applied.returncode, applied.stderr) == (0, "")
+
+
+def test_refusals_list_everything(kubectl: Any, deployment: Any) -> None:
+    """kubectl prints each error of a Deployment on a line of its own."""
+    deployment["spec"]["replicas"] = -1
+    deployment["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    refused = kubectl.run("apply", "-f", "-", stdin=deployment)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines() == [
+        'The Deployment "chat" is invalid: ',
+        "* spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        '* spec.template.metadata.labels: Invalid value: {"app":"chat"}: `selector` does not match template '
+        "`labels`",
+    ]
