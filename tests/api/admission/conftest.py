@@ -63,6 +63,8 @@ def make() -> Callable[..., Object]:
         "lease": ("coordination.k8s.io/v1", "Lease"),
         "deployment": ("apps/v1", "Deployment"),
         "replica set": ("apps/v1", "ReplicaSet"),
+        "stateful set": ("apps/v1", "StatefulSet"),
+        "autoscaler": ("autoscaling/v2", "HorizontalPodAutoscaler"),
     }
 
     def made(what: str, name: str, spec: Object | None = None, **metadata: Any) -> Object:

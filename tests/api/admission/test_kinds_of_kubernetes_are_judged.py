@@ -263,6 +263,37 @@ def test_selectors_are_for_ever(judge, make):
     assert judge(make("replica set", "d", {"selector": SELECTOR}))[0] == ["spec.template: Required value"]
 
 
+def test_stateful_sets_change_little(judge, make):
+    """Their number, template and strategy; the rest is for ever."""
+    old = make("stateful set", "s", GOOD | {"serviceName": "a", "replicas": 1})
+    assert judge(make("stateful set", "s", GOOD | {"serviceName": "a", "replicas": 2}), old=old) == ([], [])
+    assert judge(make("stateful set", "s", GOOD | {"serviceName": "b"}), old=old)[0] == [
+        "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+        "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+        "'minReadySeconds' are forbidden"
+    ]
+    assert judge(make("stateful set", "s", GOOD | {"selector": {}}))[0] == [
+        "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"
+    ]
+
+
+def test_horizontal_autoscalers(judge, make):
+    """Bounds in order, a target with kind and name, and nobody else who scales it."""
+    bad = {"minReplicas": 3, "maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment"}}
+    assert judge(make("autoscaler", "a", bad))[0] == [
+        "spec.maxReplicas: Invalid value: 2: must be greater than or equal to `minReplicas`",
+        "spec.scaleTargetRef.name: Required value",
+    ]
+    good = {"maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}
+    assert judge(make("autoscaler", "a", good), make("variant", "web", {})) == (
+        [],
+        [
+            "spec.scaleTargetRef.name: VariantAutoscaling default/web decides how many replicas Deployment "
+            "default/web has as well; the older one is followed"
+        ],
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "errors"),
     [

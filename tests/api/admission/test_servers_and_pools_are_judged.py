@@ -1,4 +1,3 @@
-
 """What is refused in ModelServers and InferencePools, and what their authors are told, word by word."""
 
 from __future__ import annotations

@@ -87,6 +87,11 @@ def _binding(binding: Place) -> Iterator[Entry]:
         yield Entry(SCALES, (_namespace(binding), *target.workload))
 
 
+def _autoscaler(autoscaler: Place) -> Iterator[Entry]:
+    if (workload := targets.of_autoscaler(autoscaler)) is not None:
+        yield Entry(SCALES, (_namespace(autoscaler), *workload))
+
+
 def _variant(variant: Place) -> Iterator[Entry]:
     if name := variant.at("metadata.name").text:
         yield Entry(SCALES, (_namespace(variant), "Deployment", name))
@@ -97,6 +102,7 @@ def _namespace(obj: Place) -> str:
 
 
 _OF_KIND: dict[tuple[str, str], Callable[[Place], Iterator[Entry]]] = {
+    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("networking.volcano.sh", "ModelRoute"): _model_route,
     ("networking.volcano.sh", "ModelServer"): _model_server,
     ("registry.volcano.sh", "Model"): _model,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headgate.api.admission.place import Place
 
-__all__ = ["ScalingTarget", "group_of", "of_binding", "pool"]
+__all__ = ["ScalingTarget", "group_of", "of_autoscaler", "of_binding", "pool"]
 
 _GROUPS = {
     "Deployment": "apps",
@@ -39,6 +39,13 @@ def of_binding(binding: Place) -> Iterator[ScalingTarget]:
         reference = place.at("target.targetRef")
         if name := reference["name"].text:
             yield ScalingTarget(place, (reference["kind"].text or "", name))
+
+
+def of_autoscaler(autoscaler: Place) -> tuple[str, str] | None:
+    """Kind and name of the workload that a HorizontalPodAutoscaler scales."""
+    reference = autoscaler.at("spec.scaleTargetRef")
+    kind, name = reference["kind"].text, reference["name"].text
+    return (kind, name) if kind and name else None
 
 
 def group_of(reference: Place) -> str | None:

@@ -1,4 +1,4 @@
-"""Deployment and ReplicaSet: what Kubernetes refuses in them beyond types."""
+"""Deployment, ReplicaSet and StatefulSet: what Kubernetes refuses in them beyond types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,24 @@ from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
 
-__all__ = ["check_deployment", "check_replica_set"]
+__all__ = ["check_deployment", "check_replica_set", "check_stateful_set"]
 
+_POD_MANAGEMENT = ("OrderedReady", "Parallel")
+_CHANGEABLE = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
+_STATEFUL_RULE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
 _PERCENT = re.compile(r"[0-9]+%")
 _PERCENT_RULE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
@@ -35,8 +51,25 @@ def check_replica_set(replica_set: Place, old: Place | None, others: View, found
     _check_set(replica_set["spec"], old, found)
 
 
-def _check_set(spec: Place, old: Place | None, found: Findings) -> None:
-    """What the two have in common: a number, a selector, and a template that the selector selects."""
+def check_stateful_set(stateful_set: Place, old: Place | None, others: View, found: Findings) -> None:
+    """All rules for a StatefulSet, most of whose spec is for ever."""
+    spec = stateful_set["spec"]
+    _check_set(spec, None, found, called="statefulset")
+    policy = spec["podManagementPolicy"]
+    if policy.text is not None and policy.text not in _POD_MANAGEMENT:
+        found.invalid(policy, f"must be '{_POD_MANAGEMENT[0]}' or '{_POD_MANAGEMENT[1]}'")
+    if old is not None:
+        before = old["spec"].mapping
+        fields = (spec.mapping.keys() | before.keys()) - _CHANGEABLE
+        if any(spec.mapping.get(field) != before.get(field) for field in fields):
+            found.forbidden(spec, _STATEFUL_RULE)
+
+
+def _check_set(spec: Place, old: Place | None, found: Findings, *, called: str = "deployment") -> None:
+    """What all have in common: a number, a selector, and a template that the selector selects.
+
+    Kubernetes calls a ReplicaSet a deployment, too, when its selector is empty.
+    """
     pods.at_least(spec["replicas"], 0, found)
     pods.at_least(spec["minReadySeconds"], 0, found)
     selector, template = spec["selector"], spec["template"]
@@ -44,7 +77,7 @@ def _check_set(spec: Place, old: Place | None, found: Findings) -> None:
     if isinstance(selector.value, dict):
         selectors.check(selector, found)
         if not selector["matchLabels"].value and not selector["matchExpressions"].value:
-            found.invalid(selector, "empty selector is invalid for deployment")
+            found.invalid(selector, f"empty selector is invalid for {called}")
     is_sound = isinstance(selector.value, dict) and len(found.errors) == before
     if old is not None and old.at("spec.selector").value != selector.value:
         found.invalid(selector, "field is immutable")
