@@ -23,7 +23,6 @@ _WRONG: dict[str, Any] = {
     "object": "text",
     "map": "text",
     "array": "text",
-    "core": None,
     "json": None,
 }
 
@@ -116,7 +115,7 @@ def _absences(
             parent[steps[-1]] = None
         else:
             del parent[steps[-1]]
-        if says == "null" and field["type"] in ("core", "json"):
+        if says == "null" and field["type"] == "json":
             continue
         refused = where if field.get("required") and "default" not in field else None
         yield Case(path, says, changed, refused, steps, field.get("default"), is_absent=refused is None)
