@@ -33,7 +33,11 @@ WAIT_S = 30.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "embedded: shows what only the embedded API server can show")
+    for marker in (
+        "embedded: shows what only the embedded API server can show",
+        "controllers: needs what a controller manager does: garbage collection, namespaces, Deployments",
+    ):
+        config.addinivalue_line("markers", marker)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def _embedded_only(request: pytest.FixtureRequest) -> None:
+def _needs(request: pytest.FixtureRequest) -> None:
+    """Skips what this API server cannot show."""
     if request.node.get_closest_marker("embedded") and os.environ.get(KUBECONFIG_VARIABLE):
         pytest.skip("only the embedded API server can show this")
+    if request.node.get_closest_marker("controllers") and not request.getfixturevalue("has_controllers"):
+        pytest.skip("this API server has no controller manager")
 
 
 @pytest.fixture(scope="session")
@@ -85,13 +92,30 @@ def client(server: Server) -> Iterator[lightkube.Client]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def has_controllers(server: Server, client: lightkube.Client) -> bool:
+    """Whether a controller manager is at work: then a new namespace gets an account within seconds."""
+    if server.embedded:
+        return True
+    name = _new_namespace(client)
+    try:
+        _until(lambda: _exists(client, ServiceAccount, "default", name), 5.0)
+    except AssertionError:
+        return False
+    finally:
+        _delete(client, Namespace, name)
+    return True
+
+
 @pytest.fixture
-def namespace(server: Server, client: lightkube.Client) -> Iterator[str]:
+def namespace(server: Server, client: lightkube.Client, has_controllers: bool) -> Iterator[str]:
     """A namespace for one test, with a name that nobody has had."""
-    name = f"conformance-{uuid.uuid4().hex[:10]}"
-    client.create(Namespace(metadata=ObjectMeta(name=name)))
-    if not server.embedded:  # Pods are refused until its controller has made the account
-        _until(lambda: _exists(client, ServiceAccount, "default", name))
+    name = _new_namespace(client)
+    if not server.embedded:  # a cluster may refuse Pods until there is the account that they run as
+        if has_controllers:
+            _until(lambda: _exists(client, ServiceAccount, "default", name))
+        else:
+            client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
     yield name
     _delete(client, Namespace, name)
 
@@ -133,6 +157,12 @@ def _create(client: lightkube.Client, definition: dict[str, Any]) -> None:
             raise
 
 
+def _new_namespace(client: lightkube.Client) -> str:
+    name = f"conformance-{uuid.uuid4().hex[:10]}"
+    client.create(Namespace(metadata=ObjectMeta(name=name)))
+    return name
+
+
 def _established(definition: Any) -> bool:
     conditions = (definition.status or {}).get("conditions", [])
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
@@ -156,8 +186,8 @@ def _delete(client: lightkube.Client, kind: Any, name: str) -> None:
             raise
 
 
-def _until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
+def _until(ready: Callable[[], bool], wait_s: float = WAIT_S) -> None:
+    deadline = time.monotonic() + wait_s
     while not ready():
         assert time.monotonic() < deadline, "the API server did not get ready in time"
         time.sleep(0.05)

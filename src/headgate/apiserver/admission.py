@@ -203,6 +203,7 @@ def _failed_precondition(label: str, asked: str, present: str) -> str:
 def _check_no_new_finalizers(target: Target, was: Object, meta: Object) -> None:
     added = [name for name in meta.get("finalizers", []) if name not in was.get("finalizers", [])]
     if added:
+        listed = ", ".join(f'"{name}"' for name in added)
         detail = (
             "no new finalizers can be added if the object is being deleted, found new finalizers "
             f"[]string{{{listed}}}"

@@ -62,6 +62,7 @@ def test_a_deployment_and_its_service_are_created(kubectl: Any) -> None:
     assert kubectl.get("service", "other")["spec"]["clusterIP"] == "None"
 
 
+@pytest.mark.controllers
 def test_a_namespace_is_created_and_goes(kubectl: Any) -> None:
     """`create namespace`; it is Active until it is deleted with all that is in it."""
     name = f"{kubectl.namespace}-more"
@@ -72,6 +73,16 @@ def test_a_namespace_is_created_and_goes(kubectl: Any) -> None:
     kubectl("create", "configmap", "inside", "--namespace", name)
     assert kubectl.run("delete", "namespace", name).out == 'namespace "NAMESPACE-more" deleted\n'
     assert kubectl.run("get", "namespace", name).code == 1
+
+
+def test_a_deployment_is_scaled_by_metrics(kubectl: Any) -> None:
+    """`autoscale` makes a HorizontalPodAutoscaler with its bounds."""
+    kubectl("create", "deployment", "web", "--image=web:1", "--replicas=0")
+    made = kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu-percent=80")
+    assert made == "horizontalpodautoscaler.autoscaling/web autoscaled\n"
+    spec = kubectl.get("hpa", "web")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 5)
+    assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
 def test_a_pod_is_run(kubectl: Any) -> None:

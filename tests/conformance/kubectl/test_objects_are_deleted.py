@@ -34,8 +34,6 @@ def names(kubectl: Any) -> list[str]:
         (("configmap", "a", "--ignore-not-found"), ["b", "c"]),
         (("configmap", "none", "--ignore-not-found"), ["a", "b", "c"]),
         (("configmap", "a", "--cascade=background"), ["b", "c"]),
-        (("configmap", "a", "--cascade=foreground"), ["b", "c"]),
-        (("configmap", "a", "--cascade=orphan"), ["b", "c"]),
     ],
 )
 def test_what_is_named_goes(kubectl: Any, arguments: tuple[str, ...], kept: list[str]) -> None:
@@ -113,6 +111,7 @@ def owned(kubectl: Any, *, blocks: bool = False) -> None:
     kubectl("create", "-f", "-", stdin=config("dependent", ownerReferences=[owner]))
 
 
+@pytest.mark.controllers
 def test_dependents_go_with_their_owner(kubectl: Any) -> None:
     """In the background by default."""
     owned(kubectl)
@@ -121,6 +120,7 @@ def test_dependents_go_with_their_owner(kubectl: Any) -> None:
     assert names(kubectl) == []
 
 
+@pytest.mark.controllers
 def test_dependents_go_before_their_owner(kubectl: Any) -> None:
     """`--cascade=foreground`: when the command ends, both are gone."""
     owned(kubectl, blocks=True)
@@ -128,6 +128,7 @@ def test_dependents_go_before_their_owner(kubectl: Any) -> None:
     assert names(kubectl) == []
 
 
+@pytest.mark.controllers
 def test_orphans_stay(kubectl: Any) -> None:
     """`--cascade=orphan`: the dependents stay, without an owner."""
     owned(kubectl)

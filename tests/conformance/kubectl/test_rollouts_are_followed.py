@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.kubectl
+pytestmark = [pytest.mark.kubectl, pytest.mark.controllers]
 
 DONE = 'deployment "web" successfully rolled out\n'
 CAUSE = "kubernetes.io/change-cause"
