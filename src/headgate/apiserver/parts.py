@@ -81,6 +81,7 @@ class Parts:
             self.registry.register(stored.decode())
         self.store.listen(self._on_event)
 
+            "neighbours": self.objects.neighbours.statistics(),
     def _on_event(self, event: Event) -> None:
         if event.new.key.resource != builtin.DEFINITION:
             return

@@ -247,6 +247,14 @@ def test_a_route_that_a_model_made_does_not_compete_with_it(judge, make, server)
     ]
 
 
+def test_a_target_in_another_namespace_is_pointed_at(judge, make):
+    """A route reaches only its own namespace, which is easily forgotten."""
+    server = make("server", "s", {"workloadSelector": {"matchLabels": {"app": "s"}}}, namespace="prod")
+    assert judge(make("route", "r", {"modelName": "m", "rules": [TO_S]}), server)[1] == [
+        "spec.rules[0].targetModels[0].modelServerName: there is no ModelServer default/s, but prod/s: a route reaches only its own namespace"
+    ]
+
+
 def test_an_unchanged_spec_is_not_judged_again(judge, make):
     """A label can be set on a route that is no longer as it should be."""
     spec = {"modelName": "m", "rules": []}

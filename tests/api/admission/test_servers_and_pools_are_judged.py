@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - texts stand whole, as they are printed
 """What is refused in ModelServers and InferencePools, and what their authors are told, word by word."""
 
 from __future__ import annotations
@@ -151,6 +152,9 @@ def test_inference_models_name_a_pool_that_is_there(judge, make):
     assert judge(model)[1] == [f"{missing}; requests fail until there is"]
     assert judge(model, make("pool v1", "p", {}))[1] == [
         f"{missing}, but there is one in inference.networking.k8s.io: set poolRef.group"
+    ]
+    assert judge(model, make("pool", "p", {}, namespace="prod"))[1] == [
+        "spec.poolRef.name: there is no InferencePool default/p, but prod/p: a pool serves only its own namespace"
     ]
     assert judge(model, make("pool", "p", {})) == ([], [])
     objective = make("objective", "o", {"priority": 1, "poolRef": reference | {"kind": "Service"}})

@@ -86,19 +86,18 @@ def _check_metrics(metrics: Place, found: Findings) -> None:
             seen.add(name.text)
         if name.value == "":
             found.warn(name, "is empty: no metric is called that")
-        if not _is_positive(target):
-            found.invalid(target, "must be greater than 0")
+        _check_target(target, found)
 
 
-def _is_positive(amount: Place) -> bool:
-    """Whether it is a quantity above 0; what is no quantity is for the schema to report."""
-    value = amount.text if amount.integer is None else amount.integer
+def _check_target(target: Place, found: Findings) -> None:
+    value = target.text if target.integer is None else target.integer
     if value is None:
-        return True
+        return
     try:
-        return quantity.parse(value).unscaled > 0
-    except quantity.QuantityError:
-        return True
+        if quantity.parse(value).unscaled <= 0:
+            found.invalid(target, "must be greater than 0")
+    except quantity.QuantityError as error:
+        found.invalid(target, str(error))
 
 
 def _check_stable(policy: Place, changed: str, found: Findings) -> None:

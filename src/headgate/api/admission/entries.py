@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 from headgate.api.admission import targets
 from headgate.api.admission.place import Place
 
-__all__ = ["ADAPTER", "INDEXED", "MODEL", "POOL_MODEL", "SCALES", "SELECTS", "Entry", "of", "selection"]
+__all__ = [
+    "ADAPTER",
+    "INDEXED",
+    "MODEL",
+    "NAMED",
+    "POOL_MODEL",
+    "SCALES",
+    "SELECTS",
+    "Entry",
+    "of",
+    "selection",
+]
 
 MODEL = "model"
 """Requests with this `model` are for the object."""
@@ -20,6 +31,8 @@ ADAPTER = "adapter"
 """The object takes requests for this LoRA adapter, if no object has the name as its model."""
 POOL_MODEL = "pool model"
 """Pool and model name of an InferenceModel, which must be unique."""
+NAMED = "named"
+"""Kind and name, in whatever namespace: for hints at an object that is elsewhere."""
 SELECTS = "selects"
 """A pool of this kind selects Pods by this label, among others."""
 SCALES = "scales"
@@ -79,7 +92,9 @@ def _pool_v1(pool: Place) -> Iterator[Entry]:
 
 
 def _selection(kind: str, obj: Place, labels: Place) -> Iterator[Entry]:
-    return selection(kind, _namespace(obj), labels.texts)
+    if name := obj.at("metadata.name").text:
+        yield Entry(NAMED, (kind, name))
+    yield from selection(kind, _namespace(obj), labels.texts)
 
 
 def _binding(binding: Place) -> Iterator[Entry]:

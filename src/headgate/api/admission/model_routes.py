@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from headgate.api.admission import competing_routes, rivals, rule_order, string_matches
+from headgate.api.admission.entries import NAMED, Entry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
@@ -129,8 +130,12 @@ def _check_targets(route: Place, targets: Place, others: View, found: Findings) 
 
 def _check_server(route: Place, name: Place, others: View, found: Findings) -> None:
     key = ObjectKey(rivals.key_of(route).namespace, name.text or "")
-    if others.get(GROUP, "ModelServer", key) is None:
-        found.warn(name, f"there is no ModelServer {key}{others.among}; requests for it fail until there is")
+    if others.get(GROUP, "ModelServer", key) is not None:
+        return
+    told = f"there is no ModelServer {key}{others.among}; requests for it fail until there is"
+    for elsewhere in others.filed(Entry(NAMED, ("ModelServer", key.name)))[:1]:
+        told = f"there is no ModelServer {key}, but {elsewhere.key}: a route reaches only its own namespace"
+    found.warn(name, told)
 
 
 # -- limits

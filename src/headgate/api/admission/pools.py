@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.api.admission import entries, overlaps, rivals, rule_order, selectors, targets
-from headgate.api.admission.entries import Entry
+from headgate.api.admission.entries import NAMED, Entry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import Filed, View
 from headgate.api.admission.place import Place
@@ -81,7 +81,13 @@ def _check_pool_reference(obj: Place, others: View, found: Findings) -> None:
         return
     other_group = GROUP if group == OLD_GROUP else OLD_GROUP
     told = f"there is no InferencePool {key} in group {group}{others.among}"
-    if others.get(other_group, "InferencePool", key) is not None:
+    elsewhere = [each for each in others.filed(Entry(NAMED, ("InferencePool", name))) if each.group == group]
+    if elsewhere:
+        told = (
+            f"there is no InferencePool {key}, but {elsewhere[0].key}: a pool serves only its own namespace"
+        )
+        found.warn(reference["name"], told)
+    elif others.get(other_group, "InferencePool", key) is not None:
         found.warn(reference["name"], f"{told}, but there is one in {other_group}: set poolRef.group")
     else:
         found.warn(reference["name"], f"{told}; requests fail until there is")
