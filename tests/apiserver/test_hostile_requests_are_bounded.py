@@ -107,3 +107,46 @@ async def test_the_number_of_objects_is_bounded(tmp_path: Path) -> None:
         codes.append((await client.post(url, json={"metadata": {"name": "b"}})).status_code)
     parts.store.close()
     assert codes == [201, 403, 201]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "words"),
+    [
+        (
+            "POST",
+            {"dryRun": "x"},
+            'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["x"]',
+        ),
+        ("POST", {"fieldValidation": "x"}, 'supported values: "Ignore", "Warn", "Strict"'),
+        ("POST", {"fieldManager": "x" * 129}, "fieldManager: Too long: may not be more than 128 bytes"),
+        ("PUT", {"fieldManager": "a\tb"}, "fieldManager: Invalid value: "),
+        ("PATCH", {"force": "true"}, "force: Forbidden: may not be specified for non-apply patch"),
+        (
+            "DELETE",
+            {"propagationPolicy": "x"},
+            'supported values: "Foreground", "Background", "Orphan", "nil"',
+        ),
+        ("DELETE", {"dryRun": "x"}, "DeleteOptions.meta.k8s.io"),
+    ],
+)
+async def test_options_of_a_write_are_checked_first(
+    client: httpx2.AsyncClient, config_maps: str, method: str, params: dict[str, str], words: str
+) -> None:
+    """422 in Kubernetes' words, with nothing done."""
+    await client.post(config_maps, json={"metadata": {"name": "x"}})
+    url = config_maps if method == "POST" else f"{config_maps}/x"
+    headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else JSON
+    body = b"" if method == "DELETE" else b'{"metadata": {"name": "x"}}'
+    answer = await client.request(method, url, params=params, content=body, headers=headers)
+    assert answer.status_code == 422
+    assert words in answer.json()["message"]
+    assert (await client.get(f"{config_maps}/x")).status_code == 200
+
+
+async def test_a_delete_takes_one_way_of_saying_it(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """orphanDependents is the old way to say propagationPolicy; both are too much."""
+    await client.post(config_maps, json={"metadata": {"name": "x"}})
+    both = {"orphanDependents": True, "propagationPolicy": "Orphan"}
+    answer = await client.request("DELETE", f"{config_maps}/x", json=both)
+    assert answer.status_code == 422
+    assert "cannot be both set" in answer.json()["message"]

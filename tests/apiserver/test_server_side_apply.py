@@ -154,7 +154,8 @@ async def test_apply_needs_a_manager(client: httpx2.AsyncClient, widget: Any, wi
     answer = await client.patch(
         f"{widgets}/w", json=widget(), headers={"content-type": "application/apply-patch+yaml"}
     )
-    assert answer.status_code == 400
+    assert answer.status_code == 422
+    assert "fieldManager: Required value: is required for apply patch" in answer.json()["message"]
 
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])

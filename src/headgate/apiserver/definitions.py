@@ -129,7 +129,7 @@ def _type_at(version: Object, path: str) -> object:
 
 
 def _scale_faults(version: Object, field: str) -> Iterator[FieldError]:
-    scale = (version.get("subresources") or {}).get("scale")
+    scale: Object = (version.get("subresources") or {}).get("scale") or {}
     for name, roots, optional in _SCALE_PATHS if scale else ():
         path = scale.get(name) or ""
         if not path and not optional:

@@ -128,9 +128,8 @@ def _field_requirements(text: str, selectable: Fields) -> tuple[tuple[Selectable
     position = 0
     while position < len(text) and text.strip():
         if not (match := _FIELD.match(text, position)):
-            raise errors.bad_request(
-                f"invalid field selector {text[position : position + 64]!r}; write path=value"
-            )
+            part = text[position : position + 64].partition(",")[0]
+            raise errors.bad_request(f"invalid selector: '{text[:256]}'; can't understand '{part}'")
         label = match["path"]
         if (field := selectable.by_label.get(label)) is None:
             raise errors.bad_request(selectable.refusal(label))

@@ -1,7 +1,8 @@
-"""Which form of an answer a client asks for in its Accept header."""
+"""Which form of an answer a client asks for in its Accept header, of which each client has a few."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +38,7 @@ def accepted(header: str) -> list[Accepted]:
     return entries
 
 
+@functools.lru_cache(maxsize=256)
 def check_json(header: str) -> None:
     """406 unless JSON is among the forms that the client takes; it is the only one that there is."""
     wanted = {entry.media for entry in accepted(header)}
@@ -44,6 +46,7 @@ def check_json(header: str) -> None:
         raise errors.not_acceptable(("application/json",))
 
 
+@functools.lru_cache(maxsize=256)
 def form(header: str) -> tuple[FormName, str]:
     """The form that objects are wanted in, the first that we have, and the version of meta.k8s.io."""
     for entry in accepted(header):
@@ -57,6 +60,7 @@ def form(header: str) -> tuple[FormName, str]:
     return "Object", "v1"
 
 
+@functools.lru_cache(maxsize=256)
 def aggregated_version(header: str) -> str | None:
     """The version of aggregated discovery to answer with; None for the legacy form."""
     for entry in accepted(header):

@@ -16,7 +16,11 @@ from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector
 from headgate.apiserver.targets import FieldValidation, WriteOptions
 
+MAX_MANAGER_BYTES = 128
+_META = "meta.k8s.io"
 _MATCHES = ("Exact", "NotOlderThan")
+_POLICIES = ("Foreground", "Background", "Orphan")
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     )
     found = [*_match_errors(version, match, token, initial, watch=watch)]
     if found:
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", found)
+        raise errors.invalid(_META, "ListOptions", "", found)
     if token and version:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     return ListOptions(
@@ -85,31 +89,26 @@ def _match_errors(
     version: int | None, match: str, token: str, initial: bool | None, *, watch: bool
 ) -> list[FieldError]:
     """What apimachinery's validation of ListOptions says about resourceVersionMatch and sendInitialEvents."""
-
-    def forbidden(field: str, detail: str) -> FieldError:
-        return FieldError("FieldValueForbidden", field, detail, None)
-
     name = "resourceVersionMatch"
     found = []
     if initial is not None and not watch:
-        found.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     elif initial is not None and match != "NotOlderThan":
         found.append(
-            forbidden(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            _forbidden(name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         )
     if not match:
         return found
     if watch and initial is None:
-        found.append(forbidden(name, f"{name} is forbidden for watch unless sendInitialEvents is provided"))
+        found.append(_forbidden(name, f"{name} is forbidden for watch unless sendInitialEvents is provided"))
     if not watch and version is None:
-        found.append(forbidden(name, f"{name} is forbidden unless resourceVersion is provided"))
+        found.append(_forbidden(name, f"{name} is forbidden unless resourceVersion is provided"))
     if token:
-        found.append(forbidden(name, f"{name} is forbidden when continue is provided"))
+        found.append(_forbidden(name, f"{name} is forbidden when continue is provided"))
     if match not in _MATCHES:
-        detail = 'supported values: "Exact", "NotOlderThan"'
-        found.append(FieldError("FieldValueNotSupported", name, detail, match))
+        found.append(_unsupported(name, match, (*_MATCHES, "")))
     if match == "Exact" and version == 0:
-        found.append(forbidden(name, f'{name} "exact" is forbidden for resourceVersion "0"'))
+        found.append(_forbidden(name, f'{name} "exact" is forbidden for resourceVersion "0"'))
     return found
 
 
@@ -126,45 +125,81 @@ def include(request: Request) -> tables.IncludeObject:
     return cast(tables.IncludeObject, value)
 
 
-def write_options(request: Request) -> WriteOptions:
+def write_options(request: Request, kind: str, *, apply: bool | None = None) -> WriteOptions:
+    """The options of a write, `kind` being CreateOptions, UpdateOptions or PatchOptions; 422 with all errors.
+
+    `apply` is said of patches only: whether it is a server-side apply.
+    """
     query = request.query_params
     validation = query.get("fieldValidation") or "Warn"
-    if validation not in ("Ignore", "Warn", "Strict"):
-        raise errors.bad_request(
-            f"fieldValidation: Unsupported value: {validation!r}: Ignore, Warn or Strict"
-        )
-    manager = query.get("fieldManager") or request.headers.get("user-agent", "unknown").partition("/")[0]
-    if len(manager) > 128 or not manager.isprintable():
-        raise errors.bad_request("fieldManager: Invalid value: must be at most 128 printable characters")
+    manager = query.get("fieldManager", "")
+    dry_run = query.getlist("dryRun")
+    found = [*_dry_run_errors(dry_run), *_manager_errors(manager)]
+    if validation not in _VALIDATIONS:
+        found.append(_unsupported("fieldValidation", validation, _VALIDATIONS))
+    if apply and not manager:
+        found.append(FieldError("FieldValueRequired", "fieldManager", "is required for apply patch"))
+    if apply is False and query.get("force"):
+        found.append(_forbidden("force", "may not be specified for non-apply patch"))
+    if found:
+        raise errors.invalid(_META, kind, "", found)
+    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
     return WriteOptions(
-        dry_run=_dry_run(query.getlist("dryRun")),
-        field_manager=manager,
+        dry_run="All" in dry_run,
+        field_manager=manager or "".join(filter(str.isprintable, agent))[:MAX_MANAGER_BYTES],
         field_validation=cast(FieldValidation, validation),
         force=flag(request, "force"),
     )
 
 
 async def delete_options(request: Request) -> DeleteOptions:
-    """From the body, and from the query, which goes before it."""
+    """From the body, and from the query, which goes before it; 422 with all errors."""
     body = await bodies.read(request)
     options = DeleteOptions()
     if body:
         sent, _ = bodies.decode_object(body, bodies.media_type(request))
         options = msgspec.convert(sent, DeleteOptions)
     query = request.query_params
+    found: list[FieldError] = []
     from_query: dict[str, Any] = {}
     if "gracePeriodSeconds" in query:
         from_query["grace_period_seconds"] = integer(request, "gracePeriodSeconds")
     if policy := query.get("propagationPolicy"):
-        if policy not in ("Orphan", "Background", "Foreground"):
-            raise errors.bad_request(f"propagationPolicy: Unsupported value: {policy!r}")
         from_query["propagation_policy"] = policy
-    if _dry_run(query.getlist("dryRun")):
-        from_query["dry_run"] = ["All"]
-    return msgspec.structs.replace(options, **from_query)
+        if policy not in _POLICIES:
+            found.append(_unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if dry_run := query.getlist("dryRun"):
+        from_query["dry_run"] = ["All"] if "All" in dry_run else []
+        found += _dry_run_errors(dry_run)
+    options = msgspec.structs.replace(options, **from_query)
+    if options.orphan_dependents is not None and options.propagation_policy is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        found.append(FieldError("FieldValueInvalid", "propagationPolicy", detail, options.propagation_policy))
+    if found:
+        raise errors.invalid(_META, "DeleteOptions", "", found)
+    return options
 
 
-def _dry_run(values: list[str]) -> bool:
-    if any(value not in ("", "All") for value in values):
-        raise errors.bad_request(f"dryRun: Unsupported value: {values}: supported values: All")
-    return "All" in values
+def _dry_run_errors(values: list[str]) -> list[FieldError]:
+    wrong = any(value not in ("", "All") for value in values)
+    return [_unsupported("dryRun", values, ("All",))] if wrong else []
+
+
+def _manager_errors(manager: str) -> list[FieldError]:
+    found = []
+    if len(manager.encode()) > MAX_MANAGER_BYTES:
+        detail = f"may not be more than {MAX_MANAGER_BYTES} bytes"
+        found.append(FieldError("FieldValueTooLong", "fieldManager", detail, ""))
+    if not manager.isprintable():
+        detail = "should only contain printable characters"
+        found.append(FieldError("FieldValueInvalid", "fieldManager", detail, manager))
+    return found
+
+
+def _unsupported(field: str, value: object, supported: tuple[str, ...]) -> FieldError:
+    listed = ", ".join(f'"{name}"' for name in supported)
+    return FieldError("FieldValueNotSupported", field, f"supported values: {listed}", value)
+
+
+def _forbidden(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, detail, None)

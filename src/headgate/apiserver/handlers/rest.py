@@ -80,7 +80,7 @@ class Rest:
             case "GET":
                 return self._get(request, target)
             case "PUT":
-                options = query.write_options(request)
+                options = query.write_options(request, "UpdateOptions")
                 body = await bodies.read(request)
                 obj, complaints = bodies.decode_object(body, bodies.media_type(request))
                 return self._answer(request, target, self.objects.update(target, obj, options, complaints))
@@ -133,7 +133,7 @@ class Rest:
     # -- writes
 
     async def _create(self, request: Request, target: Target) -> Response:
-        options = query.write_options(request)
+        options = query.write_options(request, "CreateOptions")
         body = await bodies.read(request)
         obj, complaints = bodies.decode_object(body, bodies.media_type(request))
         if target.served.namespaced and not target.namespace:
@@ -141,12 +141,10 @@ class Rest:
         return self._answer(request, target, self.objects.create(target, obj, options, complaints))
 
     async def _patch(self, request: Request, target: Target) -> Response:
-        options = query.write_options(request)
         media = bodies.media_type(request)
+        options = query.write_options(request, "PatchOptions", apply=media == patch.APPLY_MEDIA_TYPE)
         body = await bodies.read(request)
         if media == patch.APPLY_MEDIA_TYPE:
-            if not request.query_params.get("fieldManager"):
-                raise errors.bad_request("fieldManager is required for apply patch")
             obj, complaints = bodies.decode_object(body, media)
             return self._answer(request, target, self.objects.apply(target, obj, options, complaints))
         if (kind := patch.MEDIA_TYPES.get(media)) is None:
