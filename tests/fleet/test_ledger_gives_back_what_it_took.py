@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from headgate import fleet, routing
-from headgate.fleet.ledger import AVOID_AFTER_FAILURE_S, DECODE_WORK_TOKENS
+from headgate.fleet.ledger import DECODE_WORK_TOKENS
 
 
 def endpoint(place: int) -> routing.Endpoint:
@@ -62,11 +62,3 @@ def test_account_is_opened_once():
     ledger = fleet.Ledger()
     assert ledger.load(endpoint(1)) is ledger.load(endpoint(1))
     assert ledger.load(endpoint(1)) is not ledger.load(endpoint(2))
-
-
-def test_failure_is_remembered_for_a_while():
-    """A failure is counted, and the endpoint avoided for a second from then."""
-    load = fleet.Ledger().load(endpoint(1))
-    load.failed(10.0)
-    load.failed(20.0)
-    assert (load.failures, load.avoid_until) == (2, 20.0 + AVOID_AFTER_FAILURE_S)

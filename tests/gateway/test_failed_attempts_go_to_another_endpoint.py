@@ -48,7 +48,7 @@ async def test_connection_closed_as_soon_as_it_is_accepted(start_gateway, start_
     server = await asyncio.start_server(hang_up, "127.0.0.1", fickle.port)
     gateway = await start_gateway(fickle, await start_endpoint(b"alive"))
     for _ in range(20):
-        gateway.proxy.ledger.loads()[0].avoid_until = 0
+        gateway.proxy.ledger.loads()[0].suspect_until = 0
         assert (await gateway.ask()).body == b"alive"
     server.close()
 

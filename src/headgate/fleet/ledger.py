@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
 from headgate.routing import Endpoint
 
 DECODE_WORK_TOKENS = 200
@@ -17,22 +18,18 @@ A request of unknown length holds a batch slot about as long as a prompt of a fe
 takes to prefill; the learned estimate of each endpoint replaces this figure.
 """
 
-AVOID_AFTER_FAILURE_S = 1.0
-"""How long an endpoint that refused or dropped a connection is picked only when no other is left."""
 
+class EndpointLoad(EndpointHealth):
+    """The open account of one endpoint, and its health. Changed only through its methods."""
 
-class EndpointLoad:
-    """The open account of one endpoint. Changed only through `start`, `finish` and `failed`."""
+    __slots__ = ("endpoint", "requests", "started", "work_tokens")
 
-    __slots__ = ("avoid_until", "endpoint", "failures", "requests", "started", "work_tokens")
-
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, policy: EjectionPolicy | None = None) -> None:
+        super().__init__(policy or EjectionPolicy())
         self.endpoint = endpoint
         self.requests = 0
         self.work_tokens = 0
         self.started = 0
-        self.failures = 0
-        self.avoid_until = 0.0
 
     def start(self, prompt_tokens: int) -> None:
         """Books a request; the same number must be given to `finish` once."""
@@ -44,23 +41,19 @@ class EndpointLoad:
         self.requests -= 1
         self.work_tokens -= prompt_tokens + DECODE_WORK_TOKENS
 
-    def failed(self, now: float) -> None:
-        """Notes that the endpoint refused or dropped a connection at `now` (monotonic seconds)."""
-        self.failures += 1
-        self.avoid_until = now + AVOID_AFTER_FAILURE_S
-
 
 class Ledger:
     """The loads of all endpoints, by endpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: EjectionPolicy | None = None) -> None:
+        self._policy = policy or EjectionPolicy()
         self._loads: dict[Endpoint, EndpointLoad] = {}
 
     def load(self, endpoint: Endpoint) -> EndpointLoad:
         """The account of an endpoint, opened on first use."""
         load = self._loads.get(endpoint)
         if load is None:
-            load = self._loads[endpoint] = EndpointLoad(endpoint)
+            load = self._loads[endpoint] = EndpointLoad(endpoint, self._policy)
         return load
 
     def keep(self, endpoints: Iterable[Endpoint]) -> list[EndpointLoad]:

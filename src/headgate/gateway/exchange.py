@@ -222,8 +222,7 @@ class Exchange:
         self._cancel_timer()
         load, self.load = self.load, None
         load.finish(self.prompt_tokens)
-        load.failed(self._proxy.now())
-        self._proxy.recorder.attempt_failed(self.pool, reason)
+        self._proxy.attempt_failed(self.pool, load, reason)
         if self._may_retry(self.pool):
             interval_s = self.pool.pool.retry_interval_s if self.pool.pool.attempts is not None else 0.0
             if interval_s > 0:
@@ -255,11 +254,15 @@ class Exchange:
         assert self.pool is not None
         if self._timer is not None:
             self._cancel_timer()
-        if status in _RETRIED and self._may_retry(self.pool):
-            address = self.load.endpoint.address
-            self._drop_upstream()
-            self._attempt_failed(f"status_{status}", f"{address} answered {status}")
-            return
+        load = self.load
+        if status in _RETRIED:
+            if self._may_retry(self.pool):
+                self._drop_upstream()
+                self._attempt_failed(f"status_{status}", f"{load.endpoint.address} answered {status}")
+                return
+            self._endpoint_failed(f"status_{status}")
+        elif load.failures_in_row and status < 500:
+            load.succeeded(self._proxy.now())
         self._head = self._client_head(connection, status, headers)
         self.status = status
         self._payload = self.request.body = b""  # nothing is sent again: a stream need not hold its prompt
@@ -363,7 +366,13 @@ class Exchange:
         if self.status:
             self._break_off("upstream_invalid", message)
         else:
+            self._endpoint_failed("invalid")
             self._refuse(Refusal.upstream(message, code="upstream_invalid"))
+
+    def _endpoint_failed(self, reason: str) -> None:
+        assert self.load is not None
+        assert self.pool is not None
+        self._proxy.attempt_failed(self.pool, self.load, reason)
 
     def idle_since(self) -> float:
         """When the endpoint was last heard of, as far as the calls tell; now if it is not waited for."""
@@ -381,6 +390,7 @@ class Exchange:
         if self.status:
             self._break_off("idle_timeout", message)
         else:
+            self._endpoint_failed("timeout")
             self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
 
     # -- what the client connection reports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import ssl
@@ -17,6 +18,8 @@ from headgate.gateway.listener import ClientConnection
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import EndpointConnections
+
+log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
 
@@ -53,7 +56,7 @@ class Proxy:
         self.snapshot = routing.EMPTY
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
-        self.ledger = fleet.Ledger()
+        self.ledger = fleet.Ledger(fleet.EjectionPolicy(failures=settings.ejection_failures))
         self.is_ready = False
         self.draining = False
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
@@ -81,7 +84,29 @@ class Proxy:
         self.recorder.unbind()
 
     def pick(self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]) -> fleet.EndpointLoad | None:
-        return scheduling.least_work(pool.loads, self.now(), self._rng, tried)
+        most = self.settings.max_endpoint_connections
+        return scheduling.least_work(pool.loads, self.now(), self._rng, tried, most)
+
+    def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str) -> None:
+        """Counts an attempt for which the endpoint gave no answer, or one that says to try elsewhere."""
+        self.recorder.attempt_failed(pool, reason)
+        now = self.now()
+        if not load.failed(now):
+            return
+        if load in fleet.ejected(pool.loads, now):
+            self.recorder.ejected(pool, reason)
+            what = f"is ejected for {load.ejected_for_s:g} s"
+        else:
+            what = "is still asked, as the pool has no better,"
+        log.warning(
+            "%s (%s) of %s %s after %d failures in a row, the last: %s",
+            load.endpoint.name,
+            load.endpoint.address,
+            pool.name,
+            what,
+            load.failures_in_row,
+            reason,
+        )
 
     def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
         connections = pool.connections.get(load)
@@ -124,6 +149,8 @@ class Proxy:
         now = self.now()
         for client in list(self.clients):
             client.sweep(now)
+        for connections in self._connections.values():
+            connections.sweep()
 
     async def drain(self, limit_s: float) -> int:
         """Lets running requests end for at most `limit_s` seconds; returns how many did not."""

@@ -63,7 +63,14 @@ class Recorder:
             "headgate_gateway_tokens", "Tokens that the engines report.", (*labels, "direction")
         )
         self.attempts_failed = Counter(
-            "headgate_gateway_attempts_failed", "Attempts that failed before an answer.", ("pool", "reason")
+            "headgate_gateway_attempts_failed",
+            "Attempts without an answer, or with 502, 503 or 504.",
+            ("pool", "reason"),
+        )
+        self.ejections = Counter(
+            "headgate_gateway_ejections",
+            "Endpoints ejected from their pools, by the failure that made it enough.",
+            ("pool", "reason"),
         )
         self.rejections = Counter(
             "headgate_gateway_rejected",
@@ -71,7 +78,13 @@ class Recorder:
             ("reason",),
         )
         registry.add(
-            self.requests, self.duration, self.first_byte, self.tokens, self.attempts_failed, self.rejections
+            self.requests,
+            self.duration,
+            self.first_byte,
+            self.tokens,
+            self.attempts_failed,
+            self.ejections,
+            self.rejections,
         )
 
     def settled(self, exchange: Exchange, now: float) -> None:
@@ -107,6 +120,9 @@ class Recorder:
 
     def attempt_failed(self, pool: PoolState, reason: str) -> None:
         self.attempts_failed.labels(pool.name, reason).value += 1
+
+    def ejected(self, pool: PoolState, reason: str) -> None:
+        self.ejections.labels(pool.name, reason).value += 1
 
     def rejected(self, refusal: Refusal) -> None:
         self.rejections.labels(refusal.code).value += 1

@@ -41,6 +41,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_transport",
         "_until_close",
         "_write",
+        "idle_from",
         "passed_bytes",
         "reused",
     )
@@ -66,6 +67,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Bytes of the answer that went straight to the client."""
         self.reused = False
         """Whether it served a request before, so that the peer may have closed it in the meantime."""
+        self.idle_from = 0
+        """In which sweep it fell idle."""
 
     # -- lent to an exchange
 
@@ -247,6 +250,8 @@ class EndpointConnections:
         self.settings = settings
         self._tls = tls
         self._idle: list[UpstreamConnection] = []
+        """In the order in which they fell idle."""
+        self._sweeps = 0
         self._open: set[UpstreamConnection] = set()
         self._closed = False
 
@@ -259,7 +264,11 @@ class EndpointConnections:
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection. Raises OSError or TimeoutError."""
+        """A new connection. Raises OSError or TimeoutError.
+
+        There are never more than the requests that the endpoint has, which the pick bounds, and the idle
+        ones are used first.
+        """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.settings.connect_timeout_s):
             _, connection = await loop.create_connection(
@@ -277,7 +286,18 @@ class EndpointConnections:
         if self._closed or len(self._idle) >= self.settings.idle_connections:
             connection.abort()
         else:
+            connection.idle_from = self._sweeps
             self._idle.append(connection)
+
+    def sweep(self) -> None:
+        """Ends connections that were idle for too long; called about once a second, which is the clock here.
+
+        The endpoint would end them soon: a request that it crosses with costs a round trip.
+        """
+        self._sweeps += 1
+        oldest = self._sweeps - self.settings.idle_connection_s
+        while self._idle and self._idle[0].idle_from <= oldest:
+            self._idle.pop(0).abort()
 
     def lost(self, connection: UpstreamConnection) -> None:
         self._open.discard(connection)

@@ -1,0 +1,124 @@
+"""Passive outlier ejection: an endpoint that keeps failing gets no requests for a while, then few, then all.
+
+Nothing is probed: what its requests came to is the evidence. Time is an argument, so that an outage of
+hours is a test of milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+AVOID_AFTER_FAILURE_S = 1.0
+"""How long an endpoint is picked only when no other is left, after any failure."""
+
+FIRST_SHARE = 0.1
+"""What an endpoint that returns gets of its share at first: some requests, to learn from."""
+
+
+class EjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When endpoints are ejected and for how long; times in seconds."""
+
+    failures: int = 5
+    """So many failures in a row eject; 0 is never."""
+    base_s: float = 5.0
+    """The first ejection. Each further one that comes soon after a return is twice as long."""
+    longest_s: float = 300.0
+    slow_start_s: float = 10.0
+    """How long the share of an endpoint that returns takes to grow to that of the others."""
+
+
+class EndpointHealth:
+    """What the requests of one endpoint tell about it. Changed only through `failed` and `succeeded`.
+
+    The count of failures in a row is not begun anew by an ejection: who fails the first request after the
+    return goes again, at the cost of that one request.
+    """
+
+    __slots__ = (
+        "ejected_for_s",
+        "ejected_until",
+        "ejections",
+        "failed_at",
+        "failures",
+        "failures_in_row",
+        "policy",
+        "suspect_until",
+    )
+
+    def __init__(self, policy: EjectionPolicy) -> None:
+        self.policy = policy
+        self.failures = 0
+        self.failures_in_row = 0
+        self.failed_at = -math.inf
+        self.ejections = 0
+        self.ejected_until = -math.inf
+        """When the ejection ends or ended; it is in force only within the bounds that `ejected` keeps."""
+        self.ejected_for_s = 0.0
+        """Length of the last ejection."""
+        self.suspect_until = -math.inf
+        """Until then it is avoided, ejected, or in its slow start; later it is like any other. One
+        comparison of this tells the pick that it need not look closer."""
+
+    def failed(self, now: float) -> bool:
+        """Notes a failure at `now` (monotonic seconds); says whether the endpoint is ejected for it.
+
+        Failures of requests that were under way as it was ejected do not make the ejection longer.
+        """
+        self.failures += 1
+        self.failures_in_row += 1
+        self.failed_at = now
+        self.suspect_until = max(self.suspect_until, now + AVOID_AFTER_FAILURE_S)
+        enough = self.policy.failures
+        if self.ejected_until > now or not 0 < enough <= self.failures_in_row:
+            return False
+        self._eject(now)
+        return True
+
+    def _eject(self, now: float) -> None:
+        """Twice as long as before, unless it has served since then for as long as it was away."""
+        policy = self.policy
+        is_relapse = now - self.ejected_until <= max(self.ejected_for_s, policy.slow_start_s)
+        self.ejected_for_s = min(2 * self.ejected_for_s, policy.longest_s) if is_relapse else policy.base_s
+        self.ejected_until = now + self.ejected_for_s
+        self.suspect_until = self.ejected_until + policy.slow_start_s
+        self.ejections += 1
+
+    def succeeded(self, now: float) -> None:
+        """Notes an answer: the failures before it count no more, and an ejection ends with a slow start."""
+        self.failures_in_row = 0
+        if self.ejected_until > now:
+            self.ejected_until = now
+            self.suspect_until = now + self.policy.slow_start_s
+
+    def avoided(self, now: float) -> bool:
+        """Whether its last failure is so recent that any other is better."""
+        return now - self.failed_at < AVOID_AFTER_FAILURE_S
+
+    def share(self, now: float) -> float:
+        """How much of an endpoint's usual share it may get: 0 while ejected, then growing from 0.1 to 1."""
+        back_s = now - self.ejected_until
+        slow_start_s = self.policy.slow_start_s
+        if back_s < 0:
+            return 0.0
+        return 1.0 if back_s >= slow_start_s else max(FIRST_SHARE, back_s / slow_start_s)
+
+
+Health = TypeVar("Health", bound=EndpointHealth)
+
+
+def ejected(pool: Sequence[Health], now: float) -> list[Health]:
+    """Those of a pool that get no requests for their failures: never more than half of it.
+
+    Where more have failed, those that failed least recently take part: it is more likely then that the
+    failures are not the endpoints' own, and half of a pool would not carry the load of all.
+    """
+    out = [health for health in pool if health.ejected_until > now]
+    most = len(pool) // 2
+    if len(out) > most:
+        out.sort(key=lambda health: health.failed_at, reverse=True)
+        del out[most:]
+    return out
