@@ -12,14 +12,22 @@ from typing import Any
 
 import msgspec
 
+from headgate.api import duration, quantity
+
 Schema = dict[str, Any]
 
 _BOUNDS = (
     *("enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"),
     *("minItems", "maxItems", "minProperties", "maxProperties"),
 )
-_SIZED = (("Length", "characters"), ("Items", "items"), ("Properties", "entries"))
+_SIZED = (("Length", "character"), ("Items", "item"), ("Properties", "entry"))
 _METADATA = "Name, namespace, labels and annotations, as every object has them."
+_KNOWN = {
+    duration.SCHEMA["pattern"]: "a duration such as 1m30s",
+    quantity.SCHEMA["pattern"]: "a quantity such as 500m or 16Gi",
+}
+"""Patterns that nobody wants to read."""
+
 _INDEX = re.compile(r"\[[^]]*\]")
 
 
@@ -118,9 +126,9 @@ def _limits(bounds: dict[str, Any]) -> list[str]:
         words.append("one of " + ", ".join(map(str, bounds["enum"])))
     words += _range(bounds.get("minimum"), bounds.get("maximum"), "")
     for suffix, unit in _SIZED:
-        words += _range(bounds.get(f"min{suffix}") or None, bounds.get(f"max{suffix}"), f" {unit}")
+        words += _range(bounds.get(f"min{suffix}") or None, bounds.get(f"max{suffix}"), unit)
     if "pattern" in bounds:
-        words.append(f"matches {bounds['pattern']}")
+        words.append(_KNOWN.get(bounds["pattern"]) or f"matches {bounds['pattern']}")
     if bounds.get("format") == "date-time":
         words.append("RFC 3339 time")
     return words
@@ -128,10 +136,17 @@ def _limits(bounds: dict[str, Any]) -> list[str]:
 
 def _range(low: float | None, high: float | None, unit: str) -> list[str]:
     if low is not None and high is not None:
-        return [f"{low} to {high}{unit}"]
+        return [f"{low} to {_counted(high, unit)}"]
     if low is not None:
-        return [f"at least {low}{unit}"]
-    return [f"at most {high}{unit}"] if high is not None else []
+        return [f"at least {_counted(low, unit)}"]
+    return [f"at most {_counted(high, unit)}"] if high is not None else []
+
+
+def _counted(number: float, unit: str) -> str:
+    if not unit:
+        return str(number)
+    plural = f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+    return f"{number} {unit if number == 1 else plural}"
 
 
 def _field(path: str, schema: Schema, *, required: bool) -> Field:
