@@ -73,6 +73,7 @@ class Parts:
             "store": self.store.statistics(),
             "watches": self.hub.statistics(),
             "collector": self.collector.statistics(),
+            "neighbours": self.objects.neighbours.statistics(),
         }
 
     def _serve_definitions(self) -> None:
@@ -81,7 +82,6 @@ class Parts:
             self.registry.register(stored.decode())
         self.store.listen(self._on_event)
 
-            "neighbours": self.objects.neighbours.statistics(),
     def _on_event(self, event: Event) -> None:
         if event.new.key.resource != builtin.DEFINITION:
             return
