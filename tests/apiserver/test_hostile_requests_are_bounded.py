@@ -109,6 +109,27 @@ async def test_the_number_of_objects_is_bounded(tmp_path: Path) -> None:
     assert codes == [201, 403, 201]
 
 
+async def test_the_bytes_of_all_objects_are_bounded(tmp_path: Path) -> None:
+    """At the limit nothing is written any more, reads go on, and a delete makes room."""
+    parts = Parts(Config(tmp_path, definitions=[], max_bytes=100_000))
+    headers = {"authorization": "Bearer t"}
+    url = "/api/v1/namespaces/default/configmaps"
+    big = {"metadata": {"name": "big"}, "data": {"k": "x" * 100_000}}
+    small = {"metadata": {"name": "small"}}
+    merge = {"content-type": "application/merge-patch+json"}
+    transport = httpx2.ASGITransport(application(parts, "t"))
+    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
+        assert (await client.post(url, json=big)).status_code == 201
+        refused = await client.post(url, json=small)
+        patched = await client.patch(f"{url}/big", json={"data": {"k2": "y"}}, headers=merge)
+        assert (refused.status_code, patched.status_code) == (403, 403)
+        assert "exceeded the limit of 100000 bytes" in refused.json()["message"]
+        assert (await client.get(url)).status_code == 200
+        assert (await client.delete(f"{url}/big")).status_code == 200
+        assert (await client.post(url, json=small)).status_code == 201
+    parts.store.close()
+
+
 @pytest.mark.parametrize(
     ("method", "params", "words"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.apiserver import fieldset
@@ -158,9 +158,12 @@ async def test_apply_needs_a_manager(client: httpx2.AsyncClient, widget: Any, wi
     assert "fieldManager: Required value: is required for apply patch" in answer.json()["message"]
 
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The machine may be busy with other tests."""
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 
 
+@UNHURRIED
 @given(st.sets(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=12))
 def test_a_set_of_fields_survives_its_encoding(paths: set[tuple[str, ...]]) -> None:
     """fieldsV1 says of every path whether it is a member, also where members are below members."""
@@ -174,6 +177,7 @@ OBJECTS = st.recursive(
 ).filter(lambda value: isinstance(value, dict))
 
 
+@UNHURRIED
 @given(OBJECTS, OBJECTS)
 def test_what_is_applied_is_there_afterwards(live: Any, applied: Any) -> None:
     """Every leaf that was applied has its value in the merged object, and live leaves beside it are kept."""
@@ -204,6 +208,7 @@ ITEMS = st.lists(st.one_of(st.integers(0, 3), OBJECTS), max_size=3)
 WITH_LISTS = st.dictionaries(st.sampled_from(["set", "map", "one", "any"]), st.one_of(ITEMS, OBJECTS))
 
 
+@UNHURRIED
 @given(WITH_LISTS)
 def test_a_new_object_is_owned_leaf_by_leaf(obj: Any) -> None:
     """The tree of a whole value is what its leaves make up, whatever merges as a set, by keys or as one."""

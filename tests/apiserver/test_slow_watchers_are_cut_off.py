@@ -59,6 +59,29 @@ async def test_bytes_are_bounded_too(store: Store) -> None:
         hub.check("things", since)
 
 
+async def test_the_logs_of_all_kinds_share_a_bound(store: Store) -> None:
+    """However many kinds there are, their events together stay below one limit; the largest log gives."""
+    hub = Hub(store, max_bytes_in_all=100_000)
+    for number in range(40):
+        write(store, f"n{number}", f"kind{number % 4}", size=10_000)
+        assert hub.statistics()["bytes"] <= 100_000
+    write(store, "small", "quiet")
+    since = store.revision
+    write(store, "more", "quiet")
+    hub.check("quiet", since - 1)
+
+
+async def test_a_watcher_takes_a_bounded_part_at_a_time(store: Store) -> None:
+    """What a slow watcher holds on to while the log moves on is a few hundred kilobytes, not the log."""
+    hub = Hub(store)
+    since = store.revision
+    for number in range(20):
+        write(store, f"n{number}", size=50_000)
+    batches = await read(hub, since)
+    assert sum(len(batch) for batch in batches) == 20
+    assert max(sum(event.size for event in batch) for batch in batches) < Hub.BATCH_BYTES + 50_200
+
+
 async def test_other_kinds_do_not_push_events_out(store: Store) -> None:
     """Each kind has a log of its own, so a busy one does not expire the watchers of a quiet one."""
     hub = Hub(store, max_events=8)
@@ -76,11 +99,14 @@ async def test_a_bookmark_never_overtakes_an_event(store: Store) -> None:
     seen: list[tuple[str, int]] = []
 
     async def follow() -> None:
-        for news in await read(hub, store.revision, seconds=0.3, bookmark_s=0.01):
+        until = asyncio.get_running_loop().time() + 30
+        async for news in hub.follow("things", store.revision, until=until, bookmark_s=0.01):
             if isinstance(news, Bookmark):
                 seen.append(("bookmark", news.revision))
             else:
                 seen.extend(("event", event.revision) for event in news)
+            if news == Bookmark(61):
+                return
 
     async def produce() -> None:
         for number in range(60):

@@ -61,12 +61,14 @@ class Objects:
         registry: Registry,
         *,
         max_objects: int = 100_000,
+        max_bytes: int = 2 << 30,
         clock: Callable[[], datetime.datetime] = _utc_now,
     ) -> None:
         self.store = store
         self.registry = registry
         self.neighbours = Neighbours(store, registry)
         self._max_objects = max_objects
+        self._max_bytes = max_bytes
         self._clock = clock
 
     # -- reads
@@ -111,13 +113,14 @@ class Objects:
         builtin.initialize(served.resource, obj)
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"):
             meta.pop(name, None)
-        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self._now()}
+        now = self._now()
+        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": now}
         if served.counts_generations:
             meta["generation"] = 1
         warnings = admission.admit(target, obj, None, complaints, options.field_validation, self.neighbours)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
-        ownership.record(served, None, obj, options.field_manager, "", self._now())
+        ownership.claim_all(served, obj, options.field_manager, now)
         return Outcome(self._write(target, obj, options), warnings, created=True)
 
     def update(
@@ -192,10 +195,10 @@ class Objects:
         admission.check_delete_preconditions(target, obj, options)
         before = copy.deepcopy(obj)
         if deletion.mark(target.served.resource, obj, options, self._clock()):
-            unchanged = dry_run or obj == before
-            if not unchanged:
-                conversion.to_stored(obj, target.served)
-                self.settle(target.key, obj)
+            if dry_run or obj == before:
+                return obj, False
+            conversion.to_stored(obj, target.served)
+            self.settle(target.key, obj)
             return in_version(obj, target.served), False
         if not dry_run:
             self.store.delete(target.key)
@@ -289,6 +292,8 @@ class Objects:
         return self._store(target, obj)
 
     def _store(self, target: Target, obj: Object) -> Object:
+        if self.store.bytes >= self._max_bytes and "deletionTimestamp" not in obj["metadata"]:
+            raise target.forbidden(f"exceeded the limit of {self._max_bytes} bytes in this API server")
         conversion.to_stored(obj, target.served)
         self.settle(target.key, obj, MAX_OBJECT_BYTES)
         return in_version(obj, target.served)

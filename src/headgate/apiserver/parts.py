@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from headgate import api
 from headgate.apiserver import builtin, reviews, users
 from headgate.apiserver.collector import Collector
+from headgate.apiserver.connections import Limits
 from headgate.apiserver.handlers.rest import Rest
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.registry import Registry
@@ -32,9 +33,13 @@ class Config:
     """CustomResourceDefinitions to install at start; None means Headgate's own."""
     bookmark_s: float = 30
     max_objects: int = 100_000
+    max_bytes: int = 2 << 30
+    """Of all objects together, as etcd has it."""
     watch_events: int = 4096
     watch_bytes: int = 16 << 20
+    watch_bytes_in_all: int = 64 << 20
     max_watchers: int = 2000
+    connections: Limits = field(default_factory=Limits)
 
 
 @functools.cache
@@ -52,11 +57,14 @@ class Parts:
         try:
             self.registry = Registry(_builtin_definitions(), reviews.DEFINITIONS)
             self.tokens = users.Tokens(config.state)
-            self.objects = Objects(self.store, self.registry, max_objects=config.max_objects)
+            self.objects = Objects(
+                self.store, self.registry, max_objects=config.max_objects, max_bytes=config.max_bytes
+            )
             self.hub = Hub(
                 self.store,
                 max_events=config.watch_events,
                 max_bytes=config.watch_bytes,
+                max_bytes_in_all=config.watch_bytes_in_all,
                 max_watchers=config.max_watchers,
             )
             self.rest = Rest(self.objects, self.hub, config.bookmark_s)

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headgate import serving
-from headgate.apiserver import expiry, pki
+from headgate.apiserver import connections, expiry, pki
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Config, Parts
 
@@ -37,9 +37,11 @@ async def running(config: Config) -> AsyncIterator[Running]:
     try:
         now = datetime.datetime.now(datetime.UTC)
         identity = pki.ensure(config.state / "pki", config.host, now)
+        limits = config.connections.affordable()
         listener = serving.listening_socket(config.host, config.port)
+        connections.let_go_of_the_stalled(listener, limits)
         url = _url(config.host, listener.getsockname()[1])
-        server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity))
+        server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity, limits))
         kubeconfig = config.state / "kubeconfig"
         async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
             background = [
@@ -78,9 +80,10 @@ def _url(host: str, port: int) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _uvicorn_config(app: ASGIApp, identity: pki.Identity) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, identity: pki.Identity, limits: connections.Limits) -> uvicorn.Config:
     return serving.configuration(
         app,
+        http=connections.within(limits),
         ssl_certfile=identity.cert,
         ssl_keyfile=identity.key,
         proxy_headers=False,

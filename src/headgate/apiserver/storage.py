@@ -62,6 +62,17 @@ class Event:
     def revision(self) -> int:
         return self.new.revision
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory."""
+        return len(self.new.body) + (len(self.old.body) if self.old else 0)
+
+    @property
+    def growth(self) -> int:
+        """By how many bytes the store has grown."""
+        now = len(self.new.body) if self.type != "DELETED" else 0
+        return now - (len(self.old.body) if self.old else 0)
+
 
 class StateInUseError(RuntimeError):
     """Another process has the state directory open."""
@@ -98,7 +109,8 @@ class Store:
             ) from error
         self._revision: int = self._db.execute("SELECT value FROM revision").fetchone()[0]
         self._told: int = self._revision
-        self._count: int = self._db.execute("SELECT count(*) FROM objects").fetchone()[0]
+        sizes = "SELECT count(*), coalesce(sum(length(body)), 0) FROM objects"
+        self._count, self._bytes = map(int, self._db.execute(sizes).fetchone())
         self._recent: dict[Key, Stored | None] = {}
         self._commits = GroupCommit(
             self._db, Path(f"{path}-wal"), before=self._save_revision, deliver=self._tell, undo=self._undo
@@ -116,6 +128,11 @@ class Store:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def bytes(self) -> int:
+        """The size of all objects together, as JSON."""
+        return self._bytes
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Calls the listener with each write that is on disk. It must be quick and must not raise."""
@@ -208,7 +225,7 @@ class Store:
             self._db.close()
 
     def statistics(self) -> dict[str, int]:
-        sizes = {"objects": self._count, "revision": self._revision, "bytes": self._path.stat().st_size}
+        sizes = {"objects": self._count, "revision": self._revision, "bytes": self.bytes}
         return sizes | self._commits.statistics()
 
     def _remember(self, stored: Stored | None, key: Key) -> None:
@@ -228,6 +245,7 @@ class Store:
         new = event.new
         self._revision = new.revision
         self._count += _ADDS[event.type]
+        self._bytes += event.growth
         self._remember(new if event.type != "DELETED" else None, new.key)
         try:
             self._commits.execute(statement, values, event)
@@ -242,6 +260,7 @@ class Store:
         """What was written is not kept: the next writes get these resource versions."""
         self._recent.clear()
         self._count -= sum(_ADDS[event.type] for event in events)
+        self._bytes -= sum(event.growth for event in events)
         if events:
             self._revision = min(self._revision, events[0].revision - 1)
 

@@ -29,7 +29,8 @@ class EventLog:
 
     def __init__(self, since: int, max_events: int, max_bytes: int) -> None:
         self._events: list[Event] = []
-        self._bytes = 0
+        self.bytes = 0
+        """Held in memory by its events."""
         self._max_events = max_events
         self._max_bytes = max_bytes
         self.compacted = since
@@ -39,27 +40,36 @@ class EventLog:
 
     def append(self, event: Event) -> None:
         self._events.append(event)
-        self._bytes += len(event.new.body)
-        if len(self._events) > self._max_events or self._bytes > self._max_bytes:
-            self._compact()
+        self.bytes += event.size
+        if len(self._events) > self._max_events or self.bytes > self._max_bytes:
+            self.compact()
         self.wake()
 
     def wake(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def after(self, revision: int, limit: int) -> list[Event]:
-        """Up to `limit` events behind a revision; 410 if some of them are gone."""
+    def after(self, revision: int, limit: int, max_bytes: int = 1 << 62) -> list[Event]:
+        """Up to `limit` events behind a revision, about `max_bytes` large, but at least one if there is one.
+
+        410 if some of them are gone.
+        """
         if revision < self.compacted:
             raise errors.expired(f"too old resource version: {revision} ({self.compacted})")
         start = bisect_right(self._events, revision, key=lambda event: event.revision)
-        return self._events[start : start + limit]
+        batch = self._events[start : start + limit]
+        size = 0
+        for number, event in enumerate(batch, 1):
+            size += event.size
+            if size >= max_bytes:
+                return batch[:number]
+        return batch
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
         # A quarter at once, so that the cost of moving the rest is paid rarely.
         drop = max(1, len(self._events) // 4)
         self.compacted = self._events[drop - 1].revision
-        self._bytes -= sum(len(event.new.body) for event in self._events[:drop])
+        self.bytes -= sum(event.size for event in self._events[:drop])
         del self._events[:drop]
 
 
@@ -67,18 +77,28 @@ class Hub:
     """Owner of the event logs; `close()` ends every watch."""
 
     BATCH = 64
+    BATCH_BYTES = 256 * 1024
+    """What one watcher takes at a time: as much as a slow one keeps in memory when the log has moved on."""
 
     def __init__(
-        self, store: Store, *, max_events: int = 4096, max_bytes: int = 16 << 20, max_watchers: int = 2000
+        self,
+        store: Store,
+        *,
+        max_events: int = 4096,
+        max_bytes: int = 16 << 20,
+        max_bytes_in_all: int = 64 << 20,
+        max_watchers: int = 2000,
     ) -> None:
         self._store = store
         self._start = store.told
         self._logs: dict[str, EventLog] = {}
         self._limits = (max_events, max_bytes)
+        self._max_bytes_in_all = max_bytes_in_all
         self._max_watchers = max_watchers
         self._watchers = 0
+        self._bytes = 0
         self.closed = False
-        store.listen(lambda event: self._log(event.new.key.resource).append(event))
+        store.listen(self._append)
 
     def check(self, resource: str, since: int) -> None:
         """Refuses a watch that cannot start: too many, or an expired or future resource version."""
@@ -110,7 +130,7 @@ class Hub:
                 changed = log.changed
                 # Read the position before the events: all events up to it are in the batch or were before.
                 position = self._store.told
-                if batch := log.after(since, self.BATCH):
+                if batch := log.after(since, self.BATCH, self.BATCH_BYTES):
                     since = batch[-1].revision
                     yield batch
                     continue
@@ -131,7 +151,18 @@ class Hub:
             log.wake()
 
     def statistics(self) -> dict[str, int]:
-        return {"watchers": self._watchers, "logs": len(self._logs)}
+        return {"watchers": self._watchers, "logs": len(self._logs), "bytes": self._bytes}
+
+    def _append(self, event: Event) -> None:
+        log = self._log(event.new.key.resource)
+        self._bytes -= log.bytes
+        log.append(event)
+        self._bytes += log.bytes
+        while self._bytes > self._max_bytes_in_all:
+            largest = max(self._logs.values(), key=lambda log: log.bytes)
+            self._bytes -= largest.bytes
+            largest.compact()
+            self._bytes += largest.bytes
 
     def _log(self, resource: str) -> EventLog:
         if (log := self._logs.get(resource)) is None:

@@ -23,7 +23,7 @@ MIN_TIMEOUT_S = 1800
 """A watch that names no timeout lasts between this and twice as long, so that not all end together."""
 MAX_TIMEOUT_S = 86_400
 INITIAL_BATCH = 256
-_MAX_BATCH_BYTES = 1 << 20
+_MAX_BATCH_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)

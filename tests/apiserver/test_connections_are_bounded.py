@@ -1,0 +1,115 @@
+"""Clients that are many, slow, or verbose get a Status and a closed connection; the others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.apiserver import Config, Running, running
+from headgate.apiserver.connections import Limits
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], AbstractAsyncContextManager[Streams]]
+LIMITS = Limits(connections=4, head_bytes=8000, request_s=0.4, stalled_s=0.5)
+
+
+@pytest.fixture
+async def small(tmp_path: Path, widget_definition: Any) -> AsyncIterator[Running]:
+    """A server with narrow limits."""
+    config = Config(tmp_path, port=0, definitions=[widget_definition], connections=LIMITS)
+    async with running(config) as server:
+        yield server
+
+
+@pytest.fixture
+def connect(small: Running) -> Connect:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Streams]:
+        context = ssl.create_default_context(cafile=small.identity.ca)
+        port = int(small.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=1 << 20)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    return opened
+
+
+def head(server: Running, path: str = "/api/v1/namespaces", method: str = "GET", **headers: str) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {server.identity.token}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def last_words(reader: asyncio.StreamReader) -> tuple[int, Any]:
+    """Status and body of an answer after which the server closes."""
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    first, _, body = answer.partition(b"\r\n\r\n")
+    return int(first.split()[1]), json.loads(body)
+
+
+async def test_a_head_beyond_its_limit_is_refused(small: Running, connect: Connect) -> None:
+    """A long query or many headers are 431, also if they never end."""
+    async with connect() as (reader, writer):
+        writer.write(head(small, "/api/v1/namespaces?labelSelector=" + "x" * 9000)[:-4])
+        code, status = await last_words(reader)
+    assert (code, status["kind"], status["reason"]) == (431, "Status", "RequestHeaderFieldsTooLarge")
+
+
+async def test_a_request_that_does_not_arrive_in_time_is_given_up(small: Running, connect: Connect) -> None:
+    """A head, a body, or a whole request that dawdles ends with 408."""
+    for begun in (b"", b"GET /api", head(small, method="POST", Content_Length="100") + b'{"metadata"'):
+        async with connect() as (reader, writer):
+            writer.write(begun)
+            code, status = await last_words(reader)
+        assert (code, status["reason"]) == (408, "Timeout")
+
+
+async def test_a_connection_too_many_is_told_to_come_again(small: Running, connect: Connect) -> None:
+    """Beyond the limit a connection gets 429 and Retry-After; when one ends, there is room again."""
+    async with connect(), connect(), connect():
+        async with connect() as (reader, writer), connect() as (refused, _):
+            assert (await last_words(refused))[0] == 429
+            writer.write(head(small))
+            assert b" 200 " in await reader.readline()
+        await asyncio.sleep(0.05)
+        async with connect() as (reader, writer):
+            writer.write(head(small))
+            assert b" 200 " in await reader.readline()
+
+
+async def test_a_watcher_that_reads_nothing_is_let_go(small: Running, connect: Connect) -> None:
+    """While a watcher does not take its events, at most a small part waits for it, and not for long."""
+    store, hub = small.parts.store, small.parts.hub
+    async with connect() as (reader, writer):
+        writer.write(head(small, "/api/v1/configmaps?watch=true"))
+        assert b" 200 " in await reader.readline()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(10):
+            while not hub.statistics()["watchers"]:
+                await asyncio.sleep(0.01)
+            number = 0
+            while hub.statistics()["watchers"]:
+                number += 1
+                await _write(small, f"n{number}")
+                await asyncio.sleep(0.01)
+    assert store.told > number
+
+
+async def _write(server: Running, name: str) -> None:
+    from headgate.apiserver.targets import Target, WriteOptions
+
+    served = server.parts.registry.find("", "v1", "configmaps")
+    assert served
+    obj = {"metadata": {"name": name}, "data": {"weight": "x" * 200_000}}
+    server.parts.objects.create(Target(served, "default", ""), obj, WriteOptions(), [])
+    await server.parts.store.settled()
