@@ -19,6 +19,7 @@ COMMANDS = [
     "simulate",
     "explain-field",
     "crds",
+    "convert",
     "completion",
 ]
 

@@ -25,6 +25,7 @@ _COMMANDS = {
     "simulate": "headgate.cli.simulate:simulate",
     "explain-field": "headgate.cli.explain_field:explain_field",
     "crds": "headgate.cli.crds:crds",
+    "convert": "headgate.cli.convert:convert",
     "completion": "headgate.cli.completion:completion",
 }
 
