@@ -14,6 +14,9 @@ def pod_spec(**container):
     return {"containers": [{"name": "c", "image": "i"} | container]}
 
 
+SELECTOR = {"matchLabels": {"app": "a"}}
+TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": pod_spec()}
+GOOD = {"selector": SELECTOR, "template": TEMPLATE}
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
     "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -110,15 +113,16 @@ def test_pods(judge, make, spec, errors, warnings):
     assert judge(make("pod", "p", spec)) == (errors, warnings)
 
 
-def test_a_pod_that_has_no_label_for_a_name_is_warned_of(judge, make):
-    """Its name becomes a host name."""
-    assert judge(make("pod", "a.b", pod_spec())) == (
-        [],
-        [
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS "
-            f"label is recommended: [{LABEL}]"
-        ],
-    )
+@pytest.mark.parametrize(
+    ("what", "spec", "use"),
+    [("pod", pod_spec(), "the Pod's hostname"), ("deployment", GOOD, "Pod names and hostnames")],
+)
+def test_names_that_are_no_dns_label_are_warned_of_once(judge, make, what, spec, use):
+    """Host names are made of them; an update cannot change that any more."""
+    told = f"this is used in {use}, which can result in surprising behavior; a DNS label is recommended"
+    made = make(what, "llama-3.1", spec)
+    assert judge(made) == ([], [f"metadata.name: {told}: [{LABEL}]"])
+    assert judge(make(what, "llama-3.1", spec | {"minReadySeconds": 1}), old=made)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -162,9 +166,6 @@ def test_a_change_of_a_pod_is_refused_with_what_changed(judge, make):
     ]
 
 
-SELECTOR = {"matchLabels": {"app": "a"}}
-TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": pod_spec()}
-GOOD = {"selector": SELECTOR, "template": TEMPLATE}
 PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
     "used for validation is '[0-9]+%')"

@@ -60,7 +60,8 @@ def check_match(match: Place, found: Findings) -> None:
     for name, condition in match["headers"].entries():
         string_matches.check(condition, found)
         if not _HEADER_NAME.fullmatch(name):
-            found.warn(condition, f"can never match: {name!r} is not the name of a header")
+            result = "always matches" if string_matches.fits(condition, "") else "can never match"
+            found.warn(condition, f"{result}: {name!r} is not the name of a header, so it is always empty")
         elif name.lower() in seen:
             found.warn(condition, f"is the same header as {seen[name.lower()]!r}: both conditions must hold")
         seen.setdefault(name.lower(), name)

@@ -9,7 +9,7 @@ from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
 
-__all__ = ["at_least", "check", "check_spec"]
+__all__ = ["at_least", "check", "check_spec", "warn_of_name"]
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_INT32 = 2**31 - 1
@@ -17,16 +17,19 @@ _LARGEST_INT32 = 2**31 - 1
 
 def check(pod: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a Pod."""
-    name = pod.at("metadata.name")
-    if name.text and (odd := list(names.dns_label(name.text))) and not any(names.subdomain(name.text)):
-        told = (
-            "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
-            f"recommended: [{' '.join(odd)}]"
-        )
-        found.warn(name, told)
+    if old is None:
+        warn_of_name(pod, "the Pod's hostname", found)
     check_spec(pod["spec"], found)
     if old is not None:
         pod_changes.check(pod["spec"], old["spec"], found)
+
+
+def warn_of_name(obj: Place, use: str, found: Findings) -> None:
+    """Warns of the name of a new object that is no DNS label, since host names are made of it."""
+    name = obj.at("metadata.name")
+    if name.text and (odd := list(names.dns_label(name.text))) and not any(names.subdomain(name.text)):
+        told = "which can result in surprising behavior; a DNS label is recommended"
+        found.warn(name, f"this is used in {use}, {told}: [{' '.join(odd)}]")
 
 
 def check_spec(spec: Place, found: Findings) -> None:

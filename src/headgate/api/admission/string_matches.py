@@ -10,7 +10,7 @@ from headgate.api import regex
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place
 
-__all__ = ["check", "covers", "is_open"]
+__all__ = ["check", "covers", "fits", "is_open"]
 
 _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 """Regular expressions that every text matches."""
@@ -41,7 +41,7 @@ def covers(broad: Place, narrow: Place) -> bool:
     if is_open(broad):
         return True
     if (exact := narrow["exact"].text) is not None:
-        return _fits(broad, exact)
+        return fits(broad, exact)
     if (prefix := narrow["prefix"].text) is not None:
         return _prefix(broad) is not None and prefix.startswith(_prefix(broad) or "")
     expression = narrow["regex"].text
@@ -56,7 +56,10 @@ def _regex(match: Place) -> str | None:
     return match["regex"].text if match["prefix"].text is None else None
 
 
-def _fits(match: Place, text: str) -> bool:
+def fits(match: Place, text: str) -> bool:
+    """Whether it matches the text; an expression that does not compile matches nothing."""
+    if is_open(match):
+        return True
     if (exact := match["exact"].text) is not None:
         return text == exact
     if (prefix := match["prefix"].text) is not None:

@@ -37,6 +37,7 @@ _PERCENT_RULE = (
 def check_deployment(deployment: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a Deployment."""
     spec = deployment["spec"]
+    _warn_of_name(deployment, old, found)
     _check_set(spec, old, found)
     pods.at_least(spec["revisionHistoryLimit"], 0, found)
     _check_strategy(spec["strategy"], found)
@@ -48,12 +49,14 @@ def check_deployment(deployment: Place, old: Place | None, others: View, found: 
 
 def check_replica_set(replica_set: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a ReplicaSet."""
+    _warn_of_name(replica_set, old, found)
     _check_set(replica_set["spec"], old, found)
 
 
 def check_stateful_set(stateful_set: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a StatefulSet, most of whose spec is for ever."""
     spec = stateful_set["spec"]
+    _warn_of_name(stateful_set, old, found)
     _check_set(spec, None, found, called="statefulset")
     policy = spec["podManagementPolicy"]
     if policy.text is not None and policy.text not in _POD_MANAGEMENT:
@@ -63,6 +66,11 @@ def check_stateful_set(stateful_set: Place, old: Place | None, others: View, fou
         fields = (spec.mapping.keys() | before.keys()) - _CHANGEABLE
         if any(spec.mapping.get(field) != before.get(field) for field in fields):
             found.forbidden(spec, _STATEFUL_RULE)
+
+
+def _warn_of_name(workload: Place, old: Place | None, found: Findings) -> None:
+    if old is None:
+        pods.warn_of_name(workload, "Pod names and hostnames", found)
 
 
 def _check_set(spec: Place, old: Place | None, found: Findings, *, called: str = "deployment") -> None:
