@@ -16,6 +16,7 @@ Object = dict[str, Any]
 _META_PACKAGE = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _OBJECT_META = f"{_META_PACKAGE}.ObjectMeta"
 _LIST_META = f"{_META_PACKAGE}.ListMeta"
+_STATUS = f"{_META_PACKAGE}.Status"
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _API_VERSION = "APIVersion defines the versioned schema of this representation of an object."
 _KIND = "Kind is a string value representing the REST resource this object represents."
@@ -47,7 +48,7 @@ def document(registry: Registry, group: str, version: str) -> Object | None:
     if not kinds:
         return None
     paths: Object = {}
-    schemas: Object = {_OBJECT_META: metadata.SCHEMA, _LIST_META: _list_meta()}
+    schemas: Object = {_OBJECT_META: metadata.SCHEMA, _LIST_META: _list_meta(), _STATUS: _STATUS_SCHEMA}
     for served in kinds:
         schemas[_schema_name(served, served.kind)] = _kind_schema(served)
         schemas[_schema_name(served, served.list_kind)] = _list_schema(served)
@@ -115,6 +116,49 @@ def _list_meta() -> Object:
     return {"type": "object", "description": "Metadata of a list.", "properties": properties}
 
 
+_STATUS_SCHEMA: Object = {
+    "type": "object",
+    "description": "How a request ended that is not answered by an object.",
+    "properties": {
+        "apiVersion": {"type": "string", "description": _API_VERSION},
+        "kind": {"type": "string", "description": _KIND},
+        "metadata": {"allOf": [_ref(_LIST_META)]},
+        "status": {"type": "string", "description": "Success or Failure."},
+        "message": {"type": "string", "description": "What happened, for people."},
+        "reason": {"type": "string", "description": "What happened, in one word for programs."},
+        "code": {"type": "integer", "format": "int32", "description": "The HTTP status."},
+        "details": {
+            "type": "object",
+            "description": "What it is about.",
+            "properties": {
+                "name": {"type": "string", "description": "Name of the object."},
+                "group": {"type": "string", "description": "Group of the object."},
+                "kind": {"type": "string", "description": "Resource or kind of the object."},
+                "uid": {"type": "string", "description": "UID of the object."},
+                "retryAfterSeconds": {
+                    "type": "integer",
+                    "format": "int32",
+                    "description": "When to try again.",
+                },
+                "causes": {
+                    "type": "array",
+                    "description": "Everything that is wrong, field by field.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "field": {"type": "string", "description": "Path of the field."},
+                            "message": {"type": "string", "description": "What is wrong with it."},
+                            "reason": {"type": "string", "description": "The same in one word."},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    **_gvk("", "v1", "Status"),
+}
+
+
 # -- operations
 
 _DRY_RUN = ("dryRun", "string", "All: check everything, store nothing.")
@@ -162,6 +206,8 @@ def _paths(served: Served) -> Object:
         paths[f"{root}/{served.plural}"] = {"get": _operation(served, "list", _LIST)}
     for name in served.subresources:
         operations = {verb: single[verb] for verb in ("get", "put", "patch")}
+        if name == "scale":
+            operations = {verb: _of_scale(operation) for verb, operation in operations.items()}
         paths[f"{place}/{{name}}/{name}"] = _at(operations, served.namespaced, "name")
     return paths
 
@@ -175,10 +221,10 @@ def _at(operations: Object, namespaced: bool, *names: str) -> Object:
 
 
 def _operation(served: Served, action: str, parameters: Parameters = (), *, body: bool = False) -> Object:
-    schema = _ref(_schema_name(served, served.list_kind if action == "list" else served.kind))
+    schema = _ref(_schema_name(served, served.kind))
     content = {"application/json": {"schema": schema}}
     operation: Object = {
-        "responses": {"200": {"description": "OK", "content": content}},
+        "responses": _responses(served, action, schema),
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {
             "group": served.group,
@@ -194,6 +240,38 @@ def _operation(served: Served, action: str, parameters: Parameters = (), *, body
     if body:
         operation["requestBody"] = {"content": content}
     return operation
+
+
+def _of_scale(operation: Object) -> Object:
+    """An operation on an object as one on its Scale."""
+    content = {"application/json": {"schema": _ref(_SCALE)}}
+    responses = {
+        code: response if code == "default" else {**response, "content": content}
+        for code, response in operation["responses"].items()
+    }
+    kind = {"group": scale.GROUP, "version": scale.VERSION, "kind": scale.KIND}
+    changed = {**operation, "responses": responses, "x-kubernetes-group-version-kind": kind}
+    if operation["x-kubernetes-action"] == "put":
+        changed["requestBody"] = {"content": content}
+    return changed
+
+
+def _responses(served: Served, action: str, schema: Object) -> Object:
+    """What an operation answers: one of these if it was done, a Status if it was not."""
+    if action in ("list", "deletecollection"):
+        schema = _ref(_schema_name(served, served.list_kind))
+    elif action == "delete":
+        # The object if something still holds it, or if it is a Pod.
+        schema = {"anyOf": [_ref(_STATUS), schema]}
+    done = {"application/json": {"schema": schema}}
+    refused = {"application/json": {"schema": _ref(_STATUS)}}
+    codes = {"post": ("201",), "patch": ("200", "201")}.get(action, ("200",))
+    return {code: {"description": _DONE[code], "content": done} for code in codes} | {
+        "default": {"description": "Refused", "content": refused}
+    }
+
+
+_DONE = {"200": "OK", "201": "Created"}
 
 
 def _patch_operation(served: Served) -> Object:
