@@ -29,8 +29,8 @@ def test_what_is_not_there_is_told(kubectl: Any) -> None:
     assert kubectl.refused("get", "gadgets") == (
         'error: the server doesn\'t have a resource type "gadgets"\n'
     )
-    assert kubectl.refused("scale", "gate", "a", "--replicas=1") == (
-        'error: no objects passed to scale gates.conformance.headgate.dev "a" not found\n'
+    assert kubectl.refused("scale", "gate", "a", "--replicas=1").startswith(
+        "error: no objects passed to scale"  # and what is missing, since 1.32
     )
     nowhere = kubectl.refused("create", "configmap", "c", "--namespace", f"{kubectl.namespace}-none")
     assert nowhere == 'error: failed to create configmap: namespaces "NAMESPACE-none" not found\n'
