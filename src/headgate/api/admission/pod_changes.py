@@ -53,7 +53,7 @@ def _check_deadline(deadline: Place, old: Place, found: Findings) -> None:
     if deadline.integer is None:
         found.invalid(deadline, "must not update from a positive integer to nil value")
     elif deadline.integer > old.integer:
-        found.invalid(deadline, f"must be less than or equal to previous value {old.integer}")
+        found.invalid(deadline, "must be less than or equal to previous value")
 
 
 def _check_tolerations(tolerations: Place, old: Place, found: Findings) -> None:

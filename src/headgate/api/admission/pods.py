@@ -73,8 +73,12 @@ def _check_container(container: Place, volumes: set[str | None], found: Findings
 def _check_ports(ports: Place, found: Findings) -> None:
     taken: set[str] = set()
     for port in ports.items():
-        for field in ("containerPort", "hostPort"):
-            probes.check_port_number(port[field], found, allow_zero=field == "hostPort")
+        number, host_port = port["containerPort"], port["hostPort"]
+        if number.integer == 0:
+            found.required(number)
+        for given in (number, host_port):
+            if given.integer != 0:
+                probes.check_port_number(given, found)
         name, protocol = port["name"], port["protocol"]
         if name.text:
             for complaint in names.port_name(name.text):

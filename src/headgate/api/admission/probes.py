@@ -57,8 +57,7 @@ def check_port_reference(port: Place, found: Findings) -> None:
         check_port_number(port, found)
 
 
-def check_port_number(port: Place, found: Findings, *, allow_zero: bool = False) -> None:
-    """A port number; 0 may stand for "none"."""
-    number = port.integer
-    if number is not None and not (0 if allow_zero else 1) <= number <= 65535:
+def check_port_number(port: Place, found: Findings) -> None:
+    """A port that something can listen on."""
+    if port.integer is not None and not 1 <= port.integer <= 65535:
         found.invalid(port, "must be between 1 and 65535, inclusive")

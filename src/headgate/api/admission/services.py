@@ -28,8 +28,8 @@ def check(service: Place, old: Place | None, others: View, found: Findings) -> N
     _check_ports(spec["ports"], found)
     if old is not None and kind != "ExternalName":
         before, address = old.at("spec.clusterIP").text, spec["clusterIP"]
-        if before and old.at("spec.type").text != "ExternalName" and address.text != before:
-            found.invalid(spec["clusterIPs"].key("0"), "may not change once set", [address.text or ""])
+        if before and address.text and old.at("spec.type").text != "ExternalName" and address.text != before:
+            found.invalid(spec["clusterIPs"].key("0"), "may not change once set", [address.text])
 
 
 def _check_external_name(name: Place, found: Findings) -> None:
