@@ -45,13 +45,30 @@ def listing(schema: Schema, items: list[Any]) -> Listing:
     if kind is None and "merge" in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
         key = schema.get("x-kubernetes-patch-merge-key")
         kind, keys = ("map", (key,)) if key else ("set", ())
-    if kind == "set" and not any(isinstance(item, dict | list) for item in items):
+    if kind == "set" and (_is_atomic(schema.get("items")) or not _are_composed(items)):
         return Listing(is_set=True)
     if kind == "map" and keys and all(isinstance(item, dict) for item in items):
         elements = [item_element(item, keys, schema) for item in items]
         if None not in elements and len(set(elements)) == len(elements):
             return Listing(keys)
     return Listing()
+
+
+def _is_atomic(items: Any) -> bool:
+    """Whether the members of a set are atomic objects or lists, so that each is one value."""
+    if not isinstance(items, dict):
+        return False
+    is_list = items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") == "atomic"
+    return is_list or items.get("x-kubernetes-map-type") == "atomic"
+
+
+def _are_composed(items: list[Any]) -> bool:
+    return any(isinstance(item, dict | list) for item in items)
+
+
+def member_element(member: Any) -> str:
+    """The `v:` element of a member of a set; the order of fields makes no difference."""
+    return "v:" + msgspec.json.encode(member, order="deterministic").decode()
 
 
 def item_element(item: dict[str, Any], keys: tuple[str, ...], schema: Schema) -> str | None:
@@ -81,7 +98,7 @@ def _list_leaves(items: list[Any], schema: Schema, path: Path) -> Iterator[tuple
     how = listing(schema, items)
     if how.is_set:
         for item in items:
-            yield (*path, "v:" + msgspec.json.encode(item).decode()), item
+            yield (*path, member_element(item)), item
     elif how.keys:
         for item in items:
             at = (*path, item_element(item, how.keys, schema) or "")
@@ -140,7 +157,7 @@ def _remove_items(items: list[Any], gone: set[Path], schema: Schema, path: Path)
     kept = []
     for item in items:
         if how.is_set:
-            left = MISSING if (*path, "v:" + msgspec.json.encode(item).decode()) in gone else item
+            left = MISSING if (*path, member_element(item)) in gone else item
         elif how.keys:
             at = (*path, item_element(item, how.keys, schema) or "")
             # The keys of an item that stays are not taken from it.
@@ -176,9 +193,7 @@ def tree(value: Any, schema: Schema) -> dict[str, Any]:
     if not isinstance(value, list) or not (how := listing(schema, value)).merges:
         return {}
     if how.is_set:
-        return {
-            element: {} for element in sorted("v:" + msgspec.json.encode(item).decode() for item in value)
-        }
+        return {element: {} for element in sorted(member_element(item) for item in value)}
     items = schema.get("items", {})
     nodes = {item_element(item, how.keys, schema) or "": tree(item, items) for item in value}
     return {element: {**nodes[element], ".": {}} if nodes[element] else {} for element in sorted(nodes)}

@@ -108,12 +108,17 @@ def apply(
         wanted.pop("status", None)
     claims = _decode(live.get("metadata", {}).get("managedFields") or [])
     owner = Owner(manager, "Apply", served.api_version, subresource)
-    conflicts = _conflicts(served, live, fields, claims, owner, subresource)
+    merged = fieldset.merge(live, wanted, served.merge_schema)
+    # What counts is the merged object: an empty map that is laid over a full one changes nothing.
+    present, after = _owned(served, live, subresource), _owned(served, merged, subresource)
+    changing = {
+        path for path in fields if present.get(path, fieldset.MISSING) != after.get(path, fieldset.MISSING)
+    }
+    conflicts = [(o, path) for o, c in claims.items() if o != owner for path in sorted(c.fields & changing)]
     if conflicts and not force:
         return Applied(live, [(str(other), fieldset.shown(path)) for other, path in conflicts])
     for other, path in conflicts:
         claims[other].fields.discard(path)
-    merged = fieldset.merge(live, wanted, served.merge_schema)
     mine = claims.setdefault(owner, Claim())
     dropped = _droppable(mine.fields - fields.keys(), [c.fields for o, c in claims.items() if o != owner])
     merged = fieldset.remove(merged, dropped, served.merge_schema)
@@ -122,20 +127,6 @@ def apply(
     merged = copy.deepcopy(merged)
     _store(merged, claims)
     return Applied(merged, [])
-
-
-def _conflicts(
-    served: Served,
-    live: Object,
-    fields: dict[Path, Any],
-    claims: dict[Owner, Claim],
-    owner: Owner,
-    subresource: str,
-) -> list[tuple[Owner, Path]]:
-    """Fields that somebody else owns and that would get another value."""
-    present = _owned(served, live, subresource) if live else {}
-    changing = {p for p, value in fields.items() if present.get(p, fieldset.MISSING) != value}
-    return [(o, path) for o, c in claims.items() if o != owner for path in sorted(c.fields & changing)]
 
 
 def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]:
