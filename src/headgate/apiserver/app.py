@@ -21,6 +21,7 @@ from headgate.apiserver.handlers import negotiation
 from headgate.apiserver.handlers.compression import compressed
 from headgate.apiserver.handlers.documents import Documents
 from headgate.apiserver.handlers.health import Health
+from headgate.apiserver.handlers.sending import send_in_parts
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.users import Authenticator
 
@@ -73,7 +74,7 @@ class _Edge:
         elif path.startswith(("/api/", "/apis/")):
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
             response = await compressed(response, Headers(scope=scope))
-            await response(scope, receive, send)
+            await send_in_parts(response, scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

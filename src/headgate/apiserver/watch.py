@@ -24,6 +24,27 @@ class Bookmark:
     revision: int
 
 
+class _Waiter:
+    """One watcher that waits for an event or a time; cheaper than a timeout around an asyncio.Event."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._woken: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def wait(self, until: float) -> None:
+        """Until it is woken, or until the loop's time is `until`."""
+        self._woken = self._loop.create_future()
+        timer = self._loop.call_at(until, self.wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+
+
 class EventLog:
     """The last events of one kind, bounded in number and bytes."""
 
@@ -35,8 +56,8 @@ class EventLog:
         self._max_bytes = max_bytes
         self.compacted = since
         """Events up to this revision are gone."""
-        self.changed = asyncio.Event()
-        """Set, and replaced by a new one, when an event is appended."""
+        self.waiting: set[_Waiter] = set()
+        """Watchers to wake when an event is appended."""
 
     def append(self, event: Event) -> None:
         self._events.append(event)
@@ -46,8 +67,8 @@ class EventLog:
         self.wake()
 
     def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
+        for waiter in self.waiting:
+            waiter.wake()
 
     def after(self, revision: int, limit: int, max_bytes: int = 1 << 62) -> list[Event]:
         """Up to `limit` events behind a revision, about `max_bytes` large, but at least one if there is one.
@@ -123,11 +144,12 @@ class Hub:
         """
         log = self._log(resource)
         loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop)
+        log.waiting.add(waiter)
         self._watchers += 1
         try:
             next_bookmark = loop.time() + bookmark_s if bookmark_s else until
             while not self.closed and loop.time() < until:
-                changed = log.changed
                 # Read the position before the events: all events up to it are in the batch or were before.
                 position = self._store.told
                 if batch := log.after(since, self.BATCH, self.BATCH_BYTES):
@@ -139,10 +161,11 @@ class Hub:
                     since = max(since, position)
                     yield Bookmark(position)
                     continue
-                await _wait(changed, min(until, next_bookmark) - loop.time())
+                await waiter.wait(min(until, next_bookmark))
             if bookmark_s and not self.closed:
                 yield Bookmark(since)
         finally:
+            log.waiting.discard(waiter)
             self._watchers -= 1
 
     def close(self) -> None:
@@ -168,11 +191,3 @@ class Hub:
         if (log := self._logs.get(resource)) is None:
             log = self._logs[resource] = EventLog(self._start, *self._limits)
         return log
-
-
-async def _wait(changed: asyncio.Event, timeout_s: float) -> None:
-    try:
-        async with asyncio.timeout(max(timeout_s, 0)):
-            await changed.wait()
-    except TimeoutError:
-        return

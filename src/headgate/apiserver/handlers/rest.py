@@ -121,7 +121,7 @@ class Rest:
             served=target.served,
             namespace=target.namespace,
             selector=query.selector(request, target.served),
-            since=self.objects.store.revision if options.revision is None else options.revision,
+            since=self.objects.store.told if options.revision is None else options.revision,
             initial=not options.revision if options.initial_events is None else options.initial_events,
             initial_end=bool(options.initial_events),
             bookmark_s=self.bookmark_s if options.bookmarks else None,
