@@ -234,8 +234,9 @@ class Objects:
         ):
             raise target.conflict(errors.STALE)
         new = scale.apply(old, target.served.scale, wanted)
-        self.update(main, new, replace(options, field_validation="Ignore", through=target.subresource), [])
-        return Outcome(self.scale(main))
+        through = replace(options, field_validation="Ignore", through=target.subresource)
+        outcome = self.update(main, new, through, [])
+        return replace(outcome, obj=scale.of(outcome.obj, target.served.scale))
 
     # -- the steps of a write
 
