@@ -54,10 +54,14 @@ def test_a_deployment_and_its_service_are_created(kubectl: Any) -> None:
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert (container["name"], container["image"]) == ("web", "web:1")
     assert container["ports"][0]["containerPort"] == 80
+    shown = kubectl("describe", "deployment", "web").splitlines()
+    assert "StrategyType:           RollingUpdate" in shown
+    assert "RollingUpdateStrategy:  25% max unavailable, 25% max surge" in shown
     assert kubectl("expose", "deployment", "web", "--target-port=8080") == "service/web exposed\n"
     service = kubectl.get("service", "web")["spec"]
     assert service["selector"] == {"app": "web"}
-    assert (service["ports"][0]["port"], service["ports"][0]["targetPort"]) == (80, 8080)
+    assert service["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 8080}]
+    assert (service["type"], service["sessionAffinity"]) == ("ClusterIP", "None")
     kubectl("create", "service", "clusterip", "other", "--tcp=90:91", "--clusterip=None")
     assert kubectl.get("service", "other")["spec"]["clusterIP"] == "None"
 

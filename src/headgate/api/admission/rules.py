@@ -18,6 +18,7 @@ from headgate.api.admission import (
     pods,
     pools,
     services,
+    unsaid,
     variants,
     workloads,
 )
@@ -54,7 +55,8 @@ _RULES: dict[tuple[str, str], Rules] = {
 
 _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
     ("", "Pod"): amounts.default_pod,
-    ("apps", "Deployment"): amounts.default_template,
+    ("", "Service"): unsaid.default_service,
+    ("apps", "Deployment"): unsaid.default_deployment,
     ("apps", "ReplicaSet"): amounts.default_template,
     ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.default,
     ("registry.volcano.sh", "Model"): models.default,
