@@ -11,13 +11,15 @@ pytestmark = pytest.mark.kubectl
 
 def test_every_version_prints_warnings(every_kubectl: Any, model_route: Any, model_server: Any) -> None:
     """A target that is missing, a rule that never matches, and a limit of nothing; then all is well."""
-    model_route["spec"]["modelName"] = every_kubectl.namespace  # names of models have no namespace
-    target = {"targetModels": [{"modelServerName": "chat"}]}
+    name = every_kubectl.namespace  # model names have no namespace, and servers of other ones are pointed at
+    model_route["spec"]["modelName"] = model_server["metadata"]["name"] = name
+    target = {"targetModels": [{"modelServerName": name}]}
+    model_route["spec"]["rules"][0] |= target
     model_route["spec"]["rules"].append({"modelMatch": {"uri": {"prefix": "/v1"}}} | target)
     model_route["spec"]["rateLimit"] = {"unit": "minute"}
     applied = every_kubectl.run("apply", "-f", "-", stdin=model_route)
     assert (applied.returncode, applied.stdout) == (0, "modelroute.networking.volcano.sh/chat created\n")
-    missing = f"there is no ModelServer {every_kubectl.namespace}/chat; requests for it fail until there is"
+    missing = f"there is no ModelServer {name}/{name}; requests for it fail until there is"
     assert applied.stderr.splitlines() == [
         f"Warning: spec.rules[0].targetModels[0].modelServerName: {missing}",
         f"Warning: spec.rules[1].targetModels[0].modelServerName: {missing}",
