@@ -5,14 +5,7 @@ from __future__ import annotations
 from headgate.cli.manifests.positions import place_of
 from headgate.cli.manifests.reading import SUFFIXES, Manifest, Problem, read
 
-_FIRST = (
-    "Namespace",
-    "CustomResourceDefinition",
-    "ServiceAccount",
-    "Secret",
-    "ConfigMap",
-    "AutoscalingPolicy",
-)
+_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")
 """Kinds that others refer to, and that are therefore applied before them."""
 
 _LAST = (
