@@ -18,6 +18,7 @@ from headgate.gateway.events import EventStream
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal, error_event, status_line
 from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
+from headgate.gateway.upstream import ShortageError
 from headgate.gateway.usage import Tail
 
 if TYPE_CHECKING:
@@ -191,6 +192,10 @@ class Exchange:
     async def _connect(self, connections: EndpointConnections) -> None:
         try:
             connection = await connections.connect()
+        except ShortageError as error:
+            self._connecting = None
+            self._refuse(Refusal.unavailable(str(error), code="gateway_exhausted"))
+            return
         except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
             self._connecting = None
             why = (
@@ -242,8 +247,13 @@ class Exchange:
 
     def _nowhere_to_go(self) -> Refusal:
         assert self.pool is not None
+        key = self.pool.pool.key
+        if not self.pool.loads:
+            return Refusal.unavailable(f"ModelServer {key} has no ready endpoint", code="no_ready_endpoint")
+        most = self._proxy.settings.max_endpoint_connections
         return Refusal.unavailable(
-            f"ModelServer {self.pool.pool.key} has no ready endpoint", code="no_ready_endpoint"
+            f"every endpoint of ModelServer {key} was tried or has {most} requests from this gateway",
+            code="endpoints_full",
         )
 
     # -- what the upstream connection reports

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from headgate.gateway import local, refusals
+from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
@@ -47,6 +47,7 @@ class ClientConnection(asyncio.Protocol):
     """One client connection, from accept to close."""
 
     __slots__ = (
+        "_address",
         "_begun_at",
         "_body",
         "_body_bytes",
@@ -69,6 +70,8 @@ class ClientConnection(asyncio.Protocol):
         self._proxy = proxy
         self._settings = proxy.settings
         self._transport: asyncio.Transport | None = None
+        self._address = ""
+        """What the client counts under, where addresses are counted."""
         self._parser = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
         self._waiting: deque[Request] = deque()
@@ -93,7 +96,43 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes)
-        self._proxy.clients.add(self)
+        if self._proxy.client_count.counts_addresses:
+            self._address = limits.counted_as(self.address)
+        refusal = self._proxy.client_count.admit(self._address)
+        if refusal is None:
+            self._proxy.clients.add(self)
+        else:
+            self._turn_away(refusal)
+
+    def _turn_away(self, refusal: Refusal) -> None:
+        """Says why, and closes. What the client sends is not read, but a few are listened to for a while:
+        where it is sending already, a close at once is a reset, which might overtake the answer."""
+        may_linger = self._proxy.turned_away(self)
+        self._rejected = refusal
+        self._answer_rejection(refusal)
+        if not may_linger and self._transport is not None:
+            self._transport.close()
+
+    @property
+    def address(self) -> str:
+        """Of the client, without its port; "" if it is gone."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The request that is being served."""
+        return self._exchange
+
+    @property
+    def waiting(self) -> int:
+        """Requests that the client sent ahead."""
+        return len(self._waiting)
+
+    @property
+    def reading_since(self) -> float | None:
+        """Since when a request has been arriving; None if none is."""
+        return self._begun_at if self._exchange is None and self._is_reading_request else None
 
     def data_received(self, data: bytes) -> None:
         if self._rejected is not None:
@@ -122,7 +161,7 @@ class ClientConnection(asyncio.Protocol):
         self._gone()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._proxy.client_left(self)
+        self._proxy.client_left(self, self._address)
         self._gone()
         self._transport = None
 

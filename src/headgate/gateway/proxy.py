@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.gateway import local
+from headgate.gateway import limits, local
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
@@ -22,6 +22,7 @@ from headgate.gateway.upstream import EndpointConnections
 log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
+MAX_TURNED_AWAY = 64
 
 
 class PoolState:
@@ -52,6 +53,8 @@ class Proxy:
         self.loop = loop
         self.now = loop.time
         self.clients: set[ClientConnection] = set()
+        self.client_count = limits.ClientCount(settings)
+        self._turned_away: set[ClientConnection] = set()
         self._client_left = asyncio.Event()
         self.snapshot = routing.EMPTY
         self.model_list = local.model_list(routing.EMPTY)
@@ -114,6 +117,10 @@ class Proxy:
             connections = pool.connections[load] = self._connections_to(load.endpoint, pool.pool.secure)
         return connections
 
+    def all_connections(self) -> list[EndpointConnections]:
+        """Those to all endpoints that were picked and are still known."""
+        return list(self._connections.values())
+
     def _connections_to(self, endpoint: routing.Endpoint, secure: bool) -> EndpointConnections:
         """Shared by all pools and snapshots that have the endpoint."""
         connections = self._connections.get((endpoint, secure))
@@ -147,7 +154,7 @@ class Proxy:
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
         now = self.now()
-        for client in list(self.clients):
+        for client in (*self.clients, *self._turned_away):
             client.sweep(now)
         for connections in self._connections.values():
             connections.sweep()
@@ -164,13 +171,24 @@ class Proxy:
                     await self._client_left.wait()
         return len(self.clients)
 
-    def client_left(self, client: ClientConnection) -> None:
-        self.clients.discard(client)
-        self._client_left.set()
+    def client_left(self, client: ClientConnection, counted_as: str) -> None:
+        if client in self.clients:
+            self.clients.discard(client)
+            self.client_count.left(counted_as)
+            self._client_left.set()
+        else:
+            self._turned_away.discard(client)
+
+    def turned_away(self, client: ClientConnection) -> bool:
+        """Says whether a client beyond the limits may stay to hear it: a bounded number of them may."""
+        if len(self._turned_away) >= MAX_TURNED_AWAY:
+            return False
+        self._turned_away.add(client)
+        return True
 
     async def close(self) -> None:
         self._sweeper.cancel()
-        for client in list(self.clients):
+        for client in (*self.clients, *self._turned_away):
             client.abort()
         for connections in self._connections.values():
             connections.close()

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from headgate import api, cluster, routing, serving, telemetry
-from headgate.gateway import pages
+from headgate import api, cluster, fleet, routing, serving, telemetry
+from headgate.gateway import limits, pages
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -31,6 +31,7 @@ async def run_gateway(
     `on_ready` is called once requests are routed. Raises OSError if an address cannot be bound.
     """
     loop = asyncio.get_running_loop()
+    settings = limits.affordable(settings)
     registry = telemetry.Registry()
     access_log = None if settings.access_log == "off" else telemetry.LineLog(sys.stdout.fileno())
     recorder = Recorder(registry, access_log, settings.access_log)
@@ -130,6 +131,18 @@ def _add_gauges(registry: telemetry.Registry, proxy: Proxy) -> None:
     def ready_endpoints() -> list[tuple[tuple[str, ...], float]]:
         return [((pool.name,), len(pool.loads)) for pool in proxy.pools.values()]
 
+    def ejected_endpoints() -> list[tuple[tuple[str, ...], float]]:
+        now = proxy.now()
+        return [((pool.name,), len(fleet.ejected(pool.loads, now))) for pool in proxy.pools.values()]
+
+    def connections() -> list[tuple[tuple[str, ...], float]]:
+        found: Counter[tuple[str, ...]] = Counter()
+        for each in proxy.all_connections():
+            counts = each.statistics()
+            found[each.endpoint.name, "idle"] += counts["idle"]
+            found[each.endpoint.name, "busy"] += counts["open"] - counts["idle"]
+        return list(found.items())
+
     registry.add(
         telemetry.Gauge(
             "headgate_gateway_client_connections",
@@ -144,6 +157,18 @@ def _add_gauges(registry: telemetry.Registry, proxy: Proxy) -> None:
         ),
         telemetry.Gauge(
             "headgate_gateway_pool_endpoints", "Ready endpoints of a pool.", ("pool",), ready_endpoints
+        ),
+        telemetry.Gauge(
+            "headgate_gateway_pool_endpoints_ejected",
+            "Endpoints of a pool that get no requests for their failures.",
+            ("pool",),
+            ejected_endpoints,
+        ),
+        telemetry.Gauge(
+            "headgate_gateway_endpoint_connections",
+            "Open connections to endpoints, by whether a request is served on them.",
+            ("endpoint", "state"),
+            connections,
         ),
         telemetry.Gauge(
             "headgate_gateway_object_problems",

@@ -7,6 +7,8 @@ included. llhttp sees them too, but only to tell where the response ends.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 
 _NEWLINE = 10
 _USAGE = b'"usage"'
+
+
+_OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class ShortageError(Exception):
+    """This machine cannot open another connection: no failure of the endpoint, and no other is better."""
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -264,19 +273,25 @@ class EndpointConnections:
         return None
 
     async def connect(self) -> UpstreamConnection:
-        """A new connection. Raises OSError or TimeoutError.
+        """A new connection. Raises OSError, TimeoutError or ShortageError.
 
         There are never more than the requests that the endpoint has, which the pick bounds, and the idle
         ones are used first.
         """
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self.settings.connect_timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: UpstreamConnection(self),
-                self.endpoint.host,
-                self.endpoint.port,
-                ssl=self._tls,
-            )
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: UpstreamConnection(self),
+                    self.endpoint.host,
+                    self.endpoint.port,
+                    ssl=self._tls,
+                )
+        except OSError as error:
+            if error.errno in _OWN_SHORTAGES:
+                reason = os.strerror(error.errno)
+                raise ShortageError(f"the gateway cannot open another connection: {reason}") from error
+            raise
         if not connection.usable:
             raise ConnectionResetError("closed as soon as it was accepted")
         self._open.add(connection)
