@@ -130,9 +130,9 @@ def test_loops_of_calls_cost_more_than_loops_of_steps() -> None:
     """A rule that would run for seconds is over its budget before it begins."""
     plain = cel.compiled("self.all(a, self.all(b, a == b))")
     calling = cel.compiled("self.all(a, self.all(b, a.lowerAscii() == b))")
-    searching = cel.compiled("self.all(a, self.all(b, a.find(b) == b))")
     items = ["a" * 200] * 100
-    assert plain.steps(items) < calling.steps(items) < searching.steps(items)
+    assert plain.steps(items) < calling.steps(items)
+    assert calling.steps(["a" * 20] * 100) < calling.steps(items)
 
 
 def test_a_hostile_pattern_takes_no_time() -> None:

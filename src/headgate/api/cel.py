@@ -33,11 +33,13 @@ _COMPREHENSION = re.compile(rf"\b{_MACROS}\s*\(\s*([A-Za-z_]\w*)\s*,")
 _MACRO_NAME = re.compile(rf"\b{_MACROS}\b")
 _HARD_TO_SCAN = re.compile(r"//|[rR]['\"]|\"\"\"|'''")  # comments, raw and triple-quoted strings
 _FIELD_OF_SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\.([A-Za-z_]\w*)(?!\w|\s*\())?")
+_SELF = re.compile(r"\b(?:self|oldSelf)\b")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'")
 _TYPE_NAMES = frozenset(
     {"bool", "bytes", "double", "dyn", "int", "list"}
     | {"map", "null_type", "optional", "string", "type", "uint"}
 )
+_ON_TEXT = frozenset({"matches"}) | cel_texts.FUNCTIONS.keys()
 _BUILT_IN = frozenset(
     {"size", "matches", "startsWith", "endsWith", "contains"}
     | {"string", "int", "uint", "double", "bool", "bytes", "type", "dyn", "duration", "timestamp"}
@@ -92,7 +94,7 @@ class Expression:
         self.fields = _fields(plain)
         self._nesting = _nesting(source, plain)
         self._literals = source.count(",") + 1
-        self._works_on_text = "+" in plain or not cel_texts.LABORIOUS.isdisjoint(self._extensions)
+        self._works_on_text = "+" in plain or not _ON_TEXT.isdisjoint(self._program.functions())
 
     def _refuse_undeclared(self, source: str, variables: set[str]) -> None:
         bound = set(_COMPREHENSION.findall(source))
@@ -108,11 +110,12 @@ class Expression:
             )
 
     def steps(self, value: object) -> int:
-        """An upper bound of the iterations that this value can cause, from how comprehensions nest.
+        """An upper bound of the steps that this value can cause, from how comprehensions nest.
 
         The engine has no limit of its own; a million steps take about 0.15 s, ten times that if they call
-        functions that are added here. Working on text in a loop counts by its length. A plain rule costs no
-        more than handing the value over, which counts as one.
+        functions that are added here. Naming `self` inside a loop goes through a list of it each time (the
+        engine copies it), so it counts like another loop; work on text in a loop counts by its length. A
+        plain rule costs no more than handing the value over, which counts as one.
         """
         if self._nesting == 0 or (self._nesting == 1 and not self._works_on_text):
             return 1
@@ -176,10 +179,15 @@ def _fields(source: str) -> frozenset[str] | None:
 
 
 def _nesting(source: str, plain: str) -> int:
-    """How many comprehensions are open at once, at most: all(a, all(b, ...)) is 2."""
+    """How often lists are gone through inside one another, at most: all(a, all(b, ...)) is 2.
+
+    So is all(a, a in self.b), which goes through b for each a.
+    """
     if _HARD_TO_SCAN.search(source):
-        return len(_MACRO_NAME.findall(source))
+        loops = len(_MACRO_NAME.findall(source))
+        return loops + 1 if loops and len(_SELF.findall(source)) > loops else loops
     starts = {match.start() + match.group().index("(") for match in _COMPREHENSION.finditer(plain)}
+    names = {match.start() for match in _SELF.finditer(plain)}
     deepest, open_brackets = 0, list[bool]()
     for position, character in enumerate(plain):
         if character == "(":
@@ -187,4 +195,6 @@ def _nesting(source: str, plain: str) -> int:
             deepest = max(deepest, sum(open_brackets))
         elif character == ")" and open_brackets:
             open_brackets.pop()
+        elif position in names and (depth := sum(open_brackets)):
+            deepest = max(deepest, depth + 1)
     return deepest

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import re2
 
-__all__ = ["FUNCTIONS", "LABORIOUS"]
+__all__ = ["FUNCTIONS"]
 
 _LONGEST: Final = 1 << 20
 """Characters that a function may make; an expression could otherwise double its text with each call."""
@@ -111,6 +111,3 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "upperAscii": lambda text: text.translate(_UPPER),
 }
 """By name; the receiver of a method is the first argument. What they raise is an error of the expression."""
-
-LABORIOUS: Final = frozenset({"find", "findAll", "join", "replace", "split"})
-"""Those that go through a text or make a longer one, so that a loop of them costs more than its steps."""

@@ -158,6 +158,10 @@ def test_rules_wait_for_a_well_formed_object() -> None:
         "self.a. all(x, self.a.// comment (\n all(y, self.a.all(z, x + y + z >= 0)))",
         "self.t.split(',').all(x, self.t.split(',').all(y, x == y))",
         "self.a.map(x, self.t + self.t + self.t).size() > 0",
+        "self.a.all(x, x in self.a)",
+        "self.a.all(x, self.a.sum() > 0)",
+        "self.a.all(x, self.t.matches('^[0-9,]*$'))",
+        "self.a.all(x, self.t.lowerAscii() == self.t)",
     ],
 )
 def test_the_cost_of_a_rule_is_bounded(rule: str) -> None:
