@@ -147,6 +147,19 @@ class Quantity:
 def parse(value: int | str) -> Quantity:
     """Reads a quantity as objects carry it, text or a whole number. Raises QuantityError in Go's words."""
     text = str(value)
+    return _known(text) if len(text) <= _SHORT_TEXT else _read(text)
+
+
+_SHORT_TEXT = 32
+"""Objects say the same few amounts again and again; what is longer is not kept."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(text: str) -> Quantity:
+    return _read(text)
+
+
+def _read(text: str) -> Quantity:
     match = _SCANNER.fullmatch(text) if text else None
     if match is None:
         raise QuantityError(_FORMAT_WRONG)

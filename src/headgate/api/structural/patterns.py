@@ -13,6 +13,17 @@ __all__ = ["fault", "found"]
 
 def found(pattern: str, text: str) -> bool:
     """Whether the pattern occurs in the text; raises ValueError if RE2 does not take the pattern."""
+    if len(text) <= _SHORT_TEXT:
+        return _found_in_short(pattern, text)
+    return _compiled(pattern).search(text) is not None
+
+
+_SHORT_TEXT = 128
+"""Objects say the same few names and amounts again and again; what is longer is not kept."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _found_in_short(pattern: str, text: str) -> bool:
     return _compiled(pattern).search(text) is not None
 
 
