@@ -110,6 +110,21 @@ class Exchange:
         """Whether the endpoint is asked for the usage of a stream, and the client did not."""
         self._events: EventStream | None = None
 
+    @property
+    def phase(self) -> str:
+        """What it waits for, in a word or two."""
+        if self._connecting is not None:
+            return "connecting"
+        if self._upstream is None:
+            return "waiting to retry"
+        return "answering" if self.status else "sent"
+
+    @property
+    def bytes_so_far(self) -> int:
+        """Of the answer's body, as they came from the endpoint."""
+        passed = self._upstream.passed_bytes if self._upstream is not None else 0
+        return self.bytes_out + passed
+
     # -- choosing where to go
 
     def start(self) -> None:

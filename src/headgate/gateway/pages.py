@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headgate.gateway import in_flight
 from headgate.telemetry import Registry
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def metrics_page(registry: Registry) -> Starlette:
 
 
 def admin_page(proxy: Proxy) -> Starlette:
-    """GET /healthz, /readyz, and /debug/config: what the gateway knows, as JSON."""
+    """GET /healthz, /readyz, and under /debug what the gateway knows and does, as JSON."""
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"message": "ok"})
@@ -39,8 +40,25 @@ def admin_page(proxy: Proxy) -> Starlette:
     async def config(_: Request) -> Response:
         return JSONResponse(describe(proxy))
 
+    async def endpoints(_: Request) -> Response:
+        return JSONResponse(in_flight.endpoints(proxy))
+
+    async def requests(request: Request) -> Response:
+        most = in_flight.MAX_LIMIT
+        given = request.query_params.get("limit", str(in_flight.DEFAULT_LIMIT))
+        if not (given.isascii() and given.isdigit() and 1 <= int(given[:9]) <= most):
+            told = f"limit={given[:64]!r}: a number from 1 to {most} is needed"
+            return JSONResponse({"message": told}, 400)
+        return JSONResponse(in_flight.requests(proxy, int(given[:9])))
+
     return Starlette(
-        routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/debug/config", config)]
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/debug/config", config),
+            Route("/debug/endpoints", endpoints),
+            Route("/debug/requests", requests),
+        ]
     )
 
 

@@ -1,0 +1,112 @@
+"""Who is in flight, and how the endpoints are: what `/debug/requests` and `/debug/endpoints` show.
+
+Put together when somebody asks; the data path keeps nothing for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any
+
+from headgate import fleet
+
+if TYPE_CHECKING:
+    from headgate.gateway.listener import ClientConnection
+    from headgate.gateway.proxy import PoolState, Proxy
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 10_000
+SHOWN_CHARACTERS = 256
+"""Of names and paths that clients make up."""
+
+Shown = dict[str, Any]
+
+
+def requests(proxy: Proxy, limit: int = DEFAULT_LIMIT) -> Shown:
+    """The requests that are being read, served or waiting behind another of their connection.
+
+    The oldest are first, at most `limit` of them; `total` counts all.
+    """
+    now = proxy.now()
+    found: list[tuple[float, int, ClientConnection]] = []
+    waiting = 0
+    for place, client in enumerate(proxy.clients):
+        waiting += client.waiting
+        since = client.exchange.request.arrived_at if client.exchange is not None else client.reading_since
+        if since is not None:
+            found.append((since, place, client))
+    oldest = heapq.nsmallest(limit, found)
+    return {
+        "total": len(found) + waiting,
+        "sent_ahead": waiting,
+        "requests": [_request(client, now - since) for since, _, client in oldest],
+    }
+
+
+def _request(client: ClientConnection, age_s: float) -> Shown:
+    shown: Shown = {"client": client.address, "age_s": round(age_s, 3)}
+    exchange = client.exchange
+    if exchange is None:
+        return shown | {"phase": "reading"}
+    request, match, pool, load = exchange.request, exchange.match, exchange.pool, exchange.load
+    return shown | {
+        "phase": exchange.phase,
+        "id": exchange.request_id.decode("latin-1"),
+        "method": request.method.decode("latin-1"),
+        "path": request.path[:SHOWN_CHARACTERS],
+        "model": exchange.model[:SHOWN_CHARACTERS],
+        "stream": exchange.stream,
+        "route": match.route.name if match is not None else None,
+        "pool": pool.name if pool is not None else None,
+        "endpoint": load.endpoint.name if load is not None else None,
+        "address": load.endpoint.address if load is not None else None,
+        "attempts": exchange.attempts,
+        "status": exchange.status or None,
+        "prompt_tokens_estimate": exchange.prompt_tokens,
+        "bytes": exchange.bytes_so_far,
+        "first_byte_s": (
+            round(exchange.first_byte_at - request.arrived_at, 3) if exchange.first_byte_at else None
+        ),
+        "is_client_slow": client.is_paused,
+        "sent_ahead": client.waiting,
+    }
+
+
+def endpoints(proxy: Proxy) -> Shown:
+    """Every endpoint of every pool: its work, its health, its connections."""
+    now = proxy.now()
+    return {pool.name: _pool(pool, now) for pool in proxy.pools.values()}
+
+
+def _pool(pool: PoolState, now: float) -> list[Shown]:
+    out = fleet.ejected(pool.loads, now)
+    return [_endpoint(pool, load, load in out, now) for load in pool.loads]
+
+
+def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: float) -> Shown:
+    connections = pool.connections.get(load)
+    return {
+        "name": load.endpoint.name,
+        "address": load.endpoint.address,
+        "state": _state(load, is_ejected, now),
+        "requests": load.requests,
+        "work_tokens": load.work_tokens,
+        "requests_started": load.started,
+        "failures": load.failures,
+        "failures_in_row": load.failures_in_row,
+        "last_failure_s_ago": round(now - load.failed_at, 3) if load.failures else None,
+        "ejections": load.ejections,
+        "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
+        "share": load.share(now) or float(not is_ejected),
+        "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
+    }
+
+
+def _state(load: fleet.EndpointLoad, is_ejected: bool, now: float) -> str:
+    if is_ejected:
+        return "ejected"
+    if load.ejected_until > now:
+        return "needed"  # it would be ejected, were not half of its pool ejected already
+    if load.share(now) < 1:
+        return "returning"
+    return "avoided" if load.avoided(now) else "healthy"
