@@ -50,7 +50,7 @@ def test_an_engine_killed_leaves_rotation_and_a_new_one_comes(machine, eventuall
     stop.set()
     for asker in askers:
         asker.join()
-    assert took < 1.0  # the probe period of the quickstart
+    assert took < 2.0  # the probe period of the quickstart is 1 s; the rest is for a machine that is busy
     assert set(statuses) == {200}
     restarts = json.loads(machine.kubectl("get", "pod", name, "-o", "json"))["status"]["containerStatuses"][0]
     assert restarts["restartCount"] == 1
