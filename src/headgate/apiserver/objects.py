@@ -90,7 +90,7 @@ class Objects:
             candidates = iter([found] if found and after < (namespace, selector.name) else [])
         else:
             candidates = self.store.select(served.resource, namespace, after)
-        return (stored for stored in candidates if not selector or selector.matches(stored))
+        return (stored for stored in candidates if selector.matches(stored)) if selector else candidates
 
     # -- writes
 

@@ -78,6 +78,16 @@ class StateInUseError(RuntimeError):
     """Another process has the state directory open."""
 
 
+def _where(resource: str, namespace: str, after: tuple[str, str]) -> tuple[str, list[str]]:
+    """The condition for objects of a kind, of one namespace or of all, behind a position."""
+    where, values = "resource=?", [resource]
+    if any(after):  # a comparison for each row, which a whole list can do without
+        where, values = f"{where} AND (namespace, name) > (?, ?)", [*values, *after]
+    if namespace:
+        where, values = f"{where} AND namespace=?", [*values, namespace]
+    return where, values
+
+
 _ADDS = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 _CACHED_OBJECTS = 256
 _CACHED_BYTES = 16 * 1024
@@ -155,8 +165,7 @@ class Store:
 
         Exhaust or close the iterator before the next write.
         """
-        where = "resource=? AND (namespace, name) > (?, ?)" + (" AND namespace=?" if namespace else "")
-        values = [resource, *after] + ([namespace] if namespace else [])
+        where, values = _where(resource, namespace, after)
         cursor = self._db.execute(
             f"SELECT namespace, name, revision, body FROM objects WHERE {where} ORDER BY namespace, name",  # noqa: S608
             values,
@@ -166,8 +175,7 @@ class Store:
 
     def count(self, resource: str, namespace: str = "", after: tuple[str, str] = ("", "")) -> int:
         """How many objects `select` would give."""
-        where = "resource=? AND (namespace, name) > (?, ?)" + (" AND namespace=?" if namespace else "")
-        values = [resource, *after] + ([namespace] if namespace else [])
+        where, values = _where(resource, namespace, after)
         row = self._db.execute(f"SELECT count(*) FROM objects WHERE {where}", values).fetchone()  # noqa: S608
         return int(row[0])
 
