@@ -17,7 +17,7 @@ from headgate.cli.manifests import scalars
 from headgate.cli.manifests.nodes import Entry, Mapping, Node, Position, Scalar, Sequence, Span
 
 MAX_DEPTH = 100
-MAX_VALUES = 1_000_000
+MAX_VALUES = 500_000
 """In one document. The largest list that a person applies at once has far fewer."""
 MAX_ALIASED_VALUES = 100_000
 MAX_PROBLEMS = 100

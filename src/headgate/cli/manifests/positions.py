@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headgate.cli.manifests.nodes import Mapping, Node, Scalar, Sequence, Span
 
+_BRACKET_END = re.compile(r"\](?=[.\[]|$)")
+_KEY_END = re.compile(r"[.\[]")
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 
 
@@ -50,13 +53,22 @@ def _step(node: Node, rest: str) -> tuple[str | int, Node, Span | None, str] | N
         return int(index[1]), node.items[int(index[1])], None, rest[index.end() :]
     if not isinstance(node, Mapping):
         return None
-    for name in sorted(node.entries, key=len, reverse=True):
-        for written in (f"[{name}]", f".{name}", name):
-            after = rest[len(written) :]
-            if rest.startswith(written) and (not after or after[0] in ".["):
-                entry = node.entries[name]
-                return name, entry.value, entry.key, after
+    for name, after in _names(rest):
+        if name in node.entries:
+            entry = node.entries[name]
+            return name, entry.value, entry.key, after
     return None
+
+
+def _names(rest: str) -> Iterator[tuple[str, str]]:
+    """What the next key may be, with the path after it; the longest first."""
+    if rest.startswith("["):
+        ends = [found.start() for found in _BRACKET_END.finditer(rest)]
+        yield from ((rest[1:end], rest[end + 1 :]) for end in reversed(ends))
+        return
+    rest = rest.removeprefix(".")
+    ends = [*(found.start() for found in _KEY_END.finditer(rest)), len(rest)]
+    yield from ((rest[:end], rest[end:]) for end in reversed(ends))
 
 
 def _shown(node: Node, key: Span | None, owner: Span | None, is_parent: bool) -> Span:

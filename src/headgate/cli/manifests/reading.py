@@ -17,6 +17,8 @@ from headgate.cli.manifests.nodes import Mapping, Node, Position, Sequence, Span
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_FILES = 1000
+MAX_DOCUMENTS = 10_000
+"""In one file."""
 
 _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 """What ends a line in YAML 1.1."""
@@ -74,13 +76,26 @@ def read(paths: Iterable[str], *, recursive: bool = True) -> Reading:
     reading = Reading()
     for path in paths:
         try:
-            for file, text in _texts(path, recursive):
-                reading.lines[file] = _BREAK.split(text)
-                for document in _documents(text):
-                    _read_document(file, document, reading)
+            files = _files(path, recursive)
         except OSError as error:
-            reading.problems.append(Problem(path, None, error.strerror or str(error), _remedy(path)))
+            reading.problems.append(Problem(path, None, error.strerror or str(error)))
+            continue
+        for file in files:
+            try:
+                _read_file(file, reading)
+            except OSError as error:
+                told = error.strerror or str(error)
+                reading.problems.append(Problem(_label(file), None, told, _remedy(file)))
     return reading
+
+
+def _read_file(file: str, reading: Reading) -> None:
+    text = _text(file)
+    reading.lines[_label(file)] = _BREAK.split(text)
+    for number, document in enumerate(_documents(text)):
+        if number >= MAX_DOCUMENTS:
+            raise OSError(None, f"has more than {MAX_DOCUMENTS} documents")
+        _read_document(_label(file), document, reading)
 
 
 # -- texts
@@ -92,29 +107,27 @@ def _remedy(path: str) -> str:
     return ""
 
 
-def _texts(path: str, recursive: bool) -> Iterator[tuple[str, str]]:
-    if path == "-":
-        stream = getattr(sys.stdin, "buffer", sys.stdin)
-        yield "<stdin>", _decoded(stream.read(MAX_FILE_BYTES + 1))
-        return
+def _label(file: str) -> str:
+    return "<stdin>" if file == "-" else file
+
+
+def _files(path: str, recursive: bool) -> list[str]:
+    """The file itself, or the manifests in a directory."""
     root = Path(path)
-    if not root.is_dir():
-        yield path, _text(root)
-        return
+    if path == "-" or not root.is_dir():
+        return [path]
     found = root.rglob("*") if recursive else root.glob("*")
     files = sorted(file for file in found if file.suffix in SUFFIXES and file.is_file())
     if len(files) > MAX_FILES:
         raise OSError(None, f"has more than {MAX_FILES} manifests")
-    for file in files:
-        yield str(file), _text(file)
+    return [str(file) for file in files]
 
 
-def _text(file: Path) -> str:
-    with file.open("rb") as stream:
-        try:
-            return _decoded(stream.read(MAX_FILE_BYTES + 1))
-        except OSError as error:
-            raise OSError(None, f"{error.strerror or error} ({file})") from error
+def _text(file: str) -> str:
+    if file == "-":
+        return _decoded(getattr(sys.stdin, "buffer", sys.stdin).read(MAX_FILE_BYTES + 1))
+    with Path(file).open("rb") as stream:
+        return _decoded(stream.read(MAX_FILE_BYTES + 1))
 
 
 def _decoded(content: bytes | str) -> str:

@@ -20,8 +20,9 @@ _INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _BASES = {"x": 16, "b": 2, "o": 8}
 _LONGEST_NUMBER = 400
-_WHOLE_BELOW = 1e21
-"""Floats without a fraction are written as integers up to here."""
+_WHOLE_BELOW = float(1 << 63)
+"""Floats without a fraction are integers up to here; beyond 64 bits JSON's readers have floats too."""
+_LARGEST = 1e308
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as what it says
@@ -56,7 +57,9 @@ def _number(text: str) -> int | float | None:
     whole = _INTEGER.fullmatch(digits)
     if whole and text[0] != ".":
         value = _integer(whole[1], whole[2])
-        return value if -(1 << 63) <= value < 1 << 64 else _number(f"{whole[1]}{abs(value)}.")
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+        return float(value) if abs(value) < _LARGEST else None
     if not _FLOAT.fullmatch(digits) or not math.isfinite(float(digits)):
         return None
     return as_json(float(digits))

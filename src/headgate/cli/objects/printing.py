@@ -9,6 +9,8 @@ import msgspec
 import yaml
 from rich.cells import cell_len
 
+from headgate.cli.manifests.scalars import NotJson, resolve
+
 Object = dict[str, Any]
 
 _GAP = 3
@@ -110,12 +112,17 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-def _block(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _text_node(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """In quotes where Kubernetes' readers would take it for something else, such as y or 1e3."""
     style = "|" if "\n" in text else None
+    try:
+        style = style if isinstance(resolve(text), str) else "'"
+    except NotJson:
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _block)
+_Dumper.add_representer(str, _text_node)
 
 
 def as_yaml(obj: Any) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from headgate.api import admission, structural
-from headgate.api.structural import NO_FIELD, FieldError, Schema
+from headgate.api.structural import MAX_ERRORS, NO_FIELD, FieldError, Schema
 from headgate.apiserver import metadata
 from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, Span, place_of
 from headgate.cli.validation import suggestions
@@ -18,6 +19,7 @@ from headgate.cli.validation.kinds import Kind, Kinds
 
 _DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _METADATA: Schema = {"metadata": metadata.SCHEMA}
+_MOST_ENTRIES = 1000
 _NOT_OF_TYPE = re.compile(r'must be of type (\S+): "(\w+)"')
 
 
@@ -121,8 +123,11 @@ def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
     mistyped = [error.field for error in by_schema if error.reason == "FieldValueTypeInvalid"]
     # What is inside a value of the wrong type means nothing there.
     unknown = [path for path in case.unknown if not any(path.startswith(field) for field in mistyped)]
-    yield from (_unknown_field(case, path) for path in unknown)
-    misspelt = {_meant(case, path) for path in unknown}
+    yield from (_unknown_field(case, path) for path in unknown[:MAX_ERRORS])
+    if len(unknown) > MAX_ERRORS:
+        message = f"{len(unknown)} unknown fields: only the first {MAX_ERRORS} are listed"
+        yield about(case.manifest, "", message, namespace=case.namespace, severity="note")
+    misspelt = {_meant(case, path) for path in unknown[:MAX_ERRORS]}
     by_rules = admission.check(case.obj, None, others)
     for error in _unique(admission.merged(by_schema, by_rules.errors, prefer_rules=case.kind.is_builtin)):
         if error.reason != "FieldValueRequired" or error.field not in misspelt:
@@ -197,7 +202,7 @@ def _entry(place: Place, value: object) -> Span | None:
     """Where in a mapping the key or value is that an error about the whole mapping names."""
     if place.missing or not isinstance(place.node, Mapping) or not isinstance(value, str):
         return None
-    for name, entry in place.node.entries.items():
+    for name, entry in itertools.islice(place.node.entries.items(), _MOST_ENTRIES):
         if name == value:
             return entry.key
         if isinstance(entry.value, Scalar) and entry.value.value == value:

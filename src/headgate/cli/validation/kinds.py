@@ -26,6 +26,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], Kind] = {}
+        self._advice: dict[tuple[str, str], str] = {}
         for definition in api.builtin_definitions():
             self._register(definition, is_builtin=True)
         for definition in api.custom_definitions():
@@ -41,12 +42,22 @@ class Kinds:
     def add(self, definition: dict[str, Any]) -> None:
         """Takes a sound CustomResourceDefinition; one that replaces a kind of ours is the one that counts."""
         self._register(definition, is_builtin=False)
+        self._advice.clear()
 
     def is_headgates_group(self, api_version: str) -> bool:
         return api_version.partition("/")[0] in self._groups
 
     def advice(self, api_version: str, kind: str) -> str:
         """The kind that was most likely meant by an unknown one; "" if none is near."""
+        key = (api_version, kind)
+        if key not in self._advice:
+            self._advice[key] = self._advise(api_version, kind)
+        return self._advice[key]
+
+    def kinds_of(self, api_version: str) -> list[str]:
+        return sorted(kind for version, kind in self._kinds if version == api_version)
+
+    def _advise(self, api_version: str, kind: str) -> str:
         if version := _REPLACED.get((api_version, kind)):
             return f"this version is no longer served by Kubernetes: use apiVersion: {version}"
         versions = sorted({version for version, name in self._kinds if name == kind})
@@ -60,9 +71,6 @@ class Kinds:
         of = sorted({version for version, other in self._kinds if other == name})
         shown = name if api_version in of else f"{name} of {' or '.join(of)}"
         return f"did you mean {shown}?"
-
-    def kinds_of(self, api_version: str) -> list[str]:
-        return sorted(kind for version, kind in self._kinds if version == api_version)
 
     def _register(self, definition: dict[str, Any], *, is_builtin: bool) -> None:
         spec = definition["spec"]

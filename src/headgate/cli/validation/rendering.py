@@ -17,6 +17,7 @@ Lines = dict[str, list[str]]
 """The lines of each file."""
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+_MOST_SHOWN = 1000
 _WIDEST = 160
 """Longer lines of a file are cut around what is pointed at."""
 
@@ -45,8 +46,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _text(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
-    for finding in findings:
+    for finding in findings[:_MOST_SHOWN]:
         yield "\n".join([*_paragraph(finding, lines.get(finding.file, [])), ""])
+    if len(findings) > _MOST_SHOWN:
+        yield f"... and {len(findings) - _MOST_SHOWN} more\n"
     yield summary(findings, objects, len(lines))
 
 
