@@ -258,6 +258,7 @@ def machine(state: Path) -> dict[str, Any]:
     return cpu.machine() | {
         "python_loop_ms": round(_best(_python_loop, 5) * 1e3, 1),
         "flush_us": round(_flush_s(state) * 1e6),
+        "load": round(os.getloadavg()[0], 1),
         **{name: metadata.version(name) for name in ("uvloop", "uvicorn", "msgspec")},
     }
 
@@ -304,8 +305,9 @@ def show(run: dict[str, Any], measures: Sequence[Measure], console: Console) -> 
     console.print(grid)
     facts = run["machine"]
     console.print(
-        f"[dim]{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}: a "
-        f"million turns of a loop in {facts['python_loop_ms']} ms, a flush to disk in {facts['flush_us']} µs",
+        f"[dim]{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}: "
+        f"a million turns of a loop in {facts['python_loop_ms']} ms, a flush to disk in "
+        f"{facts['flush_us']} µs; load {facts['load']} before the run",
         highlight=False,
     )
 
