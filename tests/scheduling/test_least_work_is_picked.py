@@ -82,3 +82,26 @@ def test_tried_endpoints_are_not_picked_again():
     assert scheduling.least_work(made, 0.1, rng, made[:2]) is made[2]
     assert scheduling.least_work(made, 0.1, rng, made) is None
     assert scheduling.least_work([], 0.0, rng) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.sets(st.integers(0, 5)),
+    st.randoms(use_true_random=False),
+)
+def test_full_endpoints_are_passed_over(endpoints, failed, tried, rng):
+    """Whoever has all the requests that it may have gets no more; somebody with room does."""
+    made = loads(*(work for work, _ in endpoints))
+    for load, (_, requests) in zip(made, endpoints, strict=True):
+        load.requests = requests
+    for place in failed & set(range(len(made))):
+        made[place].failed(0.0)
+    tried_loads = [made[place] for place in tried if place < len(made)]
+    picked = scheduling.least_work(made, 0.5, rng, tried_loads, max_requests=3)
+    left = [load for load in made if load.requests < 3 and load not in tried_loads]
+    well = [load for load in left if not load.failures]
+    assert (picked is None) == (not left)
+    if picked is not None:
+        assert picked in left
+        assert not well or picked.work_tokens == min(load.work_tokens for load in well)

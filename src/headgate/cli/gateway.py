@@ -29,6 +29,34 @@ _PORT = click.IntRange(1, 65535)
     "--max-body-mb", default=32, type=click.IntRange(1, 1024), show_default=True, help="Largest request body."
 )
 @click.option(
+    "--max-clients",
+    default=10_000,
+    type=click.IntRange(1, 1_000_000),
+    show_default=True,
+    help="Client connections at a time; fewer if the process may not open so many files.",
+)
+@click.option(
+    "--max-clients-per-address",
+    default=0,
+    type=click.IntRange(0, 1_000_000),
+    show_default=True,
+    help="Connections of one client address (IPv6: one /64 network) at a time; 0 is no limit.",
+)
+@click.option(
+    "--max-endpoint-connections",
+    default=1024,
+    type=click.IntRange(1, 65_000),
+    show_default=True,
+    help="Connections to one endpoint, and so requests that it has from this process at a time.",
+)
+@click.option(
+    "--ejection-failures",
+    default=5,
+    type=click.IntRange(0, 1_000_000),
+    show_default=True,
+    help="Failures in a row by which an endpoint is left out of its pools for a while; 0 is never.",
+)
+@click.option(
     "--drain",
     "drain_s",
     default=30.0,

@@ -110,14 +110,16 @@ class EndpointHealth:
 Health = TypeVar("Health", bound=EndpointHealth)
 
 
-def ejected(pool: Sequence[Health], now: float) -> list[Health]:
+def ejected(pool: Sequence[Health], now: float, most: int | None = None) -> list[Health]:
     """Those of a pool that get no requests for their failures: never more than half of it.
 
     Where more have failed, those that failed least recently take part: it is more likely then that the
-    failures are not the endpoints' own, and half of a pool would not carry the load of all.
+    failures are not the endpoints' own, and half of a pool would not carry the load of all. `most` is
+    half of the pool where only a part of it is given, with all that may be ejected.
     """
     out = [health for health in pool if health.ejected_until > now]
-    most = len(pool) // 2
+    if most is None:
+        most = len(pool) // 2
     if len(out) > most:
         out.sort(key=lambda health: health.failed_at, reverse=True)
         del out[most:]

@@ -74,7 +74,7 @@ class Recorder:
         )
         self.rejections = Counter(
             "headgate_gateway_rejected",
-            "Connections ended since their bytes are no valid request.",
+            "Connections ended for bytes that are no valid request, or beyond a limit.",
             ("reason",),
         )
         registry.add(

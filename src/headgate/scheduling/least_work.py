@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Collection, Sequence
@@ -25,10 +26,12 @@ def least_work(
     best: EndpointLoad | None = None
     best_work = 0
     ties = 0
-    any_suspect = False
+    suspects: list[EndpointLoad] | None = None
     for load in candidates:
         if load.suspect_until > now:
-            any_suspect = True
+            if suspects is None:
+                suspects = []
+            suspects.append(load)
             continue
         if tried and load in tried:
             continue
@@ -39,33 +42,42 @@ def least_work(
             ties += 1
             if rng.random() * ties < 1.0:
                 best = load
-    if any_suspect or (best is not None and best.requests >= max_requests):
-        return _looking_closer(candidates, now, rng, tried, max_requests)
-    return best
+    if best is not None and best.requests >= max_requests:
+        room = [load for load in candidates if load.requests < max_requests and load.suspect_until <= now]
+        best = least_work(room, now, rng, tried)
+    if suspects is None:
+        return best
+    ejected = fleet.ejected(suspects, now, most=len(candidates) // 2)
+    left = [load for load in suspects if load.requests < max_requests and load not in tried]
+    return _or_a_suspect(best, ties, left, ejected, now, rng)
 
 
-def _looking_closer(
-    candidates: Sequence[EndpointLoad],
+def _or_a_suspect(
+    best: EndpointLoad | None,
+    ties: int,
+    suspects: Sequence[EndpointLoad],
+    ejected: Collection[EndpointLoad],
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad],
-    max_requests: int,
 ) -> EndpointLoad | None:
-    """The pick where an endpoint of the pool has failed lately, or the one with the least work is full.
+    """The best of the pool's endpoints, once those that failed lately are weighed too.
 
     If only endpoints are left that one would rather not ask, a bad try beats none.
     """
-    ejected = fleet.ejected(candidates, now)
-    left = [load for load in candidates if load.requests < max_requests and load not in tried]
-    weighed = []
-    for load in left:
+    best_work: float = best.work_tokens if best is not None else math.inf
+    for load in suspects:
         if load in ejected or load.avoided(now):
             continue
         # Ejected by its own account, but not by the pool's: it takes part in full, since it is needed.
         share = load.share(now) or 1.0
         # Few requests find it (which matters while nobody owes anything), and it owes less than others.
-        if share == 1.0 or rng.random() < share:
-            weighed.append((load.work_tokens / share, rng.random(), load))
-    if weighed:
-        return min(weighed, key=lambda entry: entry[:2])[2]
-    return min(left, key=lambda load: (load in ejected, load.failed_at), default=None)
+        if share < 1.0 and rng.random() >= share:
+            continue
+        work = load.work_tokens / share
+        if work < best_work:
+            best, best_work, ties = load, work, 1
+        elif work == best_work:
+            ties += 1
+            if rng.random() * ties < 1.0:
+                best = load
+    return best or min(suspects, key=lambda load: (load in ejected, load.failed_at), default=None)
