@@ -215,6 +215,9 @@ async def test_a_stuck_namespace_can_be_finalized_by_hand(
         403,
         "NamespaceTerminating",
     )
+    for nonsense in ({"finalizers": 5}, {"finalizers": [1]}, "x"):
+        refused = await client.put("/api/v1/namespaces/far/finalize", json={**stuck, "spec": nonsense})
+        assert refused.status_code == 400
     stuck["spec"] = {}
     assert (await client.put("/api/v1/namespaces/far/finalize", json=stuck)).status_code == 200
     await collected()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from headgate.apiserver import Config
 from headgate.apiserver.app import application
@@ -137,3 +138,10 @@ async def test_keys_that_are_twice_in_yaml_are_told(client: httpx2.AsyncClient, 
     assert "already set in map" in warned.headers["warning"]
     ignored = await post("Ignore")
     assert (ignored.json()["data"], "warning" in ignored.headers) == ({"a": "last"}, False)
+
+
+@pytest.mark.parametrize("body", [{}, {"metadata": {}}, {"metadata": {"name": "n"}, "spec": "x"}])
+async def test_a_namespace_that_is_none_is_invalid(client: httpx2.AsyncClient, body: Any) -> None:
+    """What the server sets in a new Namespace does not hide what is wrong with it."""
+    answer = await client.post("/api/v1/namespaces", json=body)
+    assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")

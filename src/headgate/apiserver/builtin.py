@@ -6,6 +6,8 @@ import base64
 import copy
 from typing import Any
 
+from headgate.apiserver import errors
+
 POD = "pods"
 NAMESPACE = "namespaces"
 SECRET = "secrets"  # noqa: S105 - the name of a resource
@@ -27,9 +29,9 @@ def initialize(resource: str, obj: dict[str, Any]) -> None:
         obj["status"] = {"phase": "Pending"}
     elif resource == NAMESPACE:
         obj["status"] = {"phase": "Active"}
-        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": [NAMESPACE_FINALIZER]}
-        labels = obj["metadata"].setdefault("labels", {})
-        labels["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+        _set_namespace_finalizers(obj, [NAMESPACE_FINALIZER])
+        if name := obj["metadata"].get("name"):  # else validation says that it is missing
+            obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
     elif resource == DEFINITION:
         obj["metadata"].setdefault("finalizers", []).append(DEFINITION_FINALIZER)
     elif resource == SECRET:
@@ -52,15 +54,30 @@ def keep(resource: str, old: dict[str, Any], new: dict[str, Any], subresource: s
     """Sets in `new` what an update of a built-in kind may not change."""
     if resource != NAMESPACE:
         return
+    kept = (old.get("spec") or {}).get("finalizers") or []
     if subresource == "finalize":  # which may change nothing else
-        wanted = (new.get("spec") or {}).get("finalizers") or []
+        kept = _wanted_finalizers(new)
         new.clear()
         new |= copy.deepcopy(old)
-        new["spec"] = {**(old.get("spec") or {}), "finalizers": wanted}
-        if not wanted:
-            del new["spec"]["finalizers"]
-    elif "finalizers" in (old.get("spec") or {}):
-        new["spec"] = {**(new.get("spec") or {}), "finalizers": old["spec"]["finalizers"]}
+    _set_namespace_finalizers(new, kept)
+
+
+def _wanted_finalizers(namespace: dict[str, Any]) -> list[str]:
+    spec = namespace.get("spec") or {}
+    wanted = spec.get("finalizers") or [] if isinstance(spec, dict) else None
+    if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
+        raise errors.bad_request("spec.finalizers must be a list of strings")
+    return wanted
+
+
+def _set_namespace_finalizers(namespace: dict[str, Any], finalizers: list[str]) -> None:
+    spec = namespace.get("spec") or {}
+    if not isinstance(spec, dict):  # validation says so
+        return
+    spec = {name: value for name, value in spec.items() if name != "finalizers"}
+    if finalizers:
+        spec["finalizers"] = finalizers
+    namespace["spec"] = spec
 
 
 def established(definition: dict[str, Any], now: str, before: dict[str, Any]) -> dict[str, Any]:

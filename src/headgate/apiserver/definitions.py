@@ -21,6 +21,7 @@ _NEEDS_APPROVAL = (
     "see https://github.com/kubernetes/enhancements/pull/1111"
 )
 MAX_SELECTABLE = 8
+MAX_WARNING = 256
 _PLAIN_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _SCALE_PATHS = (
     ("specReplicasPath", (".spec",), False),
@@ -79,6 +80,7 @@ def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
         yield from _column_faults(version, f"{field}.additionalPrinterColumns")
         yield from _selectable_faults(version, f"{field}.selectableFields")
         yield from _scale_faults(version, f"{field}.subresources.scale")
+        yield from _deprecation_faults(version, field)
 
 
 def _schema_faults(schema: Any, field: str) -> Iterator[FieldError]:
@@ -97,6 +99,19 @@ def _column_faults(version: Object, field: str) -> Iterator[FieldError]:
             JSONPath.parse(column["jsonPath"])
         except ValueError as error:
             yield _invalid(f"{field}[{number}].jsonPath", str(error), column["jsonPath"])
+
+
+def _deprecation_faults(version: Object, field: str) -> Iterator[FieldError]:
+    deprecated, warning = version.get("deprecated"), version.get("deprecationWarning")
+    if deprecated is not None and not isinstance(deprecated, bool):
+        yield _invalid(f"{field}.deprecated", "must be true or false", deprecated)
+    if warning is None:
+        return
+    at = f"{field}.deprecationWarning"
+    if not deprecated:
+        yield _invalid(at, "can only be set for deprecated versions", warning)
+    elif not isinstance(warning, str) or not warning.isprintable() or not 0 < len(warning) <= MAX_WARNING:
+        yield _invalid(at, f"must be 1 to {MAX_WARNING} printable characters", warning)
 
 
 def _selectable_faults(version: Object, field: str) -> Iterator[FieldError]:

@@ -66,6 +66,8 @@ class Served:
     storage_api_version: str
     selectable_fields: tuple[tuple[str, ...], ...] = ()
     """Paths of fields that selectors may name, besides those that all kinds have."""
+    deprecation: str = ""
+    """What every request for this version is warned of."""
     verbs: tuple[str, ...] = VERBS
     """What may be done; a kind that is a question can only be created."""
 
@@ -188,9 +190,16 @@ def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]
                 columns=_columns(version.additional_printer_columns),
                 storage_api_version=f"{spec.group}/{storage}" if spec.group else storage,
                 selectable_fields=_selectable(raw[version.name].get("selectableFields")),
+                deprecation=_deprecation(raw[version.name], f"{spec.group}/{version.name} {names.kind}"),
             )
         )
     return served
+
+
+def _deprecation(version: dict[str, Any], kind: str) -> str:
+    if not version.get("deprecated"):
+        return ""
+    return version.get("deprecationWarning") or f"{kind} is deprecated"
 
 
 def _selectable(fields: Any) -> tuple[tuple[str, ...], ...]:

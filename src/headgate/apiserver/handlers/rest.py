@@ -30,6 +30,12 @@ class Rest:
     async def handle(self, request: Request, group: str, version: str, parts: list[str]) -> Response:
         """Answers any request below /api/v1/ or /apis/GROUP/VERSION/."""
         target = self._target(group, version, parts)
+        response = await self._do(request, target)
+        if target.served.deprecation:
+            _warn(response, target.served.deprecation)
+        return response
+
+    async def _do(self, request: Request, target: Target) -> Response:
         method = request.method
         if target.served.verbs == ("create",):
             if method != "POST" or target.name:
@@ -175,11 +181,14 @@ class Rest:
             obj = Form.of(request).one(target.served, obj, meta={})
         response = json(obj, 201 if outcome.created else 200)
         for warning in outcome.warnings[:20]:
-            text = (
-                warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
-            )
-            response.headers.append("Warning", f'299 - "{text[:400]}"')
+            _warn(response, warning)
         return response
+
+
+def _warn(response: Response, warning: str) -> None:
+    """Adds a line that kubectl prints to whoever asked."""
+    text = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
+    response.headers.append("Warning", f'299 - "{text[:400]}"')
 
 
 def _deleted(target: Target, obj: Object) -> Object:
