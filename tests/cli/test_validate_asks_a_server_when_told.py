@@ -33,7 +33,9 @@ def test_a_target_is_missing_only_if_neither_has_it(headgate, route) -> None:
     assert headgate("validate", "-", stdin=route() + SERVER) == "2 objects in 1 file: valid\n"
     headgate("apply", "-f", "-", stdin=SERVER)
     assert headgate("validate", "-", stdin=route()) == "1 object in 1 file: valid\n"
-    output = headgate("validate", "-", stdin=route().replace("modelServerName: chat", "modelServerName: nowhere"))
+    output = headgate(
+        "validate", "-", stdin=route().replace("modelServerName: chat", "modelServerName: nowhere")
+    )
     assert output.count("warning: ") == 1
     assert "there is no ModelServer" in output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -25,23 +26,16 @@ class Kinds:
     """Headgate's kinds, Kubernetes' own as far as Headgate uses them, and those that were added."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._kinds = dict(_known())
         self._advice: dict[tuple[str, str], str] = {}
-        for definition in api.builtin_definitions():
-            self._register(definition, is_builtin=True)
-        for definition in api.custom_definitions():
-            self._register(definition, is_builtin=False)
         self._groups = {kind.resource.group for kind in self._kinds.values() if not kind.is_builtin}
-
-    def __contains__(self, key: tuple[str, str]) -> bool:
-        return key in self._kinds
 
     def find(self, api_version: str, kind: str) -> Kind | None:
         return self._kinds.get((api_version, kind))
 
     def add(self, definition: dict[str, Any]) -> None:
         """Takes a sound CustomResourceDefinition; one that replaces a kind of ours is the one that counts."""
-        self._register(definition, is_builtin=False)
+        self._kinds |= _versions(definition, is_builtin=False)
         self._advice.clear()
 
     def is_headgates_group(self, api_version: str) -> bool:
@@ -72,21 +66,31 @@ class Kinds:
         shown = name if api_version in of else f"{name} of {' or '.join(of)}"
         return f"did you mean {shown}?"
 
-    def _register(self, definition: dict[str, Any], *, is_builtin: bool) -> None:
-        spec = definition["spec"]
-        for version in spec["versions"]:
-            resource = api.Resource(
-                spec["group"],
-                version["name"],
-                spec["names"]["kind"],
-                spec["names"]["plural"],
-                spec["scope"] == "Namespaced",
-            )
-            schema = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
-            self._kinds[(resource.api_version, resource.kind)] = Kind(resource, schema, is_builtin)
-
 
 _ANYTHING: structural.Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+@functools.cache
+def _known() -> dict[tuple[str, str], Kind]:
+    """The kinds that are known from the types; making their schemas takes a while."""
+    found: dict[tuple[str, str], Kind] = {}
+    for definition in api.builtin_definitions():
+        found |= _versions(definition, is_builtin=True)
+    for definition in api.custom_definitions():
+        found |= _versions(definition, is_builtin=False)
+    return found
+
+
+def _versions(definition: dict[str, Any], *, is_builtin: bool) -> dict[tuple[str, str], Kind]:
+    """All versions that a definition has, by apiVersion and kind."""
+    spec, found = definition["spec"], {}
+    for version in spec["versions"]:
+        names = spec["names"]
+        is_namespaced = spec["scope"] == "Namespaced"
+        resource = api.Resource(spec["group"], version["name"], names["kind"], names["plural"], is_namespaced)
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
+        found[(resource.api_version, resource.kind)] = Kind(resource, schema, is_builtin)
+    return found
 
 
 def _replaced(kinds: Iterable[str], old: Iterable[str], new: str) -> dict[tuple[str, str], str]:
