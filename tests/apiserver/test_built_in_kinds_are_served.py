@@ -92,3 +92,21 @@ async def test_an_autoscaler_without_metrics_goes_by_cpu(client: httpx2.AsyncCli
         V1, json={"metadata": {"name": "d"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}
     )
     assert (await client.get(f"{V1}/d")).json()["spec"]["targetCPUUtilizationPercentage"] == 80
+
+
+@pytest.mark.parametrize("nonsense", ["x", 5, ["x"], {"averageUtilization": "x"}])
+async def test_what_no_schema_describes_may_be_anything(client: httpx2.AsyncClient, nonsense: Any) -> None:
+    """Metrics and subsets that make no sense are kept, converted and printed without harm."""
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": nonsense}}
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "metrics": [metric]}
+    assert (await client.post(V2, json={"metadata": {"name": "d"}, "spec": spec})).status_code == 201
+    endpoints = "/api/v1/namespaces/default/endpoints"
+    subsets = [{"addresses": nonsense, "ports": nonsense}]
+    made = await client.post(endpoints, json={"metadata": {"name": "e"}, "subsets": subsets})
+    assert made.status_code in (201, 422)
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    for url in (V1, V2, endpoints):
+        assert (await client.get(url)).status_code == 200
+        assert (await client.get(url, headers=table)).status_code == 200
+    newer = (await client.get(f"{V2}/d")).json()
+    assert newer["spec"]["metrics"] == [metric]

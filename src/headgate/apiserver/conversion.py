@@ -48,11 +48,11 @@ def _cpu(percent: int) -> Object:
 def _percent(metric: Object) -> int | None:
     """The target of a metric that v1 can say: the use of CPU in percent."""
     resource = metric.get("resource") or {}
-    target = resource.get("target") or {}
-    if metric.get("type") != "Resource" or resource.get("name") != "cpu":
+    target = resource.get("target")
+    if metric.get("type") != "Resource" or resource.get("name") != "cpu" or not isinstance(target, dict):
         return None
-    percent: int | None = target.get("averageUtilization")
-    return percent
+    percent = target.get("averageUtilization")
+    return percent if isinstance(percent, int) else None
 
 
 def _down(obj: Object) -> None:

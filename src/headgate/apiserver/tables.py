@@ -369,8 +369,8 @@ def _horizontal(obj: Object, now: datetime.datetime) -> list[Any]:
 
 def _metric(metric: Object) -> str:
     """A metric with its target; what it is now, nobody has measured here."""
-    own = metric.get(str(metric.get("type", "")).lower()) or {}
-    target = own.get("target") or {}
+    own = _mapping(metric.get(str(metric.get("type", "")).lower()))
+    target = _mapping(own.get("target"))
     if percent := target.get("averageUtilization"):
         return f"{own.get('name', '')}: {UNKNOWN}/{percent}%"
     value = target.get("averageValue")
@@ -386,9 +386,18 @@ def _endpoint_slice(obj: Object, now: datetime.datetime) -> list[Any]:
 def _endpoints(obj: Object, now: datetime.datetime) -> list[Any]:
     found = []
     for subset in obj.get("subsets") or []:
-        ports = [f":{port.get('port')}" for port in subset.get("ports") or []] or [""]
-        found += [f"{a.get('ip')}{port}" for port in ports for a in subset.get("addresses") or []]
+        ports = [f":{port.get('port')}" for port in _mappings(subset.get("ports"))] or [""]
+        found += [f"{a.get('ip')}{port}" for port in ports for a in _mappings(subset.get("addresses"))]
     return [_some(found), _age(obj, now)]
+
+
+def _mapping(value: Any) -> Object:
+    """What no schema says the shape of, if it has the right one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _some(names: list[str]) -> str:
