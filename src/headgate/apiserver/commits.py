@@ -73,8 +73,7 @@ class GroupCommit(Generic[E]):
         Raises sqlite3.OperationalError; then nothing of that transaction is kept, and all of its writers hear
         of it by `settled`.
         """
-        if self._broken is not None:
-            raise sqlite3.OperationalError(f"{self._broken}; restart the API server") from self._broken
+        self._check_whole()
         batch, later = self._gathering, True
         if batch is None:
             batch, later = self._begin()
@@ -93,6 +92,7 @@ class GroupCommit(Generic[E]):
 
         To be called without awaiting anything else after the write, or the read, that is to be answered.
         """
+        self._check_whole()
         if (batch := self._gathering or self._flushing) is None:
             return
         await batch.over.wait()
@@ -159,7 +159,7 @@ class GroupCommit(Generic[E]):
         if self._flushing is not batch:
             return  # `flush` was faster
         if error is not None:
-            self._break(error, batch, self._gathering)
+            self._break(error, batch)
             return
         self._end(batch)
         self._commit_gathered(loop)
@@ -188,12 +188,18 @@ class GroupCommit(Generic[E]):
         self._undo(batch.events)
         batch.end(error)
 
-    def _break(self, error: BaseException, *batches: Batch[E] | None) -> None:
-        """After a failed flush nobody knows what is on disk: no more writes until a restart has looked."""
+    def _break(self, error: BaseException, *committed: Batch[E] | None) -> None:
+        """After a failed flush nobody knows what is on disk: nothing goes on until a restart has looked."""
         self._broken = error
-        for batch in batches:
+        if self._gathering is not None:
+            self._abandon(self._gathering, error)
+        for batch in committed:
             if batch is not None:
                 batch.end(error)
+
+    def _check_whole(self) -> None:
+        if self._broken is not None:
+            raise sqlite3.OperationalError(f"{self._broken}; restart the API server") from self._broken
 
     def _descriptor(self) -> int:
         """The log's, which exists from the first commit until the database is closed."""
