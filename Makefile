@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit lock bench clean help
+.PHONY: up test check unit test-api bench bench-apiserver generated lock clean help
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 17
 
 up: $(STAMP)  ## install Headgate into .venv and start the quickstart
 	@$(BIN)/headgate up $(EXAMPLE)
@@ -25,8 +25,19 @@ check: $(DEV_STAMP)  ## ruff, mypy --strict, import contracts
 unit: $(DEV_STAMP)  ## the tests alone (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
 
+test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
+	@test -n "$(KUBECONFIG)" || { echo "Say which server: make test-api KUBECONFIG=path"; exit 2; }
+	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
+
 bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx and the Rust routers
 	$(BIN)/python bench/gateway.py $(ARGS)
+
+bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
+	$(BIN)/python bench/apiserver.py $(ARGS)
+
+generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/reference anew from the types
+	$(BIN)/headgate crds --dir deploy/crds
+	$(BIN)/python tools/reference_tables.py
 
 lock:  ## write both lock files anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock

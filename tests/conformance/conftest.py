@@ -32,14 +32,6 @@ GROUP = "conformance.headgate.dev"
 WAIT_S = 30.0
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    for marker in (
-        "embedded: shows what only the embedded API server can show",
-        "controllers: needs what a controller manager does: garbage collection, namespaces, Deployments",
-    ):
-        config.addinivalue_line("markers", marker)
-
-
 @dataclass(frozen=True)
 class Server:
     """An API server: what a user of it has in hand."""
