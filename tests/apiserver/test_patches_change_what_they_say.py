@@ -117,6 +117,39 @@ def test_a_json_patch_that_does_not_fit_is_unprocessable(operation: Any) -> None
     assert refused.value.code == 422
 
 
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        (
+            {"op": "remove", "path": "/none"},
+            '{"op":"remove","path":"/none"}, cannot be done: there is no "none"',
+        ),
+        ({"op": "add", "path": "/b"}, "cannot be done: value is missing"),
+        ({"op": "explode", "path": "/a"}, "there is no such operation; there are add, remove, replace,"),
+    ],
+)
+def test_a_json_patch_says_why_it_does_not_fit(operation: Any, reason: str) -> None:
+    """The operation is shown as it came, with what is wrong about it."""
+    with pytest.raises(errors.StatusError) as refused:
+        patch.apply("json", {"a": [1, 2]}, [operation], {})
+    assert reason in refused.value.message
+
+
+def test_a_json_patch_copies_no_more_than_kubernetes_allows() -> None:
+    """Sixty copies of an object into itself, each doubling it, end with 413, not with the memory."""
+    doubling = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(60)]
+    with pytest.raises(errors.StatusError, match="accumulated size increase of copy") as refused:
+        patch.apply("json", {"a": {"b": "c" * 100}}, doubling, {})
+    assert refused.value.code == 413
+
+
+def test_a_json_patch_has_a_limit_of_operations() -> None:
+    """More operations than Kubernetes takes are refused with their number."""
+    with pytest.raises(errors.StatusError, match="JSON patch is 10000, got 10001") as refused:
+        patch.apply("json", {}, [{"op": "test", "path": "", "value": {}}] * 10_001, {})
+    assert refused.value.code == 413
+
+
 def test_a_patch_must_leave_an_object() -> None:
     """Removing or replacing the whole object by something else is refused."""
     for body in ([{"op": "remove", "path": ""}], [{"op": "replace", "path": "", "value": 1}]):
@@ -245,3 +278,20 @@ async def test_ports_are_owned_by_number_and_protocol(client: httpx2.AsyncClient
     assert answer.status_code == 201
     owned = answer.json()["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"]
     assert set(owned) == {'k:{"port":53,"protocol":"TCP"}', 'k:{"port":53,"protocol":"UDP"}'}
+
+
+def test_long_lists_merge_in_time() -> None:
+    """Lists as long as a body allows merge, are ordered and thinned in no time."""
+    names = [f"n{number}" for number in range(20_000)]
+    plain = {"type": "array", "x-kubernetes-patch-strategy": "merge"}
+    keyed = {**plain, "x-kubernetes-patch-merge-key": "name", "items": {}}
+    schema = {"properties": {"plain": plain, "keyed": keyed}}
+    objects = [{"name": name} for name in names]
+    change = {
+        "plain": list(names),
+        "$setElementOrder/plain": names[::-1],
+        "keyed": [{**each, "$patch": "delete"} for each in objects[1:]],
+        "$deleteFromPrimitiveList/plain": names[1:-1],
+    }
+    merged = patch.apply("strategic", {"plain": list(names), "keyed": objects}, change, schema)
+    assert merged == {"plain": [names[-1], names[0]], "keyed": [{"name": "n0"}]}

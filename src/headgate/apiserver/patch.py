@@ -10,6 +10,8 @@ import copy
 from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
+
 from headgate.apiserver import errors
 
 Kind = Literal["json", "merge", "strategic"]
@@ -25,6 +27,8 @@ CUSTOM_MEDIA_TYPES = ("application/json-patch+json", "application/merge-patch+js
 
 MAX_OPERATIONS = 10_000
 """Kubernetes' limit for one JSON patch."""
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""Kubernetes' limit for all that one JSON patch copies: sixty copies that double would fill any memory."""
 
 Schema = dict[str, Any]
 
@@ -66,32 +70,59 @@ def json_patch(target: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         raise errors.bad_request("a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
-        raise errors.too_large(MAX_OPERATIONS)
+        told = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+        raise errors.StatusError(413, "RequestEntityTooLarge", told)
     root = {"": target}
+    copied = 0
     for number, operation in enumerate(operations):
         try:
-            _OPERATIONS[operation["op"]](root, operation)
+            if operation["op"] == "copy":
+                copied += _size(_walk(root, _pointer(operation["from"])))
+                _check_copied(copied)
+            _known(operation["op"])(root, operation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _unprocessable(number, operation, error) from error
     return root.get("")
 
 
+def _size(value: Any) -> int:
+    return len(msgspec.json.encode(value))
+
+
+def _check_copied(copied: int) -> None:
+    if copied > MAX_COPIED_BYTES:
+        told = (
+            "Unable to complete the copy, the accumulated size increase of copy is "
+            f"{copied}, exceeding the limit {MAX_COPIED_BYTES}"
+        )
+        raise errors.StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {told}")
+
+
 def _unprocessable(number: int, operation: Any, error: Exception) -> errors.StatusError:
-    shown = (
-        {k: operation[k] for k in ("op", "path", "from") if k in operation}
-        if isinstance(operation, dict)
-        else operation
-    )
+    known = ("op", "path", "from")
+    shown = {k: operation[k] for k in known if k in operation} if isinstance(operation, dict) else operation
     message = (
-        "the server rejected our request due to an error in our request: "
-        f"operation {number} of the JSON patch, {shown}, cannot be done: {error}"
+        "the server rejected our request due to an error in our request: operation "
+        f"{number} of the JSON patch, {msgspec.json.encode(shown).decode()}, cannot be done: {_why(error)}"
     )
     return errors.StatusError(422, "Invalid", message)
 
 
+def _why(error: Exception) -> str:
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _known(op: Any) -> Callable[[Any, dict[str, Any]], Any]:
+    try:
+        return _OPERATIONS[op]
+    except (KeyError, TypeError):
+        known = ", ".join(_OPERATIONS)
+        raise ValueError(f"there is no such operation; there are {known}") from None
+
+
 def _pointer(text: Any) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise ValueError(f"{text!r} is no JSON pointer; it must begin with /")
+        raise ValueError("a JSON pointer begins with /")
     # The document hangs under the empty name, so that its replacement is no special case.
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
 
@@ -100,7 +131,7 @@ def _index(container: list[Any], part: str, *, end: int) -> int:
     if part == "-":
         return end
     if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
-        raise ValueError(f"{part!r} is no list index")
+        raise ValueError(f'"{part}" is no list index')
     index = int(part)
     if index > end:
         raise IndexError(f"index {index} is outside the list")
@@ -111,7 +142,7 @@ def _child(container: Any, part: str) -> Any:
     if isinstance(container, list):
         return container[_index(container, part, end=len(container) - 1)]
     if not isinstance(container, dict) or part not in container:
-        raise KeyError(f"there is no {part!r}")
+        raise ValueError(f'there is no "{part}"')
     return container[part]
 
 
@@ -193,7 +224,7 @@ def strategic_merge_patch(target: Any, patch: dict[str, Any], schema: Schema) ->
     if directive == "replace":
         return _without_directives(patch)
     if directive not in (None, "merge"):
-        raise errors.bad_request(f"Unknown patch directive: {directive!r}; known are delete, merge, replace")
+        raise errors.bad_request(f'Unknown patch directive: "{directive}"; known are delete, merge, replace')
     if isinstance(retained := patch.get(_RETAIN), list):
         target = {name: value for name, value in target.items() if name in retained}
     for name, value in patch.items():
@@ -221,36 +252,48 @@ def _merge_list(current: Any, patch: list[Any], order: Any, schema: Schema, name
     items = list(current) if isinstance(current, list) else []
     key = schema.get("x-kubernetes-patch-merge-key")
     if key is None:
-        for value in patch:
-            if value not in items:
-                items.append(value)
-        return _in_order(items, order, lambda value: value)
+        merged = {_identity(value): value for value in (*items, *patch)}
+        return _in_order(list(merged.values()), order, lambda value: value)
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [_without_directives(i) for i in patch if not (isinstance(i, dict) and _DIRECTIVE in i)]
-    for wanted in patch:
-        if not isinstance(wanted, dict) or key not in wanted:
-            raise errors.bad_request(
-                f"{name}: each item of a strategic merge patch needs its merge key {key!r}"
-            )
-        at = next((i for i, item in enumerate(items) if item.get(key) == wanted[key]), None)
-        if wanted.get(_DIRECTIVE) == "delete":
-            items = [item for item in items if item.get(key) != wanted[key]]
-        elif at is None:
-            items.append(strategic_merge_patch({}, wanted, schema.get("items", {})))
-        else:
-            items[at] = strategic_merge_patch(items[at], wanted, schema.get("items", {}))
+    items = _merge_items(items, patch, key, schema.get("items", {}), name)
     order_keys = (
         [item.get(key) for item in order if isinstance(item, dict)] if isinstance(order, list) else None
     )
     return _in_order(items, order_keys, lambda item: item.get(key))
 
 
+def _merge_items(items: list[Any], patch: list[Any], key: str, schema: Schema, name: str) -> list[Any]:
+    """Of several items of one key the first changes; all of them are deleted."""
+    places: dict[bytes, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(_identity(item.get(key)), []).append(place)
+    gone: set[int] = set()
+    for wanted in patch:
+        if not isinstance(wanted, dict) or key not in wanted:
+            raise errors.bad_request(
+                f'{name}: each item of a strategic merge patch needs its merge key "{key}"'
+            )
+        identity = _identity(wanted[key])
+        if wanted.get(_DIRECTIVE) == "delete":
+            gone.update(places.pop(identity, ()))
+        elif identity in places:
+            place = places[identity][0]
+            items[place] = strategic_merge_patch(items[place], wanted, schema)
+        else:
+            places[identity] = [len(items)]
+            items.append(strategic_merge_patch({}, wanted, schema))
+    return [item for place, item in enumerate(items) if place not in gone]
+
+
 def _in_order(items: list[Any], order: Any, key: Callable[[Any], Any]) -> list[Any]:
     """The items that the order names come in that order; the others keep their places."""
     if not isinstance(order, list):
         return items
-    named = iter(sorted((i for i in items if key(i) in order), key=lambda item: order.index(key(item))))
-    return [next(named) if key(item) in order else item for item in items]
+    ranks = {_identity(wanted): rank for rank, wanted in reversed(list(enumerate(order)))}
+    ranked = [(ranks.get(_identity(key(item))), item) for item in items]
+    named = iter(sorted((each for each in ranked if each[0] is not None), key=lambda each: each[0] or 0))
+    return [item if rank is None else next(named)[1] for rank, item in ranked]
 
 
 def _delete_values(target: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -258,7 +301,13 @@ def _delete_values(target: dict[str, Any], patch: dict[str, Any]) -> None:
         if directive.startswith(_DELETE_VALUES) and isinstance(values, list):
             name = directive.removeprefix(_DELETE_VALUES)
             if isinstance(current := target.get(name), list):
-                target[name] = [value for value in current if value not in values]
+                gone = {_identity(value) for value in values}
+                target[name] = [value for value in current if _identity(value) not in gone]
+
+
+def _identity(value: Any) -> bytes:
+    """What can be looked up: a list of a body's size is not searched for each of its items."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _field_schema(schema: Schema, name: str) -> Schema:
