@@ -66,6 +66,12 @@ def test_fields_of_others_are_taken_over_only_by_force(headgate, route) -> None:
     assert headgate("apply", "--force-conflicts", "-f", "-", stdin=route(weight=6)).endswith(" configured\n")
 
 
+def test_what_headgate_up_applied_is_taken_over_without_asking(headgate, route) -> None:
+    """Both write what the same person's files say."""
+    headgate("apply", "--field-manager", "headgate-up", "-f", "-", stdin=route(weight=5))
+    assert headgate("apply", "-f", "-", stdin=route(weight=6)).endswith("/chat configured\n")
+
+
 def test_an_unknown_kind_is_refused_with_the_closest_one(headgate, route) -> None:
     """At the line of the kind."""
     result = headgate.run("apply", "-f", "-", stdin=route().replace("kind: ModelRoute", "kind: ModelRout"))
