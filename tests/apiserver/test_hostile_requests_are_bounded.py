@@ -171,3 +171,38 @@ async def test_a_delete_takes_one_way_of_saying_it(client: httpx2.AsyncClient, c
     answer = await client.request("DELETE", f"{config_maps}/x", json=both)
     assert answer.status_code == 422
     assert "cannot be both set" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("options", [{"propagationPolicy": "x"}, {"dryRun": ["x"]}])
+async def test_options_in_the_body_of_a_delete_are_checked_as_well(
+    client: httpx2.AsyncClient, config_maps: str, options: Any
+) -> None:
+    """422 in Kubernetes' words, whether they came in the query or in the body."""
+    await client.post(config_maps, json={"metadata": {"name": "x"}})
+    answer = await client.request("DELETE", f"{config_maps}/x", json=options)
+    assert answer.status_code == 422
+    (field,) = options
+    assert (
+        f'DeleteOptions.meta.k8s.io "" is invalid: {field}: Unsupported value: ' in answer.json()["message"]
+    )
+    assert (await client.get(f"{config_maps}/x")).status_code == 200
+
+
+async def test_a_revision_that_nobody_reached_is_no_fault_of_the_server(
+    client: httpx2.AsyncClient, config_maps: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that asks for a later resourceVersion gets 504, and no traceback fills the log."""
+    answer = await client.get(config_maps, params={"resourceVersion": "99999"})
+    assert answer.status_code == 504
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("value", ["true", "1", "", "yes"])
+async def test_a_flag_is_on_with_any_value_but_false_and_0(
+    client: httpx2.AsyncClient, config_maps: str, value: str
+) -> None:
+    """As in Kubernetes: `?watch` alone watches, and so does `watch=yes`."""
+    params = {"watch": value, "timeoutSeconds": "1", "resourceVersionMatch": "Exact"}
+    refused = await client.get(config_maps, params=params)
+    assert "forbidden for watch" in refused.json()["message"]
+    assert (await client.get(config_maps, params={"watch": "False"})).json()["kind"] == "ConfigMapList"

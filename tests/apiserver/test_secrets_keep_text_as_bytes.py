@@ -26,3 +26,14 @@ async def test_text_that_is_none_is_refused(client: httpx2.AsyncClient) -> None:
     refused = await client.post(SECRETS, json={"metadata": {"name": "s"}, "stringData": {"a": 1}})
     assert refused.status_code == 422
     assert "stringData.a" in refused.json()["message"]
+
+
+async def test_data_that_is_not_base64_is_refused_and_not_shown(client: httpx2.AsyncClient) -> None:
+    """Somebody who forgot to encode a password learns so, and finds it in no message."""
+    data = {"a": "hunter2!", "b": "b2s=", "c": "b2\ns="}
+    refused = await client.post(SECRETS, json={"metadata": {"name": "s"}, "data": data})
+    assert refused.status_code == 422
+    message = refused.json()["message"]
+    assert 'data[a]: Invalid value: "<contents redacted>": must be base64' in message
+    assert "hunter2" not in refused.text
+    assert "data[c]" not in message

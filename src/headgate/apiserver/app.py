@@ -211,6 +211,6 @@ class _Views:
             return status_response(errors.no_such_path())
         except Exception as error:
             status = errors.status_of(error)
-            if status.code >= 500:
+            if status is not error and status.code >= 500:
                 log.exception("%s %s", request.method, path)
             return status_response(status)

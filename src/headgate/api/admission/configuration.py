@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+
 from headgate.api.admission import names, pods
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
@@ -19,6 +22,7 @@ def check_config_map(config: Place, old: Place | None, others: View, found: Find
     """All rules for a ConfigMap."""
     _check_keys(config["data"], found)
     _check_keys(config["binaryData"], found)
+    _check_base64(config["binaryData"], found)
     for key in config["data"].mapping.keys() & config["binaryData"].mapping.keys():
         found.invalid(config["data"].key(key), "duplicate of key present in binaryData", key)
     _check_size(_WHOLE, [*config["data"].texts.values(), *config["binaryData"].texts.values()], found)
@@ -29,6 +33,7 @@ def check_config_map(config: Place, old: Place | None, others: View, found: Find
 def check_secret(secret: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a Secret."""
     _check_keys(secret["data"], found)
+    _check_base64(secret["data"], found)
     _check_size(secret["data"], list(secret["data"].texts.values()), found)
     if old is None:
         return
@@ -49,6 +54,15 @@ def _check_keys(data: Place, found: Findings) -> None:
     for key in data.mapping:
         for complaint in names.config_key(key):
             found.invalid(data.key(key), complaint, key)
+
+
+def _check_base64(data: Place, found: Findings) -> None:
+    """The value is not shown: it may be a secret that somebody forgot to encode."""
+    for key, text in data.texts.items():
+        try:
+            base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
+        except (binascii.Error, ValueError):
+            found.invalid(data.key(key), "must be base64", "<contents redacted>")
 
 
 def _check_size(place: Place, values: list[str], found: Findings) -> None:

@@ -40,13 +40,14 @@ class ListOptions:
 
 
 def flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "").lower() in ("true", "1")
+    """Whether a parameter is on. As in Kubernetes, it is on without a value, and with any but false and 0."""
+    return request.query_params.get(name, "false").lower() not in ("false", "0")
 
 
 def integer(request: Request, name: str) -> int:
     text = request.query_params.get(name) or "0"
     if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise errors.bad_request(f"{name}: Invalid value: {text!r}: must be a number")
+        raise errors.bad_request(f'{name}: Invalid value: "{text}": must be a number, 0 or more')
     return int(text)
 
 
@@ -56,7 +57,7 @@ def revision(request: Request) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise errors.bad_request(f"resourceVersion: Invalid value: {text!r}: must be a number")
+        raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": must be a number, 0 or more')
     return int(text)
 
 
@@ -121,7 +122,8 @@ def include(request: Request) -> tables.IncludeObject:
     """What a row of a Table carries besides its cells."""
     value = request.query_params.get("includeObject") or "Metadata"
     if value not in ("None", "Metadata", "Object"):
-        raise errors.bad_request(f"includeObject: Unsupported value: {value!r}: None, Metadata or Object")
+        told = f'includeObject: Unsupported value: "{value}": supported values: "None", "Metadata", "Object"'
+        raise errors.bad_request(told)
     return cast(tables.IncludeObject, value)
 
 
@@ -155,28 +157,29 @@ def write_options(request: Request, kind: str, *, apply: bool | None = None) -> 
 async def delete_options(request: Request) -> DeleteOptions:
     """From the body, and from the query, which goes before it; 422 with all errors."""
     body = await bodies.read(request)
-    options = DeleteOptions()
+    sent: dict[str, Any] = {}
     if body:
         sent, _ = bodies.decode_object(body, bodies.media_type(request))
-        options = msgspec.convert(sent, DeleteOptions)
     query = request.query_params
-    found: list[FieldError] = []
-    from_query: dict[str, Any] = {}
     if "gracePeriodSeconds" in query:
-        from_query["grace_period_seconds"] = integer(request, "gracePeriodSeconds")
+        sent["gracePeriodSeconds"] = integer(request, "gracePeriodSeconds")
     if policy := query.get("propagationPolicy"):
-        from_query["propagation_policy"] = policy
-        if policy not in _POLICIES:
-            found.append(_unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+        sent["propagationPolicy"] = policy
     if dry_run := query.getlist("dryRun"):
-        from_query["dry_run"] = ["All"] if "All" in dry_run else []
+        sent["dryRun"] = [each for each in dry_run if each]
+    found: list[FieldError] = []
+    policy, dry_run = sent.get("propagationPolicy"), sent.get("dryRun")
+    if isinstance(policy, str) and policy not in _POLICIES:
+        found.append(_unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    if isinstance(dry_run, list):
         found += _dry_run_errors(dry_run)
-    options = msgspec.structs.replace(options, **from_query)
-    if options.orphan_dependents is not None and options.propagation_policy is not None:
-        detail = "orphanDependents and deletionPropagation cannot be both set"
-        found.append(FieldError("FieldValueInvalid", "propagationPolicy", detail, options.propagation_policy))
     if found:
         raise errors.invalid(_META, "DeleteOptions", "", found)
+    options = msgspec.convert(sent, DeleteOptions)
+    if options.orphan_dependents is not None and options.propagation_policy is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        clash = FieldError("FieldValueInvalid", "propagationPolicy", detail, options.propagation_policy)
+        raise errors.invalid(_META, "DeleteOptions", "", [clash])
     return options
 
 
