@@ -168,11 +168,10 @@ async def delete_options(request: Request) -> DeleteOptions:
     if dry_run := query.getlist("dryRun"):
         sent["dryRun"] = [each for each in dry_run if each]
     found: list[FieldError] = []
-    policy, dry_run = sent.get("propagationPolicy"), sent.get("dryRun")
-    if isinstance(policy, str) and policy not in _POLICIES:
-        found.append(_unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
-    if isinstance(dry_run, list):
-        found += _dry_run_errors(dry_run)
+    if isinstance(wanted := sent.get("propagationPolicy"), str) and wanted not in _POLICIES:
+        found.append(_unsupported("propagationPolicy", wanted, (*_POLICIES, "nil")))
+    if isinstance(runs := sent.get("dryRun"), list):
+        found += _dry_run_errors(runs)
     if found:
         raise errors.invalid(_META, "DeleteOptions", "", found)
     options = msgspec.convert(sent, DeleteOptions)
