@@ -52,6 +52,30 @@ async def test_apply_creates_and_notes_the_owner(apply: Apply) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("identity", "words"),
+    [
+        ({}, "Specified patch version: , expected: v1"),
+        ({"apiVersion": "v2", "kind": "ConfigMap"}, "Specified patch version: v2, expected: v1"),
+        ({"apiVersion": "v1"}, "Object 'Kind' is missing"),
+        ({"apiVersion": "v1", "kind": "Secret"}, "does not match the expected kind (ConfigMap)"),
+    ],
+)
+async def test_an_apply_says_what_it_is_of(
+    client: httpx2.AsyncClient, config_maps: str, identity: Any, words: str
+) -> None:
+    """Without apiVersion and kind, or with others than the path has, nothing is applied."""
+    refused = await client.patch(
+        f"{config_maps}/c",
+        json={**identity, "metadata": {"name": "c"}},
+        params={"fieldManager": "a"},
+        headers={"content-type": "application/apply-patch+yaml"},
+    )
+    assert refused.status_code == 400
+    assert words in refused.json()["message"]
+    assert (await client.get(f"{config_maps}/c")).status_code == 404
+
+
 async def test_an_apply_that_wants_no_field_creates(client: httpx2.AsyncClient) -> None:
     """A Namespace is often no more than its name; nobody then owns anything of it."""
     answer = await client.patch(

@@ -51,6 +51,17 @@ def receive(target: Target, obj: Object) -> list[str]:
     return complaints
 
 
+def check_applied(served: Served, applied: Object) -> None:
+    """An apply says which version and kind its fields are of; other writes may leave that to the path."""
+    if (version := applied.get("apiVersion")) != served.api_version:
+        raise errors.bad_request(
+            "Incorrect version specified in apply patch. Specified patch version: "
+            f"{version or ''}, expected: {served.api_version}"
+        )
+    if not applied.get("kind"):
+        raise errors.bad_request(f"Object 'Kind' is missing in the apply patch, expected: {served.kind}")
+
+
 def prune(served: Served, obj: Object) -> list[str]:
     """Takes fields that the schema does not have out of the object; the answer are complaints about them."""
     body = _body(obj)

@@ -165,6 +165,7 @@ class Objects:
     def apply(self, target: Target, applied: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
         """Server-side apply: creates the object, or merges what this manager wants into it."""
         served = target.served
+        admission.check_applied(served, applied)
         complaints = [*complaints, *admission.receive(target, applied), *admission.prune(served, applied)]
         if applied["metadata"].get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
