@@ -173,3 +173,15 @@ async def test_a_pod_that_runs_keeps_its_spec(http: httpx2.AsyncClient) -> None:
     assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", "spec")
     assert cause["message"].startswith("Forbidden: pod updates may not change fields other than ")
     assert cause["message"].endswith("changed: spec.containers[0].command")
+
+
+async def test_a_weight_left_out_beside_others_is_told(http: httpx2.AsyncClient) -> None:
+    """On create, where the default would hide it; what is read back and sent again has all weights."""
+    mixed = route(weight=10)
+    mixed["spec"]["rules"][0]["targetModels"].append({"modelServerName": "t"})
+    created = await http.post(ROUTES, json=mixed)
+    words = "spec.rules[0].targetModels[1].weight: is not set and counts 100"
+    assert sum(words in warning for warning in warnings(created)) == 1
+    again = await http.put(f"{ROUTES}/r", json={**created.json(), "status": {}})
+    assert again.status_code == 200
+    assert not any(words in warning for warning in warnings(again))

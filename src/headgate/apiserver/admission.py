@@ -85,6 +85,7 @@ def admit(
     if complaints and validation == "Strict":
         raise errors.strict_decoding(served.kind, served.version, complaints)
     builtin.normalize(served.resource, new)
+    written = [] if target.subresource else rules.warnings_of_written(new)
     body = _body(new)
     structural.default(served.schema, body)
     for name in new.keys() - body.keys() - set(_ROOT):  # null counts as absent
@@ -96,7 +97,7 @@ def admit(
     told = _judge(target, new, was, others)
     if found := rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom):
         raise target.invalid(*found)
-    return [*(complaints if validation == "Warn" else []), *told.warnings]
+    return [*(complaints if validation == "Warn" else []), *written, *told.warnings]
 
 
 def _judge(target: Target, new: Object, old: Object | None, others: rules.View) -> rules.Findings:

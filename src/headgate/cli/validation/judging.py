@@ -83,6 +83,8 @@ class _Case:
     obj: dict[str, Any]
     unknown: list[str]
     """Paths of the fields that the schema does not have."""
+    written: list[str]
+    """Warnings about what defaults would hide."""
 
     @property
     def has_identity(self) -> bool:
@@ -97,12 +99,13 @@ def _prepared(manifest: Manifest, kind: Kind, namespace: str) -> _Case:
     unknown = structural.prune(schema, obj)
     if isinstance(meta, dict):
         unknown += [f"metadata.{path}" for path in structural.prune(metadata.SCHEMA, meta)]
+    written = admission.warnings_of_written(obj)
     structural.default(schema, obj)
     admission.default(obj)
     where = scope(manifest, kind, namespace)
     if isinstance(meta, dict) and where and isinstance(meta.get("namespace", ""), str):
         meta["namespace"] = where
-    return _Case(manifest, kind, schema, where, obj, unknown)
+    return _Case(manifest, kind, schema, where, obj, unknown, written)
 
 
 def _of_definition(manifest: Manifest) -> Iterator[Finding]:
@@ -132,7 +135,7 @@ def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
     for error in _unique(admission.merged(by_schema, by_rules.errors, prefer_rules=case.kind.is_builtin)):
         if error.reason != "FieldValueRequired" or error.field not in misspelt:
             yield _refusal(case, error)
-    for warning in by_rules.warnings:
+    for warning in (*case.written, *by_rules.warnings):
         yield _warned(case, warning)
 
 
