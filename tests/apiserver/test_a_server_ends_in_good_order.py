@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import yaml
 
-from headgate.apiserver import Config, StateInUseError, running, serve
+from headgate.apiserver import Config, StateError, StateInUseError, running, serve
 
 
 async def start(state: Path) -> asyncio.subprocess.Process:
@@ -60,3 +60,13 @@ async def test_a_state_directory_has_one_server(tmp_path: Path) -> None:
         with pytest.raises(StateInUseError, match="choose another --state directory"):
             async with running(Config(tmp_path, port=0)):
                 pass
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    """Nothing of it is overwritten, and the message says what to do."""
+    path = tmp_path / "objects.sqlite"
+    path.write_bytes(b"not a database, but somebody's notes" * 100)
+    with pytest.raises(StateError, match=r"objects\.sqlite: file is not a database; move it away"):
+        async with running(Config(tmp_path, port=0)):
+            pass
+    assert path.read_bytes().startswith(b"not a database")

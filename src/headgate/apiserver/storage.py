@@ -74,7 +74,11 @@ class Event:
         return now - (len(self.old.body) if self.old else 0)
 
 
-class StateInUseError(RuntimeError):
+class StateError(RuntimeError):
+    """The file of the objects cannot be opened, or is no database."""
+
+
+class StateInUseError(StateError):
     """Another process has the state directory open."""
 
 
@@ -110,10 +114,11 @@ class Store:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             self._db.close()
             if "locked" not in str(error):
-                raise
+                told = f"cannot use {path}: {error}; move it away, or choose another --state directory"
+                raise StateError(told) from error
             raise StateInUseError(
                 f"another API server uses {path}; stop it, or choose another --state directory"
             ) from error

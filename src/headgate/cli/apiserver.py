@@ -40,7 +40,7 @@ def apiserver(context: click.Context, state: Path, host: str, port: int, log_lev
     async def main(stop: asyncio.Event) -> None:
         try:
             await server.serve(server.Config(state, host, port), stop=stop, on_ready=_tell)
-        except server.StateInUseError as error:
+        except server.StateError as error:
             raise click.ClickException(str(error)) from error
 
     process.run(main, log_level=log_level)

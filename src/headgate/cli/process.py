@@ -29,7 +29,7 @@ def run(main: Main, *, log_level: str = "info") -> None:
     try:
         uvloop.run(_until_signal(main))
     except* (OSError, click.ClickException) as group:
-        raise click.ClickException("; ".join(str(error) for error in leaves(group))) from group
+        raise click.ClickException("; ".join(map(_told, leaves(group)))) from group
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -38,6 +38,13 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     for error in group.exceptions:
         found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
     return found
+
+
+def _told(error: BaseException) -> str:
+    """What happened and to which file; the number of an OSError says nothing to a person."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 async def _until_signal(main: Main) -> None:
