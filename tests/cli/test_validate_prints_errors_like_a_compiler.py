@@ -131,6 +131,36 @@ def test_a_rule_across_fields_is_told_at_its_object() -> None:
     assert "<stdin>:4:1: error: ModelRoute default/chat: spec: Invalid value: " in output
 
 
+def test_a_rule_about_the_whole_object_is_an_error_at_its_first_line() -> None:
+    """It has no field; that makes it no less of an error."""
+    output = refused(
+        """\
+        apiVersion: apiextensions.k8s.io/v1
+        kind: CustomResourceDefinition
+        metadata: {name: boats.example.com}
+        spec:
+          group: example.com
+          scope: Namespaced
+          names: {plural: boats, kind: Boat}
+          versions:
+          - name: v1
+            served: true
+            storage: true
+            schema:
+              openAPIV3Schema:
+                type: object
+                x-kubernetes-validations: [{rule: "self.spec.masts > 1", message: too few masts}]
+                properties: {spec: {type: object, properties: {masts: {type: integer}}}}
+        ---
+        apiVersion: example.com/v1
+        kind: Boat
+        metadata: {name: a}
+        spec: {masts: 1}
+        """
+    )
+    assert "<stdin>:18:1: error: Boat default/a: too few masts" in output
+
+
 def test_a_field_at_the_wrong_level_is_sent_to_the_right_one() -> None:
     """A known name in a wrong place says where it belongs."""
     output = refused(ROUTE.replace("  - name: all\n", "  - name: all\n    weight: 5\n"))

@@ -29,6 +29,13 @@ def test_a_rule_that_does_not_hold_reports_its_message() -> None:
     assert messages(schema, {}) == ["spec: Invalid value: exactly one of a and b must be set"]
 
 
+def test_a_rule_about_the_whole_object_has_no_field() -> None:
+    """Kubernetes prints <nil> where a path would stand."""
+    rule = {"rule": "has(self.spec)", "message": "empty"}
+    schema = {"type": "object", "properties": {"spec": STRING}, "x-kubernetes-validations": [rule]}
+    assert [error.message() for error in structural.validate(schema, {})] == ["<nil>: Invalid value: empty"]
+
+
 def test_a_rule_without_a_message_is_printed_itself() -> None:
     """The reader sees at least what was asked."""
     schema = spec_with(a={"type": "integer", "x-kubernetes-validations": [{"rule": "self % 2 == 0"}]})

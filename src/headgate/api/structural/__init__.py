@@ -8,11 +8,12 @@ interprets schemas, so that a kind needs no code of its own; `check` judges a sc
 from headgate.api.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
 from headgate.api.structural.schemas import check
 from headgate.api.structural.shaping import MAX_DEPTH, Schema, default, prune
-from headgate.api.structural.validation import validate
+from headgate.api.structural.validation import NOTES, validate
 
 __all__ = [
     "MAX_DEPTH",
     "MAX_ERRORS",
+    "NOTES",
     "NO_FIELD",
     "OMITTED",
     "FieldError",

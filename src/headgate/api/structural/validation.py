@@ -7,6 +7,8 @@ shape is right, since they may rely on it.
 
 from typing import Final
 
+import msgspec
+
 from headgate.api import cel
 from headgate.api.structural import rules
 from headgate.api.structural.composition import COMPOSITION
@@ -47,6 +49,8 @@ _RULES_SKIPPED: Final = FieldError(
 _CUT_SHORT: Final = FieldError(
     "FieldValueInvalid", NO_FIELD, f"too many errors: only the first {MAX_ERRORS} are listed", None
 )
+NOTES: Final = (_RULES_SKIPPED, _CUT_SHORT)
+"""Entries of the list of errors that are about the list: there may be more."""
 
 
 def validate(
@@ -61,8 +65,8 @@ def validate(
     try:
         found = _validate(schema, obj, cel.MISSING if old is None else old)
         if found and old is not None:
-            return _validate(schema, obj, old, ratchets=True)
-        return found
+            found = _validate(schema, obj, old, ratchets=True)
+        return [error if error.field else msgspec.structs.replace(error, field=NO_FIELD) for error in found]
     except RecursionError:  # from printing or comparing a value that the schema does not describe
         return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
 

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from headgate import api, cluster
+from headgate.api.structural import NO_FIELD, NOTES
 from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
@@ -23,6 +24,7 @@ _ESTABLISHED_WITHIN_S = 10.0
 _POLL_S = 0.2
 _OWN = f'conflict with "{applying.FIELD_MANAGER}"'
 _UNKNOWN = "unknown field"
+_NOTES = frozenset(note.body() for note in NOTES)
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 
@@ -212,11 +214,11 @@ def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
     if error.reason == "Invalid":
         return [
             (
-                "" if cause.field == "<nil>" else cause.field,
+                "" if cause.field == NO_FIELD else cause.field,
                 cause.message.replace(f"{cause.field} in body ", "", 1),
             )
             for cause in error.causes
-            if cause.field != "<nil>" or len(error.causes) == 1
+            if cause.message not in _NOTES or len(error.causes) == 1
         ]
     _, is_strict, complaints = error.message.partition("strict decoding error: ")
     return [(path, _UNKNOWN) for path in _UNKNOWN_FIELD.findall(complaints)] if is_strict else []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.api import admission, structural
-from headgate.api.structural import MAX_ERRORS, NO_FIELD, FieldError, Schema
+from headgate.api.structural import MAX_ERRORS, NO_FIELD, NOTES, FieldError, Schema
 from headgate.apiserver import metadata
 from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, Span, place_of
 from headgate.cli.validation import suggestions
@@ -174,8 +174,9 @@ def _unknown_field(case: _Case, path: str) -> Finding:
 
 
 def _refusal(case: _Case, error: FieldError) -> Finding:
-    if error.field == NO_FIELD:  # says that some errors are not listed, or not looked for
-        return about(case.manifest, "", error.detail, namespace=case.namespace, severity="note")
+    if error.field == NO_FIELD:
+        severity: Severity = "note" if error in NOTES else "error"
+        return about(case.manifest, "", error.detail, namespace=case.namespace, severity=severity)
     place = place_of(case.manifest.tree, error.field)
     return about(
         case.manifest,
