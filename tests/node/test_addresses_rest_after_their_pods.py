@@ -54,6 +54,15 @@ def test_an_address_in_use_by_another_program_is_passed_over():
     assert address == "127.64.200.2"
 
 
+def test_nodes_of_one_machine_begin_in_blocks_of_their_own():
+    """Also if their state directories would have the same; a block is the same again once it is free."""
+    block = addresses.claimed_block
+    with block("a") as first, block("a") as second, block("a") as third:
+        assert len({first, second, third}) == 3
+    with block("a") as again:
+        assert again == first
+
+
 def test_an_exhausted_network_says_so():
     """When every address is refused, the error names the network instead of looping."""
     pool = addresses.AddressPool()

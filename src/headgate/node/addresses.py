@@ -5,16 +5,18 @@ of 127.0.0.0/8 without any setup. A system that doesn't (macOS) gives every Pod 
 own, which the Pod carries in the annotation `headgate.dev/port`.
 """
 
+import contextlib
 import errno
 import ipaddress
 import socket
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 NETWORK = ipaddress.IPv4Network("127.64.0.0/16")
 SHARED_ADDRESS = "127.0.0.1"
 _BLOCK = 256
+_CLAIM_PORT = 6440
 
 IsFree = Callable[[str], bool]
 
@@ -98,12 +100,26 @@ class AddressPool:
         self._held.add(address)
 
 
-def first_block(state_directory: str) -> int:
-    """The 256-address block in which a node begins.
+@contextlib.contextmanager
+def claimed_block(state_directory: str) -> Iterator[int]:
+    """A 256-address block in which no other node of this machine begins, for as long as the context lasts.
 
-    Several systems can run on one machine; with different state directories they begin in different blocks.
+    Two nodes that gave the same address to Pods that are starting would each find it free, and one Pod
+    could never listen. The claim is a socket on the block's last address, which no Pod gets. A state
+    directory has the same block each time, unless that one is claimed.
     """
-    return zlib.crc32(state_directory.encode()) % (NETWORK.num_addresses // _BLOCK)
+    blocks = NETWORK.num_addresses // _BLOCK
+    preferred = zlib.crc32(state_directory.encode()) % blocks
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
+        for block in (*range(preferred, blocks), *range(preferred)):
+            try:
+                claim.bind((str(NETWORK[block * _BLOCK + _BLOCK - 1]), _CLAIM_PORT))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+            yield block
+            return
+        yield preferred
 
 
 def loopback_range_works() -> bool:

@@ -70,9 +70,8 @@ async def _run(
     identity = config.Identity(config.node_name(given))
     runner = processes.ProcessRunner(given.processes)
     await asyncio.to_thread(runner.end_leftovers)
-    pool = _address_pool(given.state)
     log_directory = log_files.LogDirectory(given.logs)
-    with contextlib.closing(logs.LogServer(log_directory)) as log_server:
+    with contextlib.closing(logs.LogServer(log_directory)) as log_server, _address_pool(given.state) as pool:
         node = registration.Registration(client, identity, log_server.url, given.heartbeat_s)
         await node.register()
         events = cluster.EventRecorder(client, "headgate-node")
@@ -130,13 +129,16 @@ async def _leave(node: registration.Registration) -> None:
             await node.leave()
 
 
-def _address_pool(state: Path) -> addresses.AddressPool | None:
+@contextlib.contextmanager
+def _address_pool(state: Path) -> Iterator[addresses.AddressPool | None]:
     if not addresses.loopback_range_works():
         log.warning(
             "this system has no addresses in %s: each Pod gets a port of 127.0.0.1", addresses.NETWORK
         )
-        return None
-    return addresses.AddressPool(first_block=addresses.first_block(str(state.resolve())))
+        yield None
+        return
+    with addresses.claimed_block(str(state.resolve())) as block:
+        yield addresses.AddressPool(first_block=block)
 
 
 @contextlib.contextmanager
