@@ -245,6 +245,7 @@ class Secret(Part, frozen=True, kw_only=True):
     type: Annotated[str, described("What kind of secret it is.")] = ""
     data: Annotated[dict[str, str], described("Base64 bytes by key.")] = {}
     string_data: Annotated[dict[str, str], described("Text by key; the server stores it under data.")] = {}
+    immutable: Annotated[bool | None, described("Whether data may never change.")] = None
 
 
 class ServiceAccount(Part, frozen=True, kw_only=True):

@@ -282,6 +282,17 @@ def builtin_definitions() -> list[dict[str, Any]]:
     return [_manifest(definition, keep_unknown=True) for definition in _BUILTIN]
 
 
+_PARTIAL_AT_THE_ROOT = (core.Event, core.ServiceAccount)
+"""Kinds of Kubernetes of which the types here lack fields beside spec too; of others all are known."""
+
+
+def _schema(kind: type[msgspec.Struct], keep_unknown: bool) -> dict[str, Any]:
+    made = schema.structural(kind, keep_unknown=keep_unknown)
+    if kind not in _PARTIAL_AT_THE_ROOT:
+        made.pop("x-kubernetes-preserve-unknown-fields", None)
+    return made
+
+
 def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
     resource = definition.kind.resource  # type: ignore[attr-defined]
     subresources: dict[str, Any] = {}
@@ -295,7 +306,7 @@ def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
             "name": kind.resource.version,  # type: ignore[attr-defined]
             "served": True,
             "storage": kind is definition.kind,
-            "schema": {"openAPIV3Schema": schema.structural(kind, keep_unknown=keep_unknown)},
+            "schema": {"openAPIV3Schema": _schema(kind, keep_unknown)},
             "subresources": subresources,
             "additionalPrinterColumns": [_column(column) for column in definition.columns],
         }
