@@ -67,6 +67,14 @@ async def test_a_yaml_bomb_is_refused(client: httpx2.AsyncClient, config_maps: s
     assert "aliases" in answer.json()["message"]
 
 
+async def test_long_yaml_is_refused(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """It takes so long to read that others would wait; the answer says what to send instead."""
+    body = b"metadata: {name: y}\ndata:\n" + b"".join(b"  k%d: x\n" % number for number in range(40_000))
+    answer = await client.post(config_maps, content=body, headers={"content-type": "application/yaml"})
+    assert answer.status_code == 413
+    assert answer.json()["message"] == "Request entity too large: limit is 262144 bytes of YAML: send JSON"
+
+
 async def test_yaml_is_taken_as_json_would_be(client: httpx2.AsyncClient, config_maps: str) -> None:
     """A YAML body is stored like its JSON; what looks like a date stays text."""
     body = b"metadata: {name: y}\ndata: {when: 2024-01-01}\n"

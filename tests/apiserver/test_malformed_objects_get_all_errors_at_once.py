@@ -145,3 +145,23 @@ async def test_a_namespace_that_is_none_is_invalid(client: httpx2.AsyncClient, b
     """What the server sets in a new Namespace does not hide what is wrong with it."""
     answer = await client.post("/api/v1/namespaces", json=body)
     assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")
+
+
+async def test_a_list_beyond_its_limit_is_refused_for_its_length(tmp_path: Path) -> None:
+    """Hundreds of thousands of items are one error, and are not looked at one by one."""
+    parts = Parts(Config(tmp_path))
+    route = {
+        "metadata": {"name": "long"},
+        "spec": {"loraAdapters": [""] * 200_000, "rules": [{"targetModels": [{"modelServerName": "s"}]}]},
+    }
+    headers = {"authorization": "Bearer t"}
+    transport = httpx2.ASGITransport(application(parts, "t"))
+    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
+        answer = await client.post(
+            "/apis/networking.volcano.sh/v1alpha1/namespaces/default/modelroutes", json=route
+        )
+    parts.store.close()
+    assert answer.status_code == 422
+    causes = [(cause["field"], cause["reason"]) for cause in answer.json()["details"]["causes"]]
+    assert ("spec.loraAdapters", "FieldValueTooMany") in causes
+    assert len(causes) < 20

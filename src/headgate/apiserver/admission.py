@@ -94,7 +94,9 @@ def admit(
     rules.default(new)
     was = None if old is None else _as_read(served, old)
     errors_of_schema = structural.validate(served.schema, new, was)
-    told = _judge(target, new, was, others)
+    # A list beyond its limit may have any length, and rules look at every item.
+    is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
+    told = _judge(target, new, was, others) if is_bounded else rules.Findings()
     if found := rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom):
         raise target.invalid(*found)
     return [*(complaints if validation == "Warn" else []), *written, *told.warnings]

@@ -171,10 +171,10 @@ def not_acceptable(offered: Sequence[str]) -> StatusError:
     return StatusError(406, "NotAcceptable", told)
 
 
-def too_large(limit_bytes: int) -> StatusError:
-    return StatusError(
-        413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes} bytes"
-    )
+def too_large(limit_bytes: int, of: str = "") -> StatusError:
+    """`of` says what the limit is for, where it is not for every request."""
+    told = f"Request entity too large: limit is {limit_bytes} bytes{of}"
+    return StatusError(413, "RequestEntityTooLarge", told)
 
 
 def expired(message: str) -> StatusError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -130,7 +131,8 @@ class Walk:
         items = schema.get("items")
         if not isinstance(items, dict):
             return
-        for index, (item, before) in enumerate(_with_old(schema, value, old)):
+        # Of a list that is too long, the items beyond its limit are not worth the time that they would take.
+        for index, (item, before) in enumerate(islice(_with_old(schema, value, old), schema.get("maxItems"))):
             self._visit(items, item, before, (path, index))
 
 
