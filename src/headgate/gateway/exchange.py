@@ -298,6 +298,7 @@ class Exchange:
         chunked = has_length = False
         is_events = self.stream and status == 200 and _is_event_stream(headers)
         for name, value in headers:
+            has_length |= name == b"content-length"
             if name in _NOT_RETURNED or (is_events and name == b"content-length"):
                 if name == b"transfer-encoding":
                     if value.lower() != b"chunked":
@@ -307,7 +308,6 @@ class Exchange:
                     rest = [header for header in headers if header[0] not in dropped | {b"connection"}]
                     return self._client_head(connection, status, rest)
             else:
-                has_length |= name == b"content-length"
                 parts += (name, b": ", value, b"\r\n")
         parts += (b"x-request-id: ", self.request_id, b"\r\n")
         if status in (204, 304):
@@ -318,9 +318,10 @@ class Exchange:
             else:
                 parts.append(b"transfer-encoding: chunked\r\n")
         elif not has_length:
-            if not is_events or not _has_length(headers):
-                connection.ends_with_connection()
+            connection.ends_with_connection()
             self.request.keep_alive = False
+        elif is_events:
+            self.request.keep_alive = False  # its length may change on the way
         if is_events:
             is_chunked = chunked and not self.request.is_http_1_0
             self._events = EventStream(is_chunked=is_chunked, takes_usage=self._usage_unasked)
@@ -493,10 +494,6 @@ class Exchange:
 
 def _is_event_stream(headers: list[Header]) -> bool:
     return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
-
-
-def _has_length(headers: list[Header]) -> bool:
-    return any(name == b"content-length" for name, _ in headers)
 
 
 class _Unchunker:
