@@ -11,13 +11,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import httptools
-
-from headgate import routing
-from headgate.gateway.events import EventStream
-from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
-from headgate.gateway.refusals import Refusal, error_event, status_line
-from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
+from headgate.gateway.answer import Answer
+from headgate.gateway.decision import decide
+from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.upstream import ShortageError
 from headgate.gateway.usage import Tail
 
@@ -25,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.request import Header, Request
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
 
 CLIENT_GONE = 499
@@ -33,10 +30,6 @@ CLIENT_GONE = 499
 _RETRIED = frozenset({502, 503, 504})
 """Statuses by which an endpoint or a proxy before it says that another may do better."""
 
-_USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""Where a stream ends with its token counts only if `stream_options` says so."""
-
-_NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 """What a client may call its request: it is printed in logs and sent back."""
 
@@ -45,33 +38,27 @@ class Exchange:
     """What happens to one request. Read after the end by whoever records it."""
 
     __slots__ = (
-        "_chunked_body",
+        "_answer",
         "_client",
         "_connecting",
-        "_events",
-        "_head",
         "_heard_bytes",
         "_payload",
         "_proxy",
         "_timer",
         "_tried",
         "_upstream",
-        "_usage_unasked",
         "attempts",
         "bytes_out",
+        "decision",
         "first_byte_at",
         "heard_at",
         "load",
-        "match",
-        "model",
         "outcome",
         "pool",
-        "prompt_tokens",
         "request",
         "request_id",
         "settled",
         "status",
-        "stream",
         "tail",
     )
 
@@ -82,12 +69,9 @@ class Exchange:
         given_id = request.given_id
         is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
         self.request_id = given_id if is_plain else proxy.new_request_id()
-        self.model = ""
-        self.stream = False
-        self.match: routing.Match | None = None
-        self.pool: PoolState | None = None
+        self.decision = decide(proxy, request)
+        self.pool = self.decision.pool
         self.load: EndpointLoad | None = None
-        self.prompt_tokens = 0
         self.attempts = 0
         self.status = 0
         self.bytes_out = 0
@@ -99,16 +83,11 @@ class Exchange:
         self.tail = Tail()
         self._payload = b""
         self._heard_bytes = 0
-        self._head: bytes | None = None
-        """The client's response head while it waits to be sent together with the first body bytes."""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tried: list[EndpointLoad] = []
-        self._chunked_body: _Unchunker | None = None
-        self._usage_unasked = False
-        """Whether the endpoint is asked for the usage of a stream, and the client did not."""
-        self._events: EventStream | None = None
+        self._answer: Answer | None = None
 
     @property
     def phase(self) -> str:
@@ -128,54 +107,12 @@ class Exchange:
     # -- choosing where to go
 
     def start(self) -> None:
-        refusal = self._route()
-        if refusal is not None:
-            self._refuse(refusal)
-        else:
-            self._attempt()
-
-    def _route(self) -> Refusal | None:
-        """Finds the pool of the request and what is sent to it; a Refusal if there is none."""
-        request, proxy = self.request, self._proxy
-        fields = inspect(request.body)
-        if not isinstance(fields, Fields):
-            return fields
-        model = self.model = fields.model or ""
-        self.stream = bool(fields.stream)
-        match = routing.match(proxy.snapshot, model, request.path, request.header)
-        if match is None:
-            return Refusal.model_not_found(model)
-        self.match = match
-        target = proxy.splits.next(match.route.key, match.rule)
-        if target is None:
-            return Refusal.unavailable(
-                f"rule {match.rule.name} of ModelRoute {match.route.key} has no target with a weight",
-                code="no_target",
-            )
-        pool = self.pool = proxy.pools.get(target.pool)
-        if pool is None:
-            return Refusal(
-                status=404,
-                type="invalid_request_error",
-                code="model_not_found",
-                message=f"ModelRoute {match.route.key} names ModelServer {target.pool}, which does not exist",
-                param="model",
-            )
-        body = request.body
-        served = pool.pool.model
-        if served is not None and served != model and not match.is_adapter:
-            try:
-                body = replace_model(body, served)
-            except RecursionError:
-                return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
-        self.prompt_tokens = len(body) // BYTES_PER_TOKEN
-        if self.stream and request.path in _USAGE_BY_OPTION:
-            with_usage = ask_for_usage(body, fields)
-            if with_usage is not None:
-                body = with_usage
-                self._usage_unasked = True
-        self._payload = request.message(body, self.request_id)
-        return None
+        decision = self.decision
+        if decision.refusal is not None:
+            self._refuse(decision.refusal)
+            return
+        self._payload = self.request.message(decision.body, self.request_id)
+        self._attempt()
 
     # -- attempts
 
@@ -190,7 +127,7 @@ class Exchange:
         self.load = load
         self._tried.append(load)
         self.attempts += 1
-        load.start(self.prompt_tokens)
+        load.start(self.decision.prompt_tokens)
         timeout_s = self.pool.pool.timeout_s
         if timeout_s is not None:
             self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
@@ -241,7 +178,7 @@ class Exchange:
         assert self.pool is not None
         self._cancel_timer()
         load, self.load = self.load, None
-        load.finish(self.prompt_tokens)
+        load.finish(self.decision.prompt_tokens)
         self._proxy.attempt_failed(self.pool, load, reason)
         if self._may_retry(self.pool):
             interval_s = self.pool.pool.retry_interval_s if self.pool.pool.attempts is not None else 0.0
@@ -288,88 +225,48 @@ class Exchange:
             self._endpoint_failed(f"status_{status}")
         elif load.failures_in_row and status < 500:
             load.succeeded(self._proxy.now())
-        self._head = self._client_head(connection, status, headers)
-        self.status = status
-        self._payload = self.request.body = b""  # nothing is sent again: a stream need not hold its prompt
-
-    def _client_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> bytes:
-        """Raises HttpParserError if the body is framed in a way that cannot be passed on."""
-        parts = [status_line(status)]
-        chunked = has_length = False
-        is_events = self.stream and status == 200 and _is_event_stream(headers)
-        for name, value in headers:
-            has_length |= name == b"content-length"
-            if name in _NOT_RETURNED or (is_events and name == b"content-length"):
-                if name == b"transfer-encoding":
-                    if value.lower() != b"chunked":
-                        raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
-                    chunked = True
-                elif name == b"connection" and (dropped := nominated(headers)):
-                    rest = [header for header in headers if header[0] not in dropped | {b"connection"}]
-                    return self._client_head(connection, status, rest)
-            else:
-                parts += (name, b": ", value, b"\r\n")
-        parts += (b"x-request-id: ", self.request_id, b"\r\n")
-        if status in (204, 304):
-            pass  # these have no body, whatever they say
-        elif chunked:
-            if self.request.is_http_1_0:
-                self._chunked_body = _Unchunker()
-            else:
-                parts.append(b"transfer-encoding: chunked\r\n")
-        elif not has_length:
+        answer = self._answer = Answer(
+            self.request,
+            self.request_id,
+            status,
+            headers,
+            may_keep_alive=self.request.keep_alive and not self._proxy.draining,
+            is_stream=self.decision.stream,
+            takes_usage=self.decision.usage_unasked,
+        )
+        if answer.ends_with_connection:
             connection.ends_with_connection()
-            self.request.keep_alive = False
-        elif is_events:
-            self.request.keep_alive = False  # its length may change on the way
-        if is_events:
-            is_chunked = chunked and not self.request.is_http_1_0
-            self._events = EventStream(is_chunked=is_chunked, takes_usage=self._usage_unasked)
-        if not self.request.keep_alive or self._proxy.draining:
-            self.request.keep_alive = False
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
-        return b"".join(parts)
+        self.status = status
+        # Nothing is sent again: a stream need not hold its prompt.
+        self._payload = self.request.body = self.decision.body = b""
 
     def forward(self, data: bytes) -> None:
         """Passes body bytes on as they came; the first time together with the head."""
-        if self._chunked_body is not None:
-            data = self._chunked_body.feed(data)
+        assert self._answer is not None
+        data = self._answer.unchunk(data)
         now = self.heard_at = self._proxy.now()
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
             self.tail.add(data)
             self.bytes_out += len(data)
-            if self._events is not None:
-                data = self._events.feed(data)
-        if self._head is not None:
-            data, self._head = self._head + data, None
-        self._client.write(data)
+        self._client.write(self._answer.pass_on(data))
 
     def straight_way(self) -> Callable[[bytes], None] | None:
         """Where further bytes of the answer may be written as they come; None if they must pass here."""
-        if self._chunked_body is not None or not self.first_byte_at:
-            return None
+        assert self._answer is not None
         write = self._client.writer()
-        if self._events is None or write is None:
-            return write
-        feed = self._events.feed
-
-        def write_filtered(data: bytes) -> None:
-            passed = feed(data)
-            if passed:
-                write(passed)
-
-        return write_filtered
+        if write is None or not self.first_byte_at:
+            return None
+        return self._answer.filtered(write)
 
     def finished(self) -> None:
         """The answer is complete."""
         self._leave_upstream()
-        if self._events is not None and (held := self._events.flush()):
+        if self._answer is not None and (held := self._answer.flush()):
             self._client.write(held)
         self._settle("served")
-        self._client.exchange_done(self.request.keep_alive)
+        self._client.exchange_done(self._answer is None or self._answer.keep_alive)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
         """The connection ended before the answer did."""
@@ -448,15 +345,12 @@ class Exchange:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the
         connection is the only honest sign left."""
         self._settle(outcome)
-        last = None
-        if self._events is not None:
-            refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
-            last = self._events.cut_off(error_event(refusal, self.request.target))
+        assert self._answer is not None
+        refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
+        last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()
             return
-        if self._head is not None:
-            last, self._head = self._head + last, None
         self._client.write(last)
         self._client.exchange_done(keep_alive=False)
 
@@ -485,30 +379,8 @@ class Exchange:
         self.outcome = outcome
         if self._timer is not None:
             self._cancel_timer()
-        if self._events is not None:
-            self.bytes_out -= self._events.taken_bytes
+        if self._answer is not None:
+            self.bytes_out -= self._answer.taken_bytes
         if self.load is not None:
-            self.load.finish(self.prompt_tokens)
+            self.load.finish(self.decision.prompt_tokens)
         self._proxy.recorder.settled(self, self._proxy.now())
-
-
-def _is_event_stream(headers: list[Header]) -> bool:
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
-
-
-class _Unchunker:
-    """Takes the chunk framing off, for clients of HTTP/1.0."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def feed(self, data: bytes) -> bytes:
-        self._parser.feed_data(data)
-        body = b"".join(self._parts)
-        self._parts.clear()
-        return body

@@ -48,21 +48,22 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
     exchange = client.exchange
     if exchange is None:
         return shown | {"phase": "reading"}
-    request, match, pool, load = exchange.request, exchange.match, exchange.pool, exchange.load
+    request, decision, pool, load = exchange.request, exchange.decision, exchange.pool, exchange.load
+    match = decision.match
     return shown | {
         "phase": exchange.phase,
         "id": exchange.request_id.decode("latin-1"),
         "method": request.method.decode("latin-1"),
         "path": request.path[:SHOWN_CHARACTERS],
-        "model": exchange.model[:SHOWN_CHARACTERS],
-        "stream": exchange.stream,
+        "model": decision.model[:SHOWN_CHARACTERS],
+        "stream": decision.stream,
         "route": match.route.name if match is not None else None,
         "pool": pool.name if pool is not None else None,
         "endpoint": load.endpoint.name if load is not None else None,
         "address": load.endpoint.address if load is not None else None,
         "attempts": exchange.attempts,
         "status": exchange.status or None,
-        "prompt_tokens_estimate": exchange.prompt_tokens,
+        "prompt_tokens_estimate": decision.prompt_tokens,
         "bytes": exchange.bytes_so_far,
         "first_byte_s": (
             round(exchange.first_byte_at - request.arrived_at, 3) if exchange.first_byte_at else None

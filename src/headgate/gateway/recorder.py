@@ -89,9 +89,10 @@ class Recorder:
 
     def settled(self, exchange: Exchange, now: float) -> None:
         """Called exactly once for every exchange, whatever happened to it."""
-        match, pool = exchange.match, exchange.pool
+        decision, pool = exchange.decision, exchange.pool
+        match = decision.match
         key = (
-            exchange.model if match is not None else UNKNOWN,
+            decision.model if match is not None else UNKNOWN,
             match.route.name if match is not None else NONE,
             pool.name if pool is not None else NONE,
             exchange.status,
@@ -100,7 +101,7 @@ class Recorder:
         arrived = exchange.request.arrived_at
         bound.requests.value += 1
         bound.duration.observe(now - arrived)
-        if exchange.stream and exchange.first_byte_at:
+        if decision.stream and exchange.first_byte_at:
             bound.first_byte.observe(exchange.first_byte_at - arrived)
         tokens_in = tokens_out = 0
         if exchange.bytes_out and (usage := exchange.tail.usage()) is not None:

@@ -1,0 +1,87 @@
+"""What is to be done with a request: the pool that it goes to, and the body that is sent there.
+
+Pure, apart from the turn that a weighted split takes: nothing is sent, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate import routing
+from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
+from headgate.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.request import Request
+
+_USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
+"""Where a stream ends with its token counts only if `stream_options` says so."""
+
+
+class Decision:
+    """Where one request goes. Where it is refused, the fields say how far it came."""
+
+    __slots__ = ("body", "match", "model", "pool", "prompt_tokens", "refusal", "stream", "usage_unasked")
+
+    def __init__(self) -> None:
+        self.model = ""
+        """What the client asked for."""
+        self.stream = False
+        self.match: routing.Match | None = None
+        self.pool: PoolState | None = None
+        self.prompt_tokens = 0
+        """Estimated from the length of the body."""
+        self.body = b""
+        """What is sent to the endpoint; dropped once nothing is sent again."""
+        self.usage_unasked = False
+        """Whether the endpoint is asked for the usage of a stream, and the client did not."""
+        self.refusal: Refusal | None = None
+
+
+def decide(proxy: Proxy, request: Request) -> Decision:
+    """Finds the pool of the request and what is sent to it."""
+    decision = Decision()
+    decision.refusal = _fill(decision, proxy, request)
+    return decision
+
+
+def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
+    fields = inspect(request.body)
+    if not isinstance(fields, Fields):
+        return fields
+    model = decision.model = fields.model or ""
+    decision.stream = bool(fields.stream)
+    match = decision.match = routing.match(proxy.snapshot, model, request.path, request.header)
+    if match is None:
+        return Refusal.model_not_found(model)
+    target = proxy.splits.next(match.route.key, match.rule)
+    if target is None:
+        return Refusal.unavailable(
+            f"rule {match.rule.name} of ModelRoute {match.route.key} has no target with a weight",
+            code="no_target",
+        )
+    pool = decision.pool = proxy.pools.get(target.pool)
+    if pool is None:
+        return Refusal(
+            status=404,
+            type="invalid_request_error",
+            code="model_not_found",
+            message=f"ModelRoute {match.route.key} names ModelServer {target.pool}, which does not exist",
+            param="model",
+        )
+    body = request.body
+    served = pool.pool.model
+    if served is not None and served != model and not match.is_adapter:
+        try:
+            body = replace_model(body, served)
+        except RecursionError:
+            return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
+    decision.prompt_tokens = len(body) // BYTES_PER_TOKEN
+    if decision.stream and request.path in _USAGE_BY_OPTION:
+        with_usage = ask_for_usage(body, fields)
+        if with_usage is not None:
+            body = with_usage
+            decision.usage_unasked = True
+    decision.body = body
+    return None
