@@ -152,11 +152,60 @@ def kubectl(
     made.close()
 
 
-@pytest.fixture(params=list(BINARIES)[:-1] or [NEWEST])
+@pytest.fixture(params=list(BINARIES) or [NEWEST])
 def every_kubectl(
     request: pytest.FixtureRequest, server: Any, discovery_cache: Path, namespace: str
 ) -> Iterator[Kubectl]:
-    """Each kubectl in turn but the newest, which all other tests use."""
+    """Each kubectl that was found, in turn."""
     made = _kubectl(request.param, server, discovery_cache, namespace)
     yield made
     made.close()
+
+
+@pytest.fixture
+def model_route() -> Any:
+    """A ModelRoute `chat`, all of which goes to the ModelServer `chat`."""
+    return {
+        "apiVersion": "networking.volcano.sh/v1alpha1",
+        "kind": "ModelRoute",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "modelName": "chat",
+            "rules": [{"name": "all", "targetModels": [{"modelServerName": "chat", "weight": 60}]}],
+        },
+    }
+
+
+@pytest.fixture
+def model_server() -> Any:
+    """The ModelServer `chat`."""
+    return {
+        "apiVersion": "networking.volcano.sh/v1alpha1",
+        "kind": "ModelServer",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "inferenceEngine": "vLLM",
+            "model": "m",
+            "workloadSelector": {"matchLabels": {"app": "chat"}},
+            "workloadPort": {"port": 8000},
+        },
+    }
+
+
+@pytest.fixture
+def deployment() -> Any:
+    """A Deployment `chat` without replicas."""
+    labels = {"app": "chat"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "engine", "image": "sim:1"}]},
+            },
+        },
+    }

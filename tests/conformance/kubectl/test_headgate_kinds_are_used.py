@@ -12,37 +12,9 @@ pytestmark = pytest.mark.kubectl
 GROUP = "networking.volcano.sh"
 
 
-@pytest.fixture
-def route() -> Any:
-    return {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": "ModelRoute",
-        "metadata": {"name": "chat"},
-        "spec": {
-            "modelName": "chat",
-            "rules": [{"name": "all", "targetModels": [{"modelServerName": "chat", "weight": 60}]}],
-        },
-    }
-
-
-@pytest.fixture
-def server_of_models() -> Any:
-    return {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": "ModelServer",
-        "metadata": {"name": "chat"},
-        "spec": {
-            "inferenceEngine": "vLLM",
-            "model": "m",
-            "workloadSelector": {"matchLabels": {"app": "chat"}},
-            "workloadPort": {"port": 8000},
-        },
-    }
-
-
-def test_they_are_applied_listed_and_deleted(kubectl: Any, route: Any, server_of_models: Any) -> None:
+def test_they_are_applied_listed_and_deleted(kubectl: Any, model_route: Any, model_server: Any) -> None:
     """By any of their names; the tables lead with what they are about."""
-    both = [server_of_models, route]
+    both = [model_server, model_route]
     assert kubectl("apply", "-f", "-", stdin=both).splitlines() == [
         f"modelserver.{GROUP}/chat created",
         f"modelroute.{GROUP}/chat created",
@@ -62,15 +34,15 @@ def test_they_are_applied_listed_and_deleted(kubectl: Any, route: Any, server_of
     assert kubectl("delete", "-f", "-", stdin=both).count("deleted") == 2
 
 
-def test_what_is_wrong_with_them_is_told(kubectl: Any, route: Any) -> None:
+def test_what_is_wrong_with_them_is_told(kubectl: Any, model_route: Any) -> None:
     """Unknown fields first; then every value that is out of bounds, with its path."""
-    unknown = copy.deepcopy(route)
+    unknown = copy.deepcopy(model_route)
     unknown["spec"]["modelNam"] = "x"
     refused = kubectl.refused("apply", "-f", "-", stdin=unknown)
     assert refused.endswith('strict decoding error: unknown field "spec.modelNam"\n')
-    route["spec"]["rules"][0]["targetModels"][0]["weight"] = 101
-    route["spec"]["rateLimit"] = {"unit": "fortnight", "inputTokensPerUnit": 1}
-    lines = kubectl.refused("apply", "-f", "-", stdin=route).splitlines()
+    model_route["spec"]["rules"][0]["targetModels"][0]["weight"] = 101
+    model_route["spec"]["rateLimit"] = {"unit": "fortnight", "inputTokensPerUnit": 1}
+    lines = kubectl.refused("apply", "-f", "-", stdin=model_route).splitlines()
     assert lines[0] == 'The ModelRoute "chat" is invalid: '
     for begin in (
         "* spec.rules[0].targetModels[0].weight: Invalid value: 101: ",

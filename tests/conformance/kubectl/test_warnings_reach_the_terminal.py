@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.kubectl
+pytestmark = [pytest.mark.kubectl, pytest.mark.embedded]
 
 
 def test_every_version_prints_warnings(every_kubectl: Any, model_route: Any, model_server: Any) -> None:
@@ -18,9 +18,9 @@ def test_every_version_prints_warnings(every_kubectl: Any, model_route: Any, mod
     model_route["spec"]["rules"].append({"modelMatch": {"uri": {"prefix": "/v1"}}} | target)
     model_route["spec"]["rateLimit"] = {"unit": "minute"}
     applied = every_kubectl.run("apply", "-f", "-", stdin=model_route)
-    assert (applied.returncode, applied.stdout) == (0, "modelroute.networking.volcano.sh/chat created\n")
-    missing = f"there is no ModelServer {name}/{name}; requests for it fail until there is"
-    assert applied.stderr.splitlines() == [
+    assert (applied.code, applied.out) == (0, "modelroute.networking.volcano.sh/chat created\n")
+    missing = "there is no ModelServer NAMESPACE/NAMESPACE; requests for it fail until there is"
+    assert applied.err.splitlines() == [
         f"Warning: spec.rules[0].targetModels[0].modelServerName: {missing}",
         f"Warning: spec.rules[1].targetModels[0].modelServerName: {missing}",
         'Warning: spec.rules[1]: can never match: rules[0] ("all") comes first and matches every request',
@@ -29,17 +29,15 @@ def test_every_version_prints_warnings(every_kubectl: Any, model_route: Any, mod
     every_kubectl("apply", "-f", "-", stdin=model_server)
     model_route["spec"]["rules"].pop()
     model_route["spec"]["rateLimit"]["inputTokensPerUnit"] = 100
-    applied = every_kubectl.run("apply", "-f", "-", stdin=model_route)
-    assert (applied.returncode, applied.stderr) == (0, "")
+    configured = "modelroute.networking.volcano.sh/chat configured\n"
+    assert every_kubectl("apply", "-f", "-", stdin=model_route) == configured
 
 
 def test_refusals_list_everything(kubectl: Any, deployment: Any) -> None:
     """kubectl prints each error of a Deployment on a line of its own."""
     deployment["spec"]["replicas"] = -1
     deployment["spec"]["selector"]["matchLabels"] = {"app": "other"}
-    refused = kubectl.run("apply", "-f", "-", stdin=deployment)
-    assert refused.returncode == 1
-    assert refused.stderr.splitlines() == [
+    assert kubectl.refused("apply", "-f", "-", stdin=deployment).splitlines() == [
         'The Deployment "chat" is invalid: ',
         "* spec.replicas: Invalid value: -1: must be greater than or equal to 0",
         '* spec.template.metadata.labels: Invalid value: {"app":"chat"}: `selector` does not match template '

@@ -13,7 +13,7 @@ COMMANDS = (
     "configmap c --from-literal=a=b --from-literal=empty=",
     "secret generic s --from-literal=password=x --type=example.com/kind",
     "serviceaccount sa",
-    "deployment d --image=sim:1 --replicas=3 --port=8000 -- run --fast",
+    "deployment d --image=sim:1 --replicas=0 --port=8000 -- run --fast",
     "service clusterip svc --tcp=80:8080",
 )
 
@@ -44,10 +44,7 @@ def test_every_create_command_stores_what_it_says(every_kubectl: Any) -> None:
     assert kubectl("autoscale", "deployment", "d", "--min=1", "--max=4", "--cpu-percent=70").endswith(
         "scaled\n"
     )
-    assert kubectl("get", "hpa", "d").splitlines()[1].split()[:4] == [
-        "d",
-        "Deployment/d",
-        "cpu:",
-        "<unknown>/70%",
-    ]
-    assert kubectl("create", "namespace", f"{kubectl.namespace}-2").endswith(" created\n")
+    shown = kubectl("get", "hpa", "d").splitlines()[1].split()
+    assert shown[:4] == ["d", "Deployment/d", "cpu:", "<unknown>/70%"]
+    assert kubectl("create", "namespace", f"{kubectl.namespace}-2") == "namespace/NAMESPACE-2 created\n"
+    assert kubectl.run("delete", "namespace", f"{kubectl.namespace}-2", "--wait=false").code == 0

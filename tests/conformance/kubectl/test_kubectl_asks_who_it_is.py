@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from headgate.cli.apiserver import apiserver
 
-pytestmark = pytest.mark.kubectl
+pytestmark = [pytest.mark.kubectl, pytest.mark.embedded]
 
 
 def test_whoami_and_can_i(every_kubectl: Any) -> None:
@@ -23,16 +23,17 @@ def test_whoami_and_can_i(every_kubectl: Any) -> None:
 
 def test_a_reader_is_told_what_he_may(kubectl: Any, tmp_path: Path) -> None:
     """A named token reads, and kubectl prints Kubernetes' refusal for everything else."""
-    own, state = tmp_path / "reader.kubeconfig", str(kubectl.kubeconfig.parent)
+    own, state = (
+        tmp_path / "reader.kubeconfig",
+        str(kubectl.kubeconfig.parent),
+    )  # the folder of the server's state
     arguments = ["token", "create", "reader", "--kubeconfig", str(own), "--state", state]
     assert CliRunner().invoke(apiserver, arguments).exit_code == 0
     reader = dataclasses.replace(kubectl, kubeconfig=own)
     assert "reader" in reader("auth", "whoami")
     assert reader("auth", "can-i", "list", "pods") == "yes\n"
-    refused = reader.run("auth", "can-i", "get", "secrets")
-    assert (refused.returncode, refused.stdout) == (1, "no\n")
+    assert reader.run("auth", "can-i", "get", "secrets")[:2] == (1, "no\n")
     assert "pods/log" in reader("auth", "can-i", "--list")
-    reader("get", "configmaps,modelroutes")
-    told = reader.run("create", "configmap", "x")
-    assert told.returncode == 1
-    assert 'configmaps is forbidden: User "reader" cannot create resource "configmaps"' in told.stderr
+    assert reader.run("get", "configmaps,modelroutes").code == 0
+    told = reader.refused("create", "configmap", "x")
+    assert 'configmaps is forbidden: User "reader" cannot create resource "configmaps"' in told
