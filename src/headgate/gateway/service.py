@@ -8,6 +8,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from headgate import api, cluster, fleet, routing, serving, telemetry
@@ -37,10 +38,11 @@ async def run_gateway(
     recorder = Recorder(registry, access_log, settings.access_log)
     proxy = Proxy(settings, recorder, loop)
     _add_gauges(registry, proxy)
+    kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
     listener = serving.listening_socket(settings.host, settings.port, shared=True)
     try:
         async with (
-            cluster.Client.from_kubeconfig(settings.kubeconfig) as client,
+            cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
             background = [

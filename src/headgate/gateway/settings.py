@@ -1,56 +1,162 @@
-"""What a gateway process is told at its start."""
+"""What a gateway is told: the one list of its settings, from which its file, its flags and their table come.
+
+Times are in seconds and sizes in bytes. A setting is `Annotated` with what `_says` makes: bounds, what it is
+for, and whether a running gateway takes a new value up.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+DAY_S = 86_400.0
 
-class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Addresses, limits and times; times in seconds, sizes in bytes."""
 
-    host: str = "127.0.0.1"
-    port: int = 8080
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int = 9090
-    admin_host: str = "127.0.0.1"
-    admin_port: int = 8081
-    kubeconfig: Path | None = None
-    namespace: str | None = None
-    """Objects of this namespace only; None is all."""
+def _says(
+    description: str, *, live: bool = True, ge: float | None = None, le: float | None = None
+) -> msgspec.Meta:
+    """`live` settings change while serving; the others at the next start or upgrade."""
+    return msgspec.Meta(description=description, extra={"live": live}, ge=ge, le=le)
 
-    max_head_bytes: int = 32 * 1024
-    max_headers: int = 100
-    max_body_bytes: int = 32 * 1024 * 1024
-    max_pipelined: int = 16
-    max_clients: int = 10_000
-    """Client connections at a time."""
-    max_clients_per_address: int = 0
-    """Those of one client address; 0 is no limit, since behind a load balancer all have one address."""
-    head_timeout_s: float = 30.0
-    """How long a client may take for a request, from its first byte to its last."""
-    keep_alive_s: float = 75.0
-    """How long an idle client connection stays open."""
-    write_buffer_bytes: int = 64 * 1024
-    """Past this much unread by a client, its upstream is not read either."""
 
-    connect_timeout_s: float = 5.0
-    stream_idle_timeout_s: float = 600.0
-    """An upstream that sends nothing for this long has failed."""
-    max_response_head_bytes: int = 64 * 1024
-    max_endpoint_connections: int = 1024
-    """Connections to one endpoint, and so the requests that it has from this process at a time."""
-    idle_connections: int = 256
-    """Idle connections kept for each endpoint."""
-    idle_connection_s: int = 4
-    """How long: less than the 5 s after which uvicorn, and so vLLM and others, hang up."""
-    ejection_failures: int = 5
-    """So many failures in a row eject an endpoint from its pools for a while; 0 is never."""
-    retries: int = 2
-    """Retries on other endpoints where a pool does not say."""
+def _port(of: str) -> msgspec.Meta:
+    return _says(f"Port of {of}; 0 lets the system choose.", live=False, ge=0, le=65_535)
 
-    drain_s: float = 30.0
-    """How long running requests may take after the signal to stop."""
-    access_log: str = "text"
-    """"text", "json" or "off"."""
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Addresses, limits and times of a gateway, for each of its workers."""
+
+    host: Annotated[str, _says("Address that clients connect to.", live=False)] = "127.0.0.1"
+    port: Annotated[int, _port("the inference API")] = 8080
+    metrics_host: Annotated[str, _says("Address of the metrics page.", live=False)] = "127.0.0.1"
+    metrics_port: Annotated[int, _port("the metrics page")] = 9090
+    admin_host: Annotated[str, _says("Address of the health and debug pages.", live=False)] = "127.0.0.1"
+    admin_port: Annotated[int, _port("the health and debug pages")] = 8081
+    workers: Annotated[
+        int, _says("Worker processes, each with its share of the connections.", live=False, ge=1, le=256)
+    ] = 1
+
+    kubeconfig: Annotated[
+        str | None,
+        _says(
+            "File that names the API server; without it the in-cluster account, $KUBECONFIG, ~/.kube/config.",
+            live=False,
+        ),
+    ] = None
+    namespace: Annotated[
+        str | None, _says("Objects of this namespace only; without it those of all.", live=False)
+    ] = None
+
+    max_head_bytes: Annotated[int, _says("Longest request head.", ge=1024, le=1 << 20)] = 32 * 1024
+    max_headers: Annotated[int, _says("Most headers of a request.", ge=1, le=10_000)] = 100
+    max_body_bytes: Annotated[int, _says("Longest request body.", ge=1024, le=1 << 30)] = 32 * 1024 * 1024
+    max_pipelined: Annotated[
+        int, _says("Requests that a client may send ahead on one connection.", ge=1, le=1000)
+    ] = 16
+    max_clients: Annotated[
+        int,
+        _says(
+            "Client connections of a worker at a time; fewer if it may not open so many files.",
+            ge=1,
+            le=1_000_000,
+        ),
+    ] = 10_000
+    max_clients_per_address: Annotated[
+        int,
+        _says(
+            "Those of one client address (IPv6: one /64 network); 0 is no limit, since behind a load "
+            "balancer all clients have one address.",
+            ge=0,
+            le=1_000_000,
+        ),
+    ] = 0
+    head_timeout_s: Annotated[
+        float,
+        _says("How long a client may take for a request, from its first byte to its last.", ge=0.1, le=DAY_S),
+    ] = 30.0
+    keep_alive_s: Annotated[
+        float, _says("How long an idle client connection stays open.", ge=0.1, le=DAY_S)
+    ] = 75.0
+    write_buffer_bytes: Annotated[
+        int,
+        _says("Past this much unread by a client, its endpoint is not read either.", ge=1024, le=1 << 26),
+    ] = 64 * 1024
+
+    connect_timeout_s: Annotated[
+        float, _says("How long a connection to an endpoint may take.", ge=0.01, le=600)
+    ] = 5.0
+    stream_idle_timeout_s: Annotated[
+        float, _says("An endpoint that sends nothing for this long has failed.", ge=0.1, le=DAY_S)
+    ] = 600.0
+    max_response_head_bytes: Annotated[
+        int, _says("Longest head of an endpoint's answer.", ge=1024, le=1 << 20)
+    ] = 64 * 1024
+    max_endpoint_connections: Annotated[
+        int,
+        _says(
+            "Connections to one endpoint, and so requests that it has from one worker, at a time.",
+            ge=1,
+            le=65_000,
+        ),
+    ] = 1024
+    idle_connections: Annotated[int, _says("Idle connections kept for each endpoint.", ge=0, le=65_000)] = 256
+    idle_connection_s: Annotated[
+        int,
+        _says(
+            "How long those are kept: less than the 5 s after which uvicorn, and so vLLM, hangs up.",
+            ge=1,
+            le=3600,
+        ),
+    ] = 4
+    ejection_failures: Annotated[
+        int,
+        _says(
+            "Failures in a row by which an endpoint is left out of its pools for a while; 0 is never.",
+            ge=0,
+            le=1_000_000,
+        ),
+    ] = 5
+    retries: Annotated[int, _says("Retries on other endpoints where a pool does not say.", ge=0, le=100)] = 2
+
+    lameduck_s: Annotated[
+        float,
+        _says(
+            "After the signal to stop, how long new connections are still served while readiness says no.",
+            ge=0,
+            le=3600,
+        ),
+    ] = 0.0
+    drain_s: Annotated[
+        float, _says("After that, how long running requests may take to end.", ge=0, le=DAY_S)
+    ] = 30.0
+    retire_s: Annotated[
+        float,
+        _says("How long requests may run on in a worker that an upgrade replaced.", ge=0, le=DAY_S),
+    ] = 600.0
+
+    access_log: Annotated[
+        Literal["text", "json", "off"],
+        _says("Form of the line that is written to standard output for each request."),
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _says("What is logged on standard error.")
+    ] = "info"
+
+
+def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
+    """What is wrong with settings that are valid each for itself: name of the setting, and why."""
+    found = []
+    taken = {(settings.host, settings.port): "port"}
+    for name in ("metrics_port", "admin_port"):
+        host, port = getattr(settings, name.replace("port", "host")), getattr(settings, name)
+        other = taken.setdefault((host, port), name)
+        if other != name and port:
+            found.append((name, f"{port} is {other} already: choose another"))
+    return found
+
+
+def changes(old: GatewaySettings, new: GatewaySettings) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ, as they were and as they are to be."""
+    pairs = {name: (getattr(old, name), getattr(new, name)) for name in GatewaySettings.__struct_fields__}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

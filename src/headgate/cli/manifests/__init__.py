@@ -7,7 +7,7 @@ them, with a tree of positions beside each, and every problem of the text with i
 from headgate.cli.manifests.loading import ManifestErrors, load
 from headgate.cli.manifests.nodes import Mapping, Node, Position, Scalar, Sequence, Span, plain
 from headgate.cli.manifests.positions import Place, place_of
-from headgate.cli.manifests.reading import Manifest, Problem, Reading, read
+from headgate.cli.manifests.reading import Manifest, Problem, Reading, read, read_document
 
 __all__ = [
     "Manifest",
@@ -25,4 +25,5 @@ __all__ = [
     "place_of",
     "plain",
     "read",
+    "read_document",
 ]

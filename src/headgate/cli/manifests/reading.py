@@ -98,6 +98,26 @@ def _read_file(file: str, reading: Reading) -> None:
         _read_document(_label(file), document, reading)
 
 
+def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
+    """A file that is no manifest: the tree of its one document, its problems, and its lines."""
+    try:
+        text = _text(path)
+    except OSError as error:
+        return None, [Problem(path, None, error.strerror or str(error))], []
+    lines = _BREAK.split(text)
+    documents = [document for document in _documents(text) if document.text.strip()]
+    if len(documents) > 1:
+        start = Position(documents[1].line, 1)
+        span = Span(start, Position(start.line, 4))
+        return None, [Problem(path, span, "a second document: there must be one")], lines
+    try:
+        tree, problems = composing.compose(*documents[0]) if documents else (None, [])
+    except composing.Unreadable as error:
+        problem = error.problem
+        return None, [Problem(path, problem.span, problem.message, problem.suggestion)], lines
+    return tree, [Problem(path, each.span, each.message, each.suggestion) for each in problems], lines
+
+
 # -- texts
 
 

@@ -8,12 +8,13 @@ continuous integration.
 from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field
 from headgate.cli.validation.judging import judge, scope
 from headgate.cli.validation.kinds import Kinds
-from headgate.cli.validation.rendering import FORMATS, line, render
+from headgate.cli.validation.rendering import FORMATS, Lines, line, render
 
 __all__ = [
     "FORMATS",
     "Finding",
     "Kinds",
+    "Lines",
     "Severity",
     "about",
     "judge",
