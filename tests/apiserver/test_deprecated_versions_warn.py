@@ -45,7 +45,7 @@ async def test_every_request_is_warned(
     ("fields", "words"),
     [
         ({"deprecationWarning": "x"}, "can only be set for deprecated versions"),
-        ({"deprecated": "yes"}, "must be true or false"),
+        ({"deprecated": "yes"}, "must be of type boolean"),
         ({"deprecated": True, "deprecationWarning": "x" * 300}, "must be 1 to 256 printable characters"),
     ],
 )

@@ -106,7 +106,7 @@ async def test_a_definition_declares_its_own(
         ([{"jsonPath": ".metadata.name"}], "must not point to fields in metadata"),
         ([{}], "Required value"),
         ([{"jsonPath": ".spec.color"}] * 9, "must have at most 8 items"),
-        ("x", "must be a list"),
+        ("x", "must be of type array"),
     ],
 )
 async def test_a_declaration_that_cannot_work_is_refused(

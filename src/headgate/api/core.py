@@ -1,6 +1,6 @@
 """The core kinds of Kubernetes as far as Headgate touches them.
 
-The API server keeps the fields of theirs that are not named here.
+`kubernetes` has their whole schemas, of which these are the parts that we read.
 """
 
 from __future__ import annotations

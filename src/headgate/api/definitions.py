@@ -21,9 +21,11 @@ from headgate.api import (
     horizontal,
     kthena_networking,
     kthena_registry,
+    kubernetes,
     llmd,
     schema,
 )
+from headgate.api.resources import Resource
 
 Column = tuple[str, str, str, int]
 """Heading, type, JSONPath, priority."""
@@ -274,26 +276,30 @@ _BUILTIN = (
 
 def custom_definitions() -> list[dict[str, Any]]:
     """CustomResourceDefinitions of Headgate's own kinds, as plain objects."""
-    return [_manifest(definition, keep_unknown=False) for definition in _CUSTOM]
+    return [_manifest(definition, is_builtin=False) for definition in _CUSTOM]
 
 
 def builtin_definitions() -> list[dict[str, Any]]:
     """The kinds of Kubernetes that Headgate touches, in the shape of CustomResourceDefinitions."""
-    return [_manifest(definition, keep_unknown=True) for definition in _BUILTIN]
+    return [_manifest(definition, is_builtin=True) for definition in _BUILTIN]
 
 
-_PARTIAL_AT_THE_ROOT = (core.Event, core.ServiceAccount)
-"""Kinds of Kubernetes of which the types here lack fields beside spec too; of others all are known."""
+def builtin_resources() -> list[Resource]:
+    """Where the kinds of Kubernetes live, each in every version."""
+    kinds = (kind for definition in _BUILTIN for kind in (definition.kind, *definition.also))
+    return [kind.resource for kind in kinds]  # type: ignore[attr-defined]
 
 
-def _schema(kind: type[msgspec.Struct], keep_unknown: bool) -> dict[str, Any]:
-    made = schema.structural(kind, keep_unknown=keep_unknown)
-    if kind not in _PARTIAL_AT_THE_ROOT:
-        made.pop("x-kubernetes-preserve-unknown-fields", None)
-    return made
+def _schema(kind: type[msgspec.Struct], *, is_builtin: bool) -> dict[str, Any]:
+    if not is_builtin:
+        return schema.structural(kind)
+    resource = kind.resource  # type: ignore[attr-defined]
+    return kubernetes.completed(
+        resource.api_version, resource.kind, schema.structural(kind, keep_unknown=True)
+    )
 
 
-def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
+def _manifest(definition: Definition, *, is_builtin: bool) -> dict[str, Any]:
     resource = definition.kind.resource  # type: ignore[attr-defined]
     subresources: dict[str, Any] = {}
     if definition.status:
@@ -306,7 +312,7 @@ def _manifest(definition: Definition, *, keep_unknown: bool) -> dict[str, Any]:
             "name": kind.resource.version,  # type: ignore[attr-defined]
             "served": True,
             "storage": kind is definition.kind,
-            "schema": {"openAPIV3Schema": _schema(kind, keep_unknown)},
+            "schema": {"openAPIV3Schema": _schema(kind, is_builtin=is_builtin)},
             "subresources": subresources,
             "additionalPrinterColumns": [_column(column) for column in definition.columns],
         }

@@ -103,23 +103,18 @@ def _column_faults(version: Object, field: str) -> Iterator[FieldError]:
 
 def _deprecation_faults(version: Object, field: str) -> Iterator[FieldError]:
     deprecated, warning = version.get("deprecated"), version.get("deprecationWarning")
-    if deprecated is not None and not isinstance(deprecated, bool):
-        yield _invalid(f"{field}.deprecated", "must be true or false", deprecated)
     if warning is None:
         return
     at = f"{field}.deprecationWarning"
     if not deprecated:
         yield _invalid(at, "can only be set for deprecated versions", warning)
-    elif not isinstance(warning, str) or not warning.isprintable() or not 0 < len(warning) <= MAX_WARNING:
+    elif not warning.isprintable() or not 0 < len(warning) <= MAX_WARNING:
         yield _invalid(at, f"must be 1 to {MAX_WARNING} printable characters", warning)
 
 
 def _selectable_faults(version: Object, field: str) -> Iterator[FieldError]:
     """A selectable field is a plain path to a string, boolean or integer, and there may be eight."""
     declared = version.get("selectableFields") or []
-    if not isinstance(declared, list) or not all(isinstance(entry, dict) for entry in declared):
-        yield _invalid(field, "must be a list of objects with a jsonPath", declared)
-        return
     if len(declared) > MAX_SELECTABLE:
         detail = f"must have at most {MAX_SELECTABLE} items"
         yield FieldError("FieldValueTooMany", field, detail, len(declared))
@@ -128,7 +123,7 @@ def _selectable_faults(version: Object, field: str) -> Iterator[FieldError]:
         at = f"{field}[{number}].jsonPath"
         if not path:
             yield FieldError("FieldValueRequired", at, "")
-        elif not isinstance(path, str) or not _PLAIN_PATH.fullmatch(path):
+        elif not _PLAIN_PATH.fullmatch(path):
             yield _invalid(at, "is an invalid path: must be a simple json path in the form .foo.bar", path)
         elif path.startswith(".metadata"):
             yield _invalid(at, "must not point to fields in metadata", path)

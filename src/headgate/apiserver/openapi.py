@@ -80,7 +80,8 @@ def _gvk(group: str, version: str, kind: str) -> Object:
 
 
 def _kind_schema(served: Served) -> Object:
-    schema = served.schema
+    # With how lists merge: kubectl makes its strategic merge patches by that.
+    schema = served.schema if served.custom else served.merge_schema
     properties = dict(schema.get("properties", {}))
     properties["apiVersion"] = {"type": "string", "description": _API_VERSION}
     properties["kind"] = {"type": "string", "description": _KIND}

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.apiserver import mergekeys, metadata
+from headgate.api import kubernetes
+from headgate.apiserver import metadata
 from headgate.apiserver.jsonpath import JSONPath
 
 Schema = dict[str, Any]
@@ -74,7 +75,9 @@ class Served:
     @cached_property
     def merge_schema(self) -> Schema:
         """The schema as patches and field ownership see it: with the metadata that the server defines."""
-        schema = self.schema if self.custom else mergekeys.extended(self.resource, self.schema)
+        schema = self.schema
+        if kubernetes.knows(self.api_version, self.kind) and not self.custom:
+            schema = kubernetes.completed(self.api_version, self.kind, schema, for_merging=True)
         return {**schema, "properties": {**schema.get("properties", {}), "metadata": metadata.SCHEMA}}
 
     @property
