@@ -4,7 +4,8 @@ Is told of each request that starts and ends, and hands the scheduler one load p
 and outlives the snapshots that routing makes.
 """
 
-from headgate.fleet.ejection import EjectionPolicy, ejected
+from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.ledger import EndpointLoad, Ledger
+from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
 
-__all__ = ["EjectionPolicy", "EndpointLoad", "Ledger", "ejected"]
+__all__ = ["EjectionPolicy", "EndpointLoad", "Ledger", "RetryBudget", "RetryBudgetPolicy", "ejected", "hung"]

@@ -29,6 +29,9 @@ class EjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     longest_s: float = 300.0
     slow_start_s: float = 10.0
     """How long the share of an endpoint that returns takes to grow to that of the others."""
+    hang_s: float = 30.0
+    hang_requests: int = 3
+    """So many requests that wait for longer than `hang_s`, with nothing heard of the endpoint, eject it."""
 
 
 class EndpointHealth:
@@ -45,6 +48,8 @@ class EndpointHealth:
         "failed_at",
         "failures",
         "failures_in_row",
+        "hanging",
+        "heard_at",
         "policy",
         "suspect_until",
     )
@@ -54,6 +59,10 @@ class EndpointHealth:
         self.failures = 0
         self.failures_in_row = 0
         self.failed_at = -math.inf
+        self.heard_at = -math.inf
+        """When it last sent a part of an answer, as far as that is noted."""
+        self.hanging = 0
+        """How many of its requests have waited for longer than `policy.hang_s`; counted now and then."""
         self.ejections = 0
         self.ejected_until = -math.inf
         """When the ejection ends or ended; it is in force only within the bounds that `ejected` keeps."""
@@ -77,6 +86,11 @@ class EndpointHealth:
             return False
         self._eject(now)
         return True
+
+    def hangs(self, now: float) -> bool:
+        """Notes that all of its requests hang, which is as much as a row of failures."""
+        self.failures_in_row = max(self.failures_in_row, self.policy.failures - 1)
+        return self.failed(now)
 
     def _eject(self, now: float) -> None:
         """Twice as long as before, unless it has served since then for as long as it was away."""
@@ -123,4 +137,23 @@ def ejected(pool: Sequence[Health], now: float, most: int | None = None) -> list
     if len(out) > most:
         out.sort(key=lambda health: health.failed_at, reverse=True)
         del out[most:]
+    return out
+
+
+def hung(pool: Sequence[Health], now: float) -> list[Health]:
+    """Those of a pool that accept requests and answer none, while others do.
+
+    No request is cut off for it: a long queue, or long answers that come in one piece, look the same. It
+    takes several requests, silence on all that the endpoint has, and another that was heard of meanwhile.
+    """
+    out = [
+        health
+        for health in pool
+        if health.hanging >= health.policy.hang_requests
+        and health.policy.failures > 0
+        and now - health.heard_at > health.policy.hang_s
+        and health.ejected_until <= now
+    ]
+    if not out or not any(now - health.heard_at <= health.policy.hang_s for health in pool):
+        return []
     return out

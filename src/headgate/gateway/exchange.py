@@ -7,6 +7,7 @@ it (the answer's end, the client gone, an endpoint lost), `_settle` runs exactly
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import PoolState, Proxy
     from headgate.gateway.request import Header, Request
+    from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
 
 CLIENT_GONE = 499
@@ -111,6 +113,8 @@ class Exchange:
         if decision.refusal is not None:
             self._refuse(decision.refusal)
             return
+        assert self.pool is not None
+        self.pool.budget.requests += 1
         self._payload = self.request.message(decision.body, self.request_id)
         self._attempt()
 
@@ -170,32 +174,44 @@ class Exchange:
         assert self.load is not None
         address = self.load.endpoint.address
         self._drop_upstream()
-        self._attempt_failed("timeout", f"{address} sent no response head in time", gateway_timeout=True)
+        self._attempt_failed("timeout", f"{address} sent no response head in time")
 
-    def _attempt_failed(self, reason: str, message: str, *, gateway_timeout: bool = False) -> None:
-        """Ends an attempt that got no byte of an answer; tries another endpoint while that is allowed."""
-        assert self.load is not None
+    def _attempt_failed(self, reason: str, message: str) -> None:
+        """Ends an attempt that got no answer; tries another endpoint while that is allowed."""
         assert self.pool is not None
-        self._cancel_timer()
-        load, self.load = self.load, None
-        load.finish(self.decision.prompt_tokens)
-        self._proxy.attempt_failed(self.pool, load, reason)
+        self._end_attempt(reason)
         if self._may_retry(self.pool):
-            interval_s = self.pool.pool.retry_interval_s if self.pool.pool.attempts is not None else 0.0
-            if interval_s > 0:
-                self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
-            else:
-                self._attempt()
-        elif gateway_timeout:
+            self._retry(self.pool)
+        elif reason == "timeout":
             self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
         elif reason == "connect":
             self._refuse(Refusal.unavailable(message, code="endpoint_unreachable"))
         else:
             self._refuse(Refusal.upstream(message, code="upstream_failed"))
 
+    def _end_attempt(self, reason: str) -> None:
+        assert self.load is not None
+        assert self.pool is not None
+        self._cancel_timer()
+        load, self.load = self.load, None
+        load.finish(self.decision.prompt_tokens)
+        self._proxy.attempt_failed(self.pool, load, reason)
+
     def _may_retry(self, pool: PoolState) -> bool:
-        """Whether the pool allows another attempt and has an endpoint that was not tried."""
-        return self.attempts <= self._proxy.retries(pool) and self._proxy.pick(pool, self._tried) is not None
+        """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
+        which is spent."""
+        return (
+            self.attempts <= self._proxy.retries(pool)
+            and self._proxy.pick(pool, self._tried) is not None
+            and self._proxy.take_retry(pool)
+        )
+
+    def _retry(self, pool: PoolState) -> None:
+        interval_s = pool.pool.retry_interval_s if pool.pool.attempts is not None else 0.0
+        if interval_s > 0:
+            self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
+        else:
+            self._attempt()
 
     def _nowhere_to_go(self) -> Refusal:
         assert self.pool is not None
@@ -220,7 +236,8 @@ class Exchange:
         if status in _RETRIED:
             if self._may_retry(self.pool):
                 self._drop_upstream()
-                self._attempt_failed(f"status_{status}", f"{load.endpoint.address} answered {status}")
+                self._end_attempt(f"status_{status}")
+                self._retry(self.pool)
                 return
             self._endpoint_failed(f"status_{status}")
         elif load.failures_in_row and status < 500:
@@ -245,6 +262,8 @@ class Exchange:
         assert self._answer is not None
         data = self._answer.unchunk(data)
         now = self.heard_at = self._proxy.now()
+        assert self.load is not None
+        self.load.heard_at = now
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
@@ -297,24 +316,49 @@ class Exchange:
         assert self.pool is not None
         self._proxy.attempt_failed(self.pool, self.load, reason)
 
-    def idle_since(self) -> float:
-        """When the endpoint was last heard of, as far as the calls tell; now if it is not waited for."""
-        if self._upstream is None:
-            return self._proxy.now()
-        if self._upstream.passed_bytes != self._heard_bytes:
-            self._heard_bytes = self._upstream.passed_bytes
-            self.heard_at = self._proxy.now()
-        return self.heard_at
+    # -- time
 
-    def upstream_idle(self) -> None:
-        """The endpoint has been silent for too long."""
+    def sweep(self, now: float) -> None:
+        """Gives up what was silent for too long; called about once a second, which costs requests nothing."""
+        upstream = self._upstream
+        if upstream is None:
+            return  # connecting and waiting to retry have times of their own
+        assert self.load is not None
+        if upstream.passed_bytes != self._heard_bytes:
+            self._heard_bytes = upstream.passed_bytes
+            self.heard_at = self.load.heard_at = now
+        silent_s = now - self.heard_at
+        settings = self._proxy.settings
+        if self._client.is_paused:
+            if silent_s > settings.stream_idle_timeout_s:
+                self._client_stalled()
+        elif self.status:
+            if silent_s > settings.stream_idle_timeout_s:
+                self._upstream_idle()
+        elif silent_s > self._head_timeout_s(settings):
+            self._no_head_in_time()
+        elif silent_s > self.load.policy.hang_s:
+            self.load.hanging += 1
+
+    def _head_timeout_s(self, settings: GatewaySettings) -> float:
+        """How long the endpoint may take for the head of its answer, where the pool does not say: then a
+        timer runs."""
+        assert self.pool is not None
+        if self.pool.pool.timeout_s is not None:
+            return math.inf
+        return settings.stream_response_timeout_s if self.decision.stream else settings.response_timeout_s
+
+    def _upstream_idle(self) -> None:
+        """The endpoint fell silent amid its answer."""
         self._drop_upstream()
-        message = "the endpoint sent nothing for too long"
-        if self.status:
-            self._break_off("idle_timeout", message)
-        else:
-            self._endpoint_failed("timeout")
-            self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
+        self._break_off("idle_timeout", "the endpoint sent nothing for too long")
+
+    def _client_stalled(self) -> None:
+        """The client reads nothing any more: its endpoint is not kept waiting for ever."""
+        self._drop_upstream()
+        self.status = CLIENT_GONE
+        self._settle("client_stalled")
+        self._client.abort()
 
     # -- what the client connection reports
 

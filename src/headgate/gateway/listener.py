@@ -420,8 +420,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._exchange is not None:
-            if now - self._exchange.idle_since() > settings.stream_idle_timeout_s:
-                self._exchange.upstream_idle()
+            self._exchange.sweep(now)
         elif self._rejected is not None:
             if age_s > LINGER_S:
                 self._transport.abort()

@@ -28,10 +28,11 @@ MAX_TURNED_AWAY = 64
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
-    __slots__ = ("connections", "loads", "name", "pool")
+    __slots__ = ("budget", "connections", "loads", "name", "pool")
 
-    def __init__(self, pool: routing.Pool, ledger: fleet.Ledger) -> None:
+    def __init__(self, pool: routing.Pool, ledger: fleet.Ledger, budget: fleet.RetryBudget) -> None:
         self.pool = pool
+        self.budget = budget
         self.name = str(pool.key)
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
@@ -59,7 +60,9 @@ class Proxy:
         self.snapshot = routing.EMPTY
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
-        self.ledger = fleet.Ledger(fleet.EjectionPolicy(failures=settings.ejection_failures))
+        self.ledger = fleet.Ledger(
+            fleet.EjectionPolicy(failures=settings.ejection_failures, hang_s=settings.hang_s)
+        )
         self.is_ready = False
         self.draining = False
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
@@ -73,7 +76,7 @@ class Proxy:
 
     def use(self, snapshot: routing.Snapshot) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have."""
-        self.pools = {key: PoolState(pool, self.ledger) for key, pool in snapshot.pools.items()}
+        self.pools = {key: self._pool_state(pool) for key, pool in snapshot.pools.items()}
         self.model_list = local.model_list(snapshot)
         self.snapshot = snapshot
         routes = [
@@ -86,6 +89,11 @@ class Proxy:
             self._connections.pop(key).close()
         self.recorder.unbind()
 
+    def _pool_state(self, pool: routing.Pool) -> PoolState:
+        """Its savings for retries stay, however often the pool changes."""
+        known = self.pools.get(pool.key)
+        return PoolState(pool, self.ledger, known.budget if known else fleet.RetryBudget(self.now()))
+
     def pick(self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]) -> fleet.EndpointLoad | None:
         most = self.settings.max_endpoint_connections
         return scheduling.least_work(pool.loads, self.now(), self._rng, tried, most)
@@ -94,8 +102,10 @@ class Proxy:
         """Counts an attempt for which the endpoint gave no answer, or one that says to try elsewhere."""
         self.recorder.attempt_failed(pool, reason)
         now = self.now()
-        if not load.failed(now):
-            return
+        if load.failed(now):
+            self._note_ejection(pool, load, reason, now)
+
+    def _note_ejection(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
         if load in fleet.ejected(pool.loads, now):
             self.recorder.ejected(pool, reason)
             what = f"is ejected for {load.ejected_for_s:g} s"
@@ -139,6 +149,12 @@ class Proxy:
         attempts = pool.pool.attempts
         return self.settings.retries if attempts is None else attempts
 
+    def take_retry(self, pool: PoolState) -> bool:
+        """Spends a retry of the pool's budget, or says that there is none."""
+        granted = pool.budget.take(self.now())
+        self.recorder.retry(pool, granted)
+        return granted
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts work that may outlast the caller; `close` cancels what is left."""
         task = self.loop.create_task(work)
@@ -154,8 +170,14 @@ class Proxy:
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
         now = self.now()
+        for load in self.ledger.loads():
+            load.hanging = 0
         for client in (*self.clients, *self._turned_away):
             client.sweep(now)
+        for pool in self.pools.values():
+            for load in fleet.hung(pool.loads, now):
+                if load.hangs(now):
+                    self._note_ejection(pool, load, "hang", now)
         for connections in self._connections.values():
             connections.sweep()
 

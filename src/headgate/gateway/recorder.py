@@ -67,6 +67,11 @@ class Recorder:
             "Attempts without an answer, or with 502, 503 or 504.",
             ("pool", "reason"),
         )
+        self.retries = Counter(
+            "headgate_gateway_retries",
+            "Requests to be tried again, by whether the retry budget of their pool granted it.",
+            ("pool", "granted"),
+        )
         self.ejections = Counter(
             "headgate_gateway_ejections",
             "Endpoints ejected from their pools, by the failure that made it enough.",
@@ -83,6 +88,7 @@ class Recorder:
             self.first_byte,
             self.tokens,
             self.attempts_failed,
+            self.retries,
             self.ejections,
             self.rejections,
         )
@@ -121,6 +127,9 @@ class Recorder:
 
     def attempt_failed(self, pool: PoolState, reason: str) -> None:
         self.attempts_failed.labels(pool.name, reason).value += 1
+
+    def retry(self, pool: PoolState, granted: bool) -> None:
+        self.retries.labels(pool.name, "yes" if granted else "no").value += 1
 
     def ejected(self, pool: PoolState, reason: str) -> None:
         self.ejections.labels(pool.name, reason).value += 1

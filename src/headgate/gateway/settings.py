@@ -84,11 +84,44 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 64 * 1024
 
     connect_timeout_s: Annotated[
-        float, _says("How long a connection to an endpoint may take.", ge=0.01, le=600)
-    ] = 5.0
-    stream_idle_timeout_s: Annotated[
-        float, _says("An endpoint that sends nothing for this long has failed.", ge=0.1, le=DAY_S)
+        float,
+        _says(
+            "How long a connection to an endpoint may take, TLS included; a packet lost and sent again fits.",
+            ge=0.01,
+            le=600,
+        ),
+    ] = 3.0
+    response_timeout_s: Annotated[
+        float,
+        _says(
+            "Until the head of an answer that is no stream, which engines send when all of it is generated; "
+            "where a pool has no timeout.",
+            ge=1,
+            le=DAY_S,
+        ),
     ] = 600.0
+    stream_response_timeout_s: Annotated[
+        float,
+        _says(
+            "Until the head of a stream, which comes with the first token at the latest; where a pool has no "
+            "timeout.",
+            ge=1,
+            le=DAY_S,
+        ),
+    ] = 300.0
+    stream_idle_timeout_s: Annotated[
+        float,
+        _says("An endpoint that sends nothing for this long amid an answer has failed.", ge=0.1, le=DAY_S),
+    ] = 600.0
+    hang_s: Annotated[
+        float,
+        _says(
+            "Three requests that wait for longer eject an endpoint of which nothing is heard, while others "
+            "answer.",
+            ge=1,
+            le=DAY_S,
+        ),
+    ] = 30.0
     max_response_head_bytes: Annotated[
         int, _says("Longest head of an endpoint's answer.", ge=1024, le=1 << 20)
     ] = 64 * 1024

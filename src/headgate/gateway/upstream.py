@@ -44,6 +44,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_head",
         "_headers",
         "_home",
+        "_interim_bytes",
         "_keep_alive",
         "_parser",
         "_paused",
@@ -63,6 +64,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head: bytes | None = b""
         """What has come of the response head; None once it is complete."""
+        self._interim_bytes = 0
+        """Of responses before the final one, which count towards its head: they could go on for ever."""
         self._begun = False
         self._complete = False
         self._until_close = False
@@ -86,6 +89,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._exchange = exchange
         self._write = None
         self._head = b""
+        self._interim_bytes = 0
         self._begun = self._complete = self._until_close = self._cut = False
         self.passed_bytes = 0
         self._transport.write(payload)
@@ -109,7 +113,7 @@ class UpstreamConnection(asyncio.Protocol):
     @property
     def has_begun(self) -> bool:
         """Whether anything of the response has come."""
-        return self._head != b""
+        return self._head != b"" or self._interim_bytes > 0
 
     @property
     def usable(self) -> bool:
@@ -193,7 +197,7 @@ class UpstreamConnection(asyncio.Protocol):
         while True:
             end = head.find(b"\r\n\r\n")
             size = end if end >= 0 else len(head)
-            if size > self._home.settings.max_response_head_bytes:
+            if self._interim_bytes + size > self._home.settings.max_response_head_bytes:
                 raise httptools.HttpParserError("the response head is too long")
             if end < 0:
                 self._head = head
@@ -206,6 +210,7 @@ class UpstreamConnection(asyncio.Protocol):
                 raise httptools.HttpParserError("no status line")
             if status >= 200:
                 break
+            self._interim_bytes += end + 4
             self._begun = self._complete = False  # an interim response, which nobody asked for
         self._head = None
         exchange.response_head(self, status, self._headers)
