@@ -21,7 +21,7 @@ from headgate.apiserver.targets import FieldValidation, Target
 
 Object = dict[str, Any]
 
-_ROOT = ("apiVersion", "kind", "metadata")
+_ROOT = frozenset({"apiVersion", "kind", "metadata"})
 _SYSTEM_FIELDS = (
     "uid",
     "creationTimestamp",
@@ -65,9 +65,8 @@ def check_applied(served: Served, applied: Object) -> None:
 def prune(served: Served, obj: Object) -> list[str]:
     """Takes fields that the schema does not have out of the object; the answer are complaints about them."""
     body = _body(obj)
-    unknown = structural.prune(served.schema, body)
-    for name in obj.keys() - body.keys() - set(_ROOT):
-        del obj[name]
+    unknown, _ = served.prepared.prune(body)
+    _set_body(obj, body)
     return _unknown_fields(unknown)
 
 
@@ -81,19 +80,19 @@ def admit(
 ) -> list[str]:
     """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once."""
     served = target.served
-    complaints = [*complaints, *prune(served, new)]
+    builtin.normalize(served.resource, new)
+    body = _body(new)
+    unknown, lacking = served.prepared.prune(body)
+    complaints = [*complaints, *_unknown_fields(unknown)]
     if complaints and validation == "Strict":
         raise errors.strict_decoding(served.kind, served.version, complaints)
-    builtin.normalize(served.resource, new)
+    _set_body(new, body)
     written = [] if target.subresource else rules.warnings_of_written(new)
-    body = _body(new)
-    structural.default(served.schema, body)
-    for name in new.keys() - body.keys() - set(_ROOT):  # null counts as absent
-        del new[name]
-    new |= body
+    lacking.fill(body)
+    _set_body(new, body)
     rules.default(new)
     was = None if old is None else _as_read(served, old)
-    errors_of_schema = structural.validate(served.schema, new, was)
+    errors_of_schema = served.prepared.validate(new, was)
     # A list beyond its limit may have any length, and rules look at every item.
     is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
     told = _judge(target, new, was, others) if is_bounded else rules.Findings()
@@ -204,6 +203,13 @@ def _check_kind(served: Served, obj: Object) -> None:
 def _body(obj: Object) -> Object:
     """Everything but what all objects have, which no schema may prune."""
     return {name: value for name, value in obj.items() if name not in _ROOT}
+
+
+def _set_body(obj: Object, body: Object) -> None:
+    """What is no longer in the body goes (null counts as absent), what came into it comes."""
+    for name in obj.keys() - body.keys() - _ROOT:
+        del obj[name]
+    obj |= body
 
 
 def _unknown_fields(paths: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.api import kubernetes
+from headgate.api import kubernetes, structural
 from headgate.apiserver import metadata
 from headgate.apiserver.jsonpath import JSONPath
 
@@ -79,6 +79,11 @@ class Served:
         if kubernetes.knows(self.api_version, self.kind) and not self.custom:
             schema = kubernetes.completed(self.api_version, self.kind, schema, for_merging=True)
         return {**schema, "properties": {**schema.get("properties", {}), "metadata": metadata.SCHEMA}}
+
+    @cached_property
+    def prepared(self) -> structural.Prepared:
+        """The schema, ready to judge objects."""
+        return structural.Prepared(self.schema)
 
     @property
     def api_version(self) -> str:

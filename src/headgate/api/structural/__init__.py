@@ -2,10 +2,12 @@
 
 Given a schema (OpenAPI v3 as in a CustomResourceDefinition) and an object, both plain dicts, it removes
 unknown fields, fills in defaults, and hands on every error at once in the words of Kubernetes. It
-interprets schemas, so that a kind needs no code of its own; `check` judges a schema before it is used.
+interprets schemas, so that a kind needs no code of its own; `check` judges a schema before it is used, and
+`Prepared` does all of it faster for who judges many objects by one schema.
 """
 
 from headgate.api.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
+from headgate.api.structural.prepared import Lacking, Prepared
 from headgate.api.structural.schemas import check
 from headgate.api.structural.shaping import MAX_DEPTH, Schema, default, prune
 from headgate.api.structural.validation import NOTES, validate
@@ -17,6 +19,8 @@ __all__ = [
     "NO_FIELD",
     "OMITTED",
     "FieldError",
+    "Lacking",
+    "Prepared",
     "Schema",
     "check",
     "default",

@@ -21,7 +21,7 @@ _KINDS: Final[dict[type, str]] = {
     dict: "object",
     type(None): "null",
 }
-_RANGES = {"int32": 1 << 31, "int64": 1 << 63}
+RANGES = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 def _type(walk: Walk, expected: str, value: Any, schema: Schema, path: Path) -> None:
@@ -59,12 +59,12 @@ def _format(walk: Walk, name: str, value: Any, schema: Schema, path: Path) -> No
         if accepts is not None and schema.get("type") == "string" and not accepts(value):
             detail = f"{dotted(path)} in body must be of type {name}: {quoted(value)}"
             walk.add("FieldValueTypeInvalid", path, detail, value)
-    elif name in _RANGES and _is_number(value):
+    elif name in RANGES and _is_number(value):
         _check_range(walk, value, name, f"with format {name}", path)
 
 
 def _check_range(walk: Walk, value: float, name: str, words: str, path: Path) -> None:
-    limit = _RANGES[name]
+    limit = RANGES[name]
     if not -limit <= value < limit:
         walk.add("FieldValueInvalid", path, f"Checked value must be of type integer {words}", value)
 

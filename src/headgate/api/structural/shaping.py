@@ -7,13 +7,13 @@ dicts and lists, and neither descends deeper than MAX_DEPTH.
 import copy
 from typing import Any, Final
 
-__all__ = ["MAX_DEPTH", "Schema", "default", "prune"]
+__all__ = ["MAX_DEPTH", "ROOT_FIELDS", "Schema", "default", "prune"]
 
 Schema = dict[str, Any]
 MAX_DEPTH: Final = 100
 """Levels of nesting that are looked at; what lies deeper cannot be described, so it is pruned and refused."""
 
-_ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _KEEP: Final = "x-kubernetes-preserve-unknown-fields"
 _KEEPS_UNKNOWN: Schema = {_KEEP: True}
 _NOTHING: Schema = {}
@@ -52,7 +52,7 @@ def _prune_map(
     properties = schema.get("properties", _NOTHING)
     additional = schema.get("additionalProperties")
     for key in list(value):
-        if is_resource and key in _ROOT_FIELDS:
+        if is_resource and key in ROOT_FIELDS:
             continue
         child = properties.get(key)
         if child is None and additional:

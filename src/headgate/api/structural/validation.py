@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.api import cel
 from headgate.api.structural import rules
-from headgate.api.structural.composition import COMPOSITION
+from headgate.api.structural.acceptance import CHECKS
 from headgate.api.structural.errors import (
     MAX_ERRORS,
     NO_FIELD,
@@ -20,14 +20,12 @@ from headgate.api.structural.errors import (
     TooManyErrors,
     in_order,
 )
-from headgate.api.structural.keywords import KEYWORDS
 from headgate.api.structural.nodes import has_rules
 from headgate.api.structural.shaping import Schema
 from headgate.api.structural.walk import RuleSite, Walk
 
-__all__ = ["validate", "validate_value"]
+__all__ = ["broken_rules", "validate", "validate_value"]
 
-_CHECKS: Final = KEYWORDS | COMPOSITION
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _REPETITION: Final = "FieldValueDuplicate"
 _BLOCKS_RULES = frozenset(
@@ -66,9 +64,21 @@ def validate(
         found = _validate(schema, obj, cel.MISSING if old is None else old)
         if found and old is not None:
             found = _validate(schema, obj, old, ratchets=True)
-        return [error if error.field else msgspec.structs.replace(error, field=NO_FIELD) for error in found]
+        return _all_with_fields(found)
     except RecursionError:  # from printing or comparing a value that the schema does not describe
         return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
+
+
+def broken_rules(
+    schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
+) -> list[FieldError]:
+    """What `validate` finds in an object whose shape is right already: only the CEL rules are asked."""
+    walk = Walk({})
+    walk.run(schema, obj, cel.MISSING if old is None else old)
+    found = _broken_rules(walk.rule_sites, MAX_ERRORS)
+    if found and old is not None:
+        found = _validate(schema, obj, old, ratchets=True)
+    return _all_with_fields(found)
 
 
 def validate_value(schema: Schema, value: object) -> list[FieldError]:
@@ -76,8 +86,12 @@ def validate_value(schema: Schema, value: object) -> list[FieldError]:
     return _validate(schema, value, cel.MISSING)
 
 
+def _all_with_fields(found: list[FieldError]) -> list[FieldError]:
+    return [error if error.field else msgspec.structs.replace(error, field=NO_FIELD) for error in found]
+
+
 def _validate(schema: Schema, value: object, old: object, *, ratchets: bool = False) -> list[FieldError]:
-    walk = Walk(_CHECKS, ratchets=ratchets)
+    walk = Walk(CHECKS, ratchets=ratchets)
     walk.run(schema, value, old)
     found = in_order(walk.findings.errors)
     if ratchets and _repeats(found) and _repeats(_validate_lists(schema, old)):
@@ -95,7 +109,7 @@ def _repeats(errors: list[FieldError]) -> bool:
 
 def _validate_lists(schema: Schema, obj: object) -> list[FieldError]:
     """Repetitions in lists that are sets or maps; Kubernetes lets all pass if there were any before."""
-    walk = Walk({_LIST_TYPE: _CHECKS[_LIST_TYPE]})
+    walk = Walk({_LIST_TYPE: CHECKS[_LIST_TYPE]})
     walk.run(schema, obj)
     return walk.findings.errors
 
