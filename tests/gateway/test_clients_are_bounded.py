@@ -85,8 +85,8 @@ async def test_body_in_tiny_chunks(gateway, endpoint, eventually):
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks))
     connection = next(iter(gateway.proxy.clients))
-    await eventually(lambda: connection._body_bytes == 2 * len(chunks))
-    assert len(connection._body) <= 1025
+    await eventually(lambda: connection._reader.body_bytes == 2 * len(chunks))
+    assert len(connection._reader._body) <= 1025
     client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body) % 2, body[-1:]) if len(body) % 2 else b"0\r\n\r\n")
     assert (await endpoint.call()).body == body
     endpoint.calls[0].answer()
@@ -115,7 +115,7 @@ async def test_slow_request(gateway, sent, eventually):
     client = await gateway.connect()
     client.send(sent)
     connection = next(iter(gateway.proxy.clients))
-    await eventually(lambda: connection._is_reading_request)
+    await eventually(lambda: connection._reader.is_amid_request)
     connection.sweep(gateway.proxy.now() + 29)
     connection.sweep(gateway.proxy.now() + 31)
     assert await _refused(client) == (408, "request_timeout")

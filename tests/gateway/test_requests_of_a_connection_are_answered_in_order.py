@@ -47,7 +47,7 @@ async def test_garbage_after_a_request_waits_for_its_answer(gateway, endpoint, r
 
 
 async def test_expectation_of_a_later_request_stays_out_of_a_running_answer(gateway, endpoint, request_bytes):
-    """`100 Continue` is never written amid the bytes of the answer before it."""
+    """`100 Continue` is never written amid the bytes of the answer before it, but right behind them."""
     client = await gateway.connect()
     client.post()
     call = await endpoint.call()
@@ -58,6 +58,7 @@ async def test_expectation_of_a_later_request_stays_out_of_a_running_answer(gate
     await asyncio.sleep(0.02)
     call.write(b"56789")
     assert await client.reader.readexactly(10) == b"0123456789"
+    assert (await client.head()).status == 100
     client.send(b'{"model":"m"}')
     (await endpoint.call()).answer()
     assert (await client.response()).status == 200

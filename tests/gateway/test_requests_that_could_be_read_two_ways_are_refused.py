@@ -29,7 +29,9 @@ AMBIGUOUS = {
 async def test_ambiguous_framing(gateway, endpoint, fields):
     """A message whose end is in doubt is refused, and nothing after it is believed."""
     client = await gateway.connect()
-    client.send(b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n" + fields + b"GET /healthz HTTP/1.1\r\n\r\n")
+    client.send(
+        b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n" + fields + b"GET /healthz HTTP/1.1\r\nhost: g\r\n\r\n"
+    )
     response = await client.response()
     assert response.status == 400
     assert response.json["error"]["code"] == "invalid_http"
@@ -67,7 +69,11 @@ async def test_offer_of_another_protocol_is_ignored(gateway, endpoint):
         b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\ncontent-length: 13\r\n\r\n" + body
     )
     client = await gateway.connect()
-    client.send(offer + offer + b"GET /healthz HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+    client.send(
+        offer
+        + offer
+        + b"GET /healthz HTTP/1.1\r\nhost: g\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
+    )
     for _ in range(2):
         call = await endpoint.call()
         assert call.body == body

@@ -61,11 +61,20 @@ async def test_head_is_get_without_its_body(gateway, path):
     assert get.headers == head.headers == again.headers
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "TRACE"])
 async def test_other_methods(gateway, method):
     """405, and which methods there are."""
     response = await _get(gateway, "/v1/completions", method)
-    assert (response.status, response.header("allow")) == (405, "GET, HEAD, POST")
+    assert (response.status, response.header("allow")) == (405, "GET, HEAD, OPTIONS, POST")
+
+
+@pytest.mark.parametrize("target", ["*", "/v1/completions"])
+async def test_options(gateway, target):
+    """OPTIONS says which methods there are, and nothing to pages of other origins."""
+    client = await gateway.connect()
+    client.send(f"OPTIONS {target} HTTP/1.1\r\nhost: g\r\norigin: https://a.example\r\n\r\n".encode())
+    response = await client.response()
+    assert (response.status, response.headers) == (204, [("allow", "GET, HEAD, OPTIONS, POST")])
 
 
 async def test_http_1_0_is_served_one_request_a_connection(gateway):

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import httptools
 
+from headgate.gateway import cors
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
-from headgate.gateway.request import HOP_BY_HOP, Header, Request, nominated
+from headgate.gateway.request import HOP_BY_HOP, RESERVED, Header, Request, nominated
 
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _NO_BODY = frozenset({204, 304})
@@ -45,11 +46,13 @@ class Answer:
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
         self._unchunker: _Unchunker | None = None
         self._events: EventStream | None = None
-        parts = [status_line(status)]
+        parts = [status_line(status), request.answer_lines]
         chunked = has_length = False
         is_events = is_stream and status == 200 and _is_event_stream(headers)
         if dropped := nominated(headers):
             headers = [header for header in headers if header[0] not in dropped]
+        if request.answer_lines:
+            headers = [header for header in headers if not header[0].startswith(cors.PREFIX)]
         for name, value in headers:
             has_length |= name == b"content-length"
             if name in _NOT_RETURNED or (is_events and name == b"content-length"):
@@ -57,7 +60,7 @@ class Answer:
                     if value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
-            else:
+            elif not name.startswith(RESERVED):
                 parts += (name, b": ", value, b"\r\n")
         parts += (b"x-request-id: ", request_id, b"\r\n")
         if status in _NO_BODY:

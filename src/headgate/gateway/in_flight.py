@@ -51,6 +51,7 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
     request, decision, pool, load = exchange.request, exchange.decision, exchange.pool, exchange.load
     match = decision.match
     return shown | {
+        "client": request.client_address,
         "phase": exchange.phase,
         "id": exchange.request_id.decode("latin-1"),
         "method": request.method.decode("latin-1"),

@@ -1,4 +1,4 @@
-"""The few paths that the gateway answers itself: health, readiness, and the list of models."""
+"""The few things that the gateway answers itself: health, readiness, the list of models, and OPTIONS."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _MODEL = ("/v1/models/", "/models/")
 def answer(proxy: Proxy, request: Request) -> bytes:
     """The response to a request that is not posted, and so is not for an endpoint."""
     path = request.path
+    if request.method == b"OPTIONS":
+        return _options(proxy, request)
     if request.method not in _READING:
         refusal = Refusal.bad_request(
             f"{request.method.decode('latin-1')} is not served: inference requests are POST",
@@ -48,11 +50,27 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(f"there is nothing at {path[:256]}", code="not_found", status=404)
-    return _for_method(request, refusals.refused(refusal, request.target, keep_alive=request.keep_alive))
+    return _for_method(request, _refused(request, refusal))
+
+
+def _refused(request: Request, refusal: Refusal) -> bytes:
+    return refusals.refused(
+        refusal, request.target, keep_alive=request.keep_alive, lines=request.answer_lines
+    )
 
 
 def _reply(request: Request, status: int, body: bytes) -> bytes:
-    return _for_method(request, refusals.response(status, body, keep_alive=request.keep_alive))
+    whole = refusals.response(status, body, keep_alive=request.keep_alive, lines=request.answer_lines)
+    return _for_method(request, whole)
+
+
+def _options(proxy: Proxy, request: Request) -> bytes:
+    """What may be asked here; to a web page's preflight, whether the page may."""
+    lines = request.answer_lines
+    if proxy.policy.cors is not None and request.header(b"access-control-request-method"):
+        asked = request.header(b"access-control-request-headers").encode("latin-1")
+        lines = proxy.policy.cors.preflight_lines(request.header(b"origin").encode("latin-1"), asked)
+    return refusals.no_content(lines + b"allow: %b\r\n" % refusals.ALLOWED, keep_alive=request.keep_alive)
 
 
 def _for_method(request: Request, whole: bytes) -> bytes:

@@ -15,6 +15,7 @@ from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
 from headgate.gateway import limits, local
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import EndpointConnections
@@ -50,6 +51,7 @@ class Proxy:
         rng: random.Random | None = None,
     ) -> None:
         self.settings = settings
+        self.policy = ClientPolicy(settings)
         self.recorder = recorder
         self.loop = loop
         self.now = loop.time

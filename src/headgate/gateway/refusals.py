@@ -13,6 +13,9 @@ _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
 
+ALLOWED = b"GET, HEAD, OPTIONS, POST"
+"""Methods that mean something here."""
+
 _ANTHROPIC_PATH = b"/v1/messages"
 _RESPONSES_PATH = b"/v1/responses"
 _ANTHROPIC_TYPES = {
@@ -94,9 +97,10 @@ def response(
     content_type: bytes = b"application/json",
     headers: tuple[tuple[bytes, bytes], ...] = (),
     keep_alive: bool = True,
+    lines: bytes = b"",
 ) -> bytes:
-    """A whole HTTP/1.1 response."""
-    parts = [status_line(status)]
+    """A whole HTTP/1.1 response; `lines` are further headers, each with its CRLF."""
+    parts = [status_line(status), lines]
     parts += [b"%b: %b\r\n" % header for header in headers]
     if not keep_alive:
         parts.append(b"connection: close\r\n")
@@ -105,7 +109,15 @@ def response(
     return b"".join(parts)
 
 
-def refused(refusal: Refusal, target: bytes, *, keep_alive: bool, request_id: bytes = b"") -> bytes:
+def no_content(lines: bytes, *, keep_alive: bool) -> bytes:
+    """A response with nothing but header lines."""
+    close = b"" if keep_alive else b"connection: close\r\n"
+    return b"".join((status_line(HTTPStatus.NO_CONTENT), lines, close, b"\r\n"))
+
+
+def refused(
+    refusal: Refusal, target: bytes, *, keep_alive: bool, request_id: bytes = b"", lines: bytes = b""
+) -> bytes:
     """The response for a refusal, in the form that clients of the target's API expect."""
     headers: list[tuple[bytes, bytes]] = []
     if request_id:
@@ -113,6 +125,6 @@ def refused(refusal: Refusal, target: bytes, *, keep_alive: bool, request_id: by
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
     if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", b"GET, HEAD, POST"))
+        headers.append((b"allow", ALLOWED))
     body = refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
-    return response(refusal.status, body, headers=tuple(headers), keep_alive=keep_alive)
+    return response(refusal.status, body, headers=tuple(headers), keep_alive=keep_alive, lines=lines)

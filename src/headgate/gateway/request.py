@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.gateway.trust import Peer
+
 HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -17,11 +22,27 @@ HOP_BY_HOP = frozenset(
 )
 """Headers that speak of one connection (RFC 9110, 7.6.1) and are never passed on."""
 
-_NOT_FORWARDED = HOP_BY_HOP | {b"content-length", b"expect", b"x-request-id"}
+_NOT_FORWARDED = HOP_BY_HOP | {
+    b"content-length",
+    b"content_length",
+    b"expect",
+    b"forwarded",
+    b"host",
+    b"transfer_encoding",
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"x-request-id",
+}
+"""Written anew, or not passed on; with underscores, what some servers read as if it had hyphens."""
 _NEEDED = {b"host", b"content-length", b"transfer-encoding"}
+"""Headers that `connection` cannot take away."""
 _NONE: frozenset[bytes] = frozenset()
-_RESERVED = (b"x-gateway-", b"x-headgate-")
+RESERVED = (b"x-gateway-", b"x-headgate-")
 """Prefixes of headers by which gateways talk among themselves; from outside they mean nothing."""
+_FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip")
+"""Prefixes of headers that only a trusted client may send."""
+_X = 120
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -32,6 +53,8 @@ class Request:
 
     __slots__ = (
         "_forwarded",
+        "_peer",
+        "answer_lines",
         "arrived_at",
         "body",
         "given_id",
@@ -52,9 +75,10 @@ class Request:
         keep_alive: bool,
         is_http_1_0: bool,
         arrived_at: float,
+        peer: Peer,
+        host: bytes,
+        answer_lines: bytes = b"",
     ) -> None:
-        if not target.startswith(b"/"):
-            target = _origin_form(target)
         self.method = method
         self.target = target
         self.headers = headers
@@ -62,11 +86,25 @@ class Request:
         self.keep_alive = keep_alive
         self.is_http_1_0 = is_http_1_0
         self.arrived_at = arrived_at
+        self.answer_lines = answer_lines
+        """Header lines that every answer to it has to have."""
+        self._peer = peer
         self.given_id = b""
         """What the client calls the request in `x-request-id`; empty if it has no name for it."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
-        self._forwarded = self._pick_forwarded(headers)
+        self._forwarded = [method, b" ", target, peer.opening(host, headers)]
+        self._pick_forwarded(headers)
+
+    @property
+    def is_from_trusted(self) -> bool:
+        """Whether its `x-headgate-*` headers count."""
+        return self._peer.is_trusted
+
+    @property
+    def client_address(self) -> str:
+        """Of the client, as far as trusted proxies before it tell; "" if it is not known."""
+        return self._peer.client_address(self.headers)
 
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name, "" if there is none."""
@@ -83,24 +121,21 @@ class Request:
         del parts[-4:]
         return whole
 
-    def _pick_forwarded(self, headers: list[Header]) -> list[bytes]:
-        """The request line and the headers that are passed on, in pieces; the one pass over the headers."""
-        parts = [self.method, b" ", self.target, b" HTTP/1.1\r\n"]
-        has_host = False
+    def _pick_forwarded(self, headers: list[Header]) -> None:
+        """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""
+        parts = self._forwarded
+        is_trusted = self._peer.is_trusted
         for name, value in headers:
             if name in _NOT_FORWARDED:
                 if name == b"x-request-id":
                     self.given_id = self.given_id or value
                 elif name == b"connection" and (dropped := nominated(headers)):
-                    return self._pick_forwarded(
-                        [header for header in headers if header[0] not in dropped | {b"connection"}]
-                    )
-            elif not name.startswith(_RESERVED):
-                has_host |= name == b"host"
+                    del parts[4:]
+                    kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
+                    return self._pick_forwarded(kept)
+            elif name[0] != _X or is_trusted or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED):
                 parts += (name, b": ", value, b"\r\n")
-        if not has_host:
-            parts.append(b"host:\r\n")  # HTTP/1.0 needs none, HTTP/1.1 does (RFC 9112, 3.2)
-        return parts
+        return None
 
 
 def nominated(headers: list[Header]) -> frozenset[bytes]:
@@ -110,10 +145,3 @@ def nominated(headers: list[Header]) -> frozenset[bytes]:
         if name == b"connection" and value not in (b"keep-alive", b"close", b"Keep-Alive"):
             named = named.union(token.strip().lower() for token in value.split(b",")) - _NEEDED
     return named
-
-
-def _origin_form(target: bytes) -> bytes:
-    """The path and query of "http://host/path?query", which is how a client asks a proxy."""
-    _, _, rest = target.partition(b"://")
-    _, slash, path = rest.partition(b"/")
-    return slash + path if slash else b"/"

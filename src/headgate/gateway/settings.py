@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from headgate.gateway import cors, hosts, trust
+
 DAY_S = 86_400.0
 
 
@@ -73,11 +75,49 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
     head_timeout_s: Annotated[
         float,
-        _says("How long a client may take for a request, from its first byte to its last.", ge=0.1, le=DAY_S),
+        _says(
+            "How long a client may take for a request, from its first byte to its last; longer for a long "
+            "body.",
+            ge=0.1,
+            le=DAY_S,
+        ),
     ] = 30.0
+    min_body_bytes_per_s: Annotated[
+        int,
+        _says(
+            "For each of so many bytes of body that came, a request may take a second longer.",
+            ge=1,
+            le=1 << 30,
+        ),
+    ] = 16 * 1024
     keep_alive_s: Annotated[
         float, _says("How long an idle client connection stays open.", ge=0.1, le=DAY_S)
     ] = 75.0
+    trusted_clients: Annotated[
+        tuple[str, ...],
+        _says(
+            "Networks of load balancers, whose word on the clients behind them is believed, and of "
+            "operators: from others, x-headgate-* and x-gateway-* are dropped, and x-forwarded-* replaced."
+        ),
+    ] = ()
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        _says("Names that the gateway goes by, such as api.example.com or *.example.com; none means any."),
+    ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...],
+        _says('Origins such as https://app.example.com whose web pages may send requests, or "*" for all.'),
+    ] = ()
+    cors_methods: Annotated[tuple[str, ...], _says("Methods that those pages may use.")] = ("GET", "POST")
+    cors_headers: Annotated[
+        tuple[str, ...], _says("Request headers that they may set; none means all that they ask for.")
+    ] = ()
+    cors_max_age_s: Annotated[
+        int, _says("How long their browsers may remember that.", ge=0, le=int(DAY_S))
+    ] = 600
+    cors_credentials: Annotated[
+        bool, _says("Whether they may send cookies and the like; not with the origin *.")
+    ] = False
     write_buffer_bytes: Annotated[
         int,
         _says("Past this much unread by a client, its endpoint is not read either.", ge=1024, le=1 << 26),
@@ -186,6 +226,14 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
         other = taken.setdefault((host, port), name)
         if other != name and port:
             found.append((name, f"{port} is {other} already: choose another"))
+    origins = cors.problems(settings.cors_origins, credentials=settings.cors_credentials)
+    found += [
+        *(("trusted_clients", problem) for problem in trust.problems(settings.trusted_clients)),
+        *(("allowed_hosts", problem) for problem in hosts.problems(settings.allowed_hosts)),
+        *(("cors_origins", problem) for problem in origins),
+        *(("cors_methods", problem) for problem in cors.not_names(settings.cors_methods)),
+        *(("cors_headers", problem) for problem in cors.not_names(settings.cors_headers)),
+    ]
     return found
 
 

@@ -1,0 +1,81 @@
+"""Which host a request is for: one name, said once, that this gateway goes by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headgate.gateway.refusals import Refusal
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{0,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+"""A name or an address, and a port. Of what a URI's host may have, what no name has is left out."""
+_ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
+_PATTERN = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]", re.IGNORECASE)
+_SHOWN_BYTES = 128
+
+
+class Hosts:
+    """The names that this gateway goes by; none means any."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        lowered = [pattern.lower().encode() for pattern in patterns]
+        self._exact = frozenset(pattern for pattern in lowered if not pattern.startswith(b"*"))
+        self._endings = tuple(pattern[1:] for pattern in lowered if pattern.startswith(b"*"))
+        self._any = not lowered
+
+    def refusal(self, host: bytes) -> Refusal | None:
+        """Why a request for this host is not served."""
+        if not _HOST.fullmatch(host):
+            return bad_host(f"host {_shown(host)} is neither a name nor an address, with or without a port")
+        if self._any:
+            return None
+        name = host.lower()
+        if not name.endswith(b"]"):
+            name = name.rpartition(b":")[0] or name
+        if name in self._exact or (self._endings and name.endswith(self._endings)):
+            return None
+        return Refusal.bad_request(
+            f"this gateway does not serve host {_shown(host)}: ask one of its own names, or add this one to "
+            f"allowed_hosts",
+            code="unknown_host",
+            status=421,
+        )
+
+
+def problems(patterns: Iterable[str]) -> list[str]:
+    """What is wrong with each pattern of a host that is none."""
+    return [
+        f"{pattern!r}: a host without port is needed, such as api.example.com, *.example.com or [::1]"
+        for pattern in patterns
+        if not _PATTERN.fullmatch(pattern)
+    ]
+
+
+def bad_host(message: str) -> Refusal:
+    return Refusal.bad_request(message, code="invalid_host")
+
+
+def bad_target(target: bytes, reason: str) -> Refusal:
+    return Refusal.bad_request(f"target {_shown(target)} {reason}", code="invalid_target")
+
+
+def split_target(method: bytes, target: bytes) -> tuple[bytes | None, bytes] | Refusal:
+    """The host that a target names, if any, and its path with the query (RFC 9112, 3.2).
+
+    "http://host/path" is how a client asks a proxy, and "*" asks about the server.
+    """
+    if b"#" in target:
+        return bad_target(target, "has a fragment, which is never sent")
+    if target.startswith(b"/") or (target == b"*" and method == b"OPTIONS"):
+        return None, target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        return bad_target(target, "is neither a path nor a URL of http or https")
+    host, path = absolute[1], absolute[2]
+    if b"@" in host:
+        return bad_target(target, "has a user name in it: use a header to authenticate")
+    return host, path if path.startswith(b"/") else b"/" + path
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:_SHOWN_BYTES].decode("latin-1"))

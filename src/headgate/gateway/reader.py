@@ -1,0 +1,340 @@
+"""A client's bytes become requests: parsed strictly, checked, and bounded in size.
+
+What could be read in two ways is refused before anything of it is sent on. After a refusal nothing more is
+read, since nobody knows where the next request would begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import httptools
+
+from headgate.gateway import hosts
+from headgate.gateway.refusals import Refusal
+from headgate.gateway.request import Header, Request
+
+if TYPE_CHECKING:
+    from headgate.gateway.listener import ClientConnection
+    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.trust import Peer
+
+MAX_BODY_PIECES = 1024
+"""Further pieces of a body are put together: a body in tiny chunks would take many times its size."""
+
+_CHECKED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
+"""Headers that are looked at before a body is read."""
+_VERSIONS = ("1.1", "1.0")
+_UPGRADING = frozenset({b"connection", b"upgrade", b"http2-settings"})
+_PROBES = (b"/healthz", b"/readyz")
+"""Asked by load balancers, which know an address but no name."""
+_SLASH = 47
+
+
+class RequestReader:
+    """Reads the requests of one connection, and hands each to the connection when it is complete."""
+
+    __slots__ = (
+        "_answer_lines",
+        "_body",
+        "_fed_bytes",
+        "_headers",
+        "_host",
+        "_host_checked",
+        "_in_head",
+        "_parser",
+        "_peer",
+        "_policy",
+        "_proxy",
+        "_refusal",
+        "_settings",
+        "_target",
+        "_unused_bytes",
+        "_version",
+        "begun_at",
+        "body_bytes",
+        "client",
+        "owes_continue",
+    )
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, peer: Peer) -> None:
+        self._proxy = proxy
+        self._settings = proxy.settings
+        self._policy = proxy.policy
+        self._peer = peer
+        self.client = client
+        self._parser = httptools.HttpRequestParser(self)
+        self._refusal: Refusal | None = None
+        self._target = b""
+        self._headers: list[Header] = []
+        self._version = ""
+        self._host = b""
+        self._host_checked: bytes | None = None
+        """The host that was found to be allowed last: all requests of a connection have the same, mostly."""
+        self._answer_lines = b""
+        self._body: list[bytes | bytearray] = []
+        self.body_bytes = 0
+        """Of the request being read, those that came."""
+        self._fed_bytes = 0
+        """Length of the data being parsed."""
+        self._unused_bytes = 0
+        """Bytes that came since the head began, or since the body last grew: so the extensions of chunks
+        and the trailers are bounded too."""
+        self._in_head = True
+        self.begun_at = proxy.now()
+        """When the request being read began, or when the connection fell idle."""
+        self.owes_continue = False
+        """Whether the client waits to be told that it may send the body."""
+
+    def feed(self, data: bytes) -> Refusal | None:
+        """Parses further bytes. Returns why these, and all that follow, are not served."""
+        self._fed_bytes = len(data)
+        self._unused_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._is_invalid(error)
+        if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
+            part = "head" if self._in_head else "trailer"
+            self._refusal = _too_large(part, self._settings.max_head_bytes, 431)
+        return self._refusal
+
+    @property
+    def is_amid_request(self) -> bool:
+        return self._unused_bytes > 0 or not self._in_head
+
+    @property
+    def target(self) -> bytes:
+        """Of the request being read, as far as it came."""
+        return self._target
+
+    @property
+    def answer_lines(self) -> bytes:
+        """Header lines that the answer to the request being read has to have."""
+        return self._answer_lines
+
+    # -- llhttp callbacks
+
+    def on_message_begin(self) -> None:
+        self._target = b""
+        self._headers = []
+        self._body = []
+        self.body_bytes = 0
+        # Behind another message, nobody knows yet how much of the data is this one's.
+        self._unused_bytes = self._unused_bytes or 1
+        self._in_head = True
+        self.begun_at = self._proxy.now()
+
+    def on_url(self, target: bytes) -> None:
+        self._target += target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer: merged into the headers, it would pass by what was checked in them
+        headers = self._headers
+        headers.append((name.lower(), value))
+        if len(headers) > self._settings.max_headers:
+            self._refuse(_too_many_headers(self._settings.max_headers))
+
+    def on_headers_complete(self) -> None:
+        if self._unused_bytes + self._fed_bytes > self._settings.max_head_bytes:
+            self._check_head_size()
+        self._in_head = False
+        self._unused_bytes = 0
+        version = self._version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            self._refuse(_unknown_version(version))
+        hosts_said = 0
+        host = expected = origin = b""
+        has_body = False
+        for name, value in self._headers:
+            if name in _CHECKED:
+                if name == b"host":
+                    hosts_said += 1
+                    host = value
+                elif name == b"content-length":
+                    has_body = value != b"0"
+                    if int(value) > self._settings.max_body_bytes:
+                        self._body_too_large()
+                elif name == b"origin":
+                    origin = value
+                elif name == b"expect":
+                    expected = value
+                else:
+                    has_body = True
+                    self._check_coding(value)
+        if hosts_said != 1:
+            self._check_count_of_hosts(hosts_said)
+        if self._target[0] != _SLASH or b"#" in self._target:
+            host = self._split_target(host, hosts_said)
+        if host != self._host_checked:
+            host = self._check_host(host)
+        self._host = host
+        cors = self._policy.cors
+        self._answer_lines = b"" if cors is None else cors.lines(origin) if origin else cors.unasked
+        if expected:
+            self._expect(expected, has_body=has_body)
+
+    def on_body(self, body: bytes) -> None:
+        pieces = self._body
+        if len(pieces) < MAX_BODY_PIECES:
+            pieces.append(body)
+        else:
+            if len(pieces) == MAX_BODY_PIECES:
+                pieces.append(bytearray())
+            pieces[-1] += body
+        self.body_bytes += len(body)
+        self._unused_bytes = 0
+        if self.body_bytes > self._settings.max_body_bytes:
+            self._body_too_large()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        self._unused_bytes = 0
+        if self._parser.should_upgrade():
+            return  # llhttp reads no body where an upgrade is asked for; it says so next
+        self.owes_continue = False
+        body = self._body
+        is_http_1_1 = self._version == "1.1"
+        request = Request(
+            self._parser.get_method(),
+            self._target,
+            self._headers,
+            bytes(body[0]) if len(body) == 1 else b"".join(body),
+            is_http_1_1 and self._parser.should_keep_alive(),
+            not is_http_1_1,
+            self._proxy.now(),
+            self._peer,
+            self._host,
+            self._answer_lines,
+        )
+        self._body = []
+        refusal = self.client.take(request)
+        if refusal is not None:
+            self._refuse(refusal)
+
+    # -- checks
+
+    def _refuse(self, refusal: Refusal) -> NoReturn:
+        """Ends the parsing: to be called by llhttp's callbacks only."""
+        if self._refusal is None:
+            self._refusal = refusal
+        raise httptools.HttpParserError(refusal.code)
+
+    def _is_invalid(self, error: httptools.HttpParserError) -> None:
+        if self._refusal is None:
+            self._refusal = Refusal.bad_request(
+                f"the request is not valid HTTP: {error}", code="invalid_http"
+            )
+
+    def _check_head_size(self) -> None:
+        """Counts exactly, where the bytes that came are enough for the head to be too long."""
+        size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers)
+        if size > self._settings.max_head_bytes:
+            self._refuse(_too_large("head", self._settings.max_head_bytes, 431))
+
+    def _body_too_large(self) -> None:
+        self._refuse(_too_large("body", self._settings.max_body_bytes, 413))
+
+    def _check_coding(self, value: bytes) -> None:
+        if value.lower() != b"chunked":
+            self._refuse(_unknown_coding(value))
+        if self._version == "1.0":
+            # Whoever passed it on did not know the coding, and may have seen other bytes as the body.
+            message = "a request of HTTP/1.0 has no transfer-encoding"
+            self._refuse(Refusal.bad_request(message, code="invalid_http"))
+
+    def _check_count_of_hosts(self, count: int) -> None:
+        if count > 1:
+            self._refuse(hosts.bad_host(f"the request names {count} hosts: one is needed"))
+        if self._version == "1.1":
+            self._refuse(hosts.bad_host("the request has no host header: HTTP/1.1 needs one"))
+
+    def _split_target(self, host: bytes, hosts_said: int) -> bytes:
+        """Leaves the path of a URL as the target; returns the host of the request."""
+        method = self._parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(_no_tunnels())
+        split = hosts.split_target(method, self._target)
+        if isinstance(split, Refusal):
+            self._refuse(split)
+        named, self._target = split
+        if named is None:
+            return host
+        if hosts_said and named.lower() != host.strip().lower():
+            self._refuse(hosts.bad_host("the request's target and its host header name different hosts"))
+        return named
+
+    def _check_host(self, host: bytes) -> bytes:
+        host = host.strip(b" \t")
+        refusal = self._policy.hosts.refusal(host)
+        if refusal is not None and (refusal.status == 400 or self._target not in _PROBES):
+            self._refuse(refusal)
+        if refusal is None:
+            self._host_checked = host
+        return host
+
+    def _expect(self, expected: bytes, *, has_body: bool) -> None:
+        if expected.strip().lower() != b"100-continue":
+            shown = expected[:64].decode("latin-1")
+            message = f"expectation {shown!r} cannot be met: only 100-continue is known"
+            self._refuse(Refusal.bad_request(message, code="unknown_expectation", status=417))
+        if has_body and self._version == "1.1" and not self._parser.should_upgrade():
+            self.owes_continue = True
+            self.client.may_continue()
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Reads a request that offers another protocol as one that does not (RFC 9110, 7.8).
+
+        Java's own client offers h2c with every first request. llhttp stops after such a head, so the head
+        is told to a fresh parser without the offer, and then the `rest`, which begins with the body.
+        """
+        while self._refusal is None:
+            method = self._parser.get_method()
+            if method == b"CONNECT":
+                self._refusal = _no_tunnels()
+                return
+            head = [b"%b %b HTTP/%b\r\n" % (method, self._target, self._version.encode())]
+            head += [b"%b: %b\r\n" % header for header in self._headers if header[0] not in _UPGRADING]
+            if not self._parser.should_keep_alive():
+                head.append(b"connection: close\r\n")
+            data = b"".join((*head, b"\r\n", rest))
+            self._parser = httptools.HttpRequestParser(self)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = data[upgrade.args[0] :]
+                continue
+            except httptools.HttpParserError as error:
+                self._is_invalid(error)
+            return
+
+
+def _too_large(part: str, limit: int, status: int) -> Refusal:
+    return Refusal.bad_request(
+        f"the request {part} is longer than {limit} bytes", code=f"{part}_too_large", status=status
+    )
+
+
+def _too_many_headers(limit: int) -> Refusal:
+    return Refusal.bad_request(
+        f"the request has more than {limit} headers", code="head_too_large", status=431
+    )
+
+
+def _no_tunnels() -> Refusal:
+    return Refusal.bad_request("CONNECT is not served", code="connect", status=405)
+
+
+def _unknown_coding(value: bytes) -> Refusal:
+    return Refusal.bad_request(
+        f"transfer-encoding {value[:64].decode('latin-1')!r} is not supported: only chunked is",
+        code="unknown_transfer_coding",
+        status=501,
+    )
+
+
+def _unknown_version(version: str) -> Refusal:
+    return Refusal.bad_request(f"HTTP/{version} is not spoken here", code="unknown_version", status=505)
