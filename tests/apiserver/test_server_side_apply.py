@@ -89,10 +89,12 @@ async def test_an_apply_that_wants_no_field_creates(client: httpx2.AsyncClient) 
 
 
 async def test_nobody_owns_what_the_schema_does_not_have(apply: Apply) -> None:
-    """Unknown fields are pruned before they are owned."""
+    """An apply of an unknown field is refused, of a new object and of one that is there."""
     for color in ("red", "blue"):
-        answer = await apply("a", {"color": color, "shape": 1})
-        assert "shape" not in answer.json()["spec"]
+        refused = await apply("a", {"color": color, "shape": 1})
+        assert refused.status_code == 400
+        assert refused.json()["message"].endswith("): .spec.shape: field not declared in schema")
+        answer = await apply("a", {"color": color})
         assert entry(answer.json(), "a")["fieldsV1"] == {"f:spec": {"f:color": {}}}
 
 

@@ -85,7 +85,7 @@ def admit(
     unknown, lacking = served.prepared.prune(body)
     complaints = [*complaints, *_unknown_fields(unknown)]
     if complaints and validation == "Strict":
-        raise errors.strict_decoding(served.kind, served.version, complaints)
+        raise errors.StrictDecodingError(served.kind, served.version, complaints)
     _set_body(new, body)
     written = [] if target.subresource else rules.warnings_of_written(new)
     lacking.fill(body)

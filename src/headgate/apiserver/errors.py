@@ -142,9 +142,23 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def strict_decoding(kind: str, version: str, complaints: Iterable[str]) -> StatusError:
-    what = f'{kind} in version "{version}" cannot be handled as a {kind}'
-    return bad_request(f"{what}: strict decoding error: {', '.join(complaints)}")
+class StrictDecodingError(StatusError):
+    """Unknown or duplicate fields of an object, under strict validation."""
+
+    def __init__(self, kind: str, version: str, complaints: Iterable[str]) -> None:
+        what = f'{kind} in version "{version}" cannot be handled as a {kind}'
+        self.why = f"strict decoding error: {', '.join(complaints)}"
+        super().__init__(400, "BadRequest", f"{what}: {self.why}")
+
+    def of_patch(self, shown: str) -> StatusError:
+        """The same of an object that a patch has made; `shown` is the object or the patch."""
+        return invalid("", "", "", [FieldError("FieldValueInvalid", "patch", self.why, shown)])
+
+
+def strict_decoding_of_apply(complaints: Iterable[str]) -> StatusError:
+    """Duplicate fields of an applied object, which Kubernetes reads as YAML."""
+    lines = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *complaints])
+    return bad_request(f"error strict decoding YAML: {lines}")
 
 
 def unauthorized() -> StatusError:

@@ -17,6 +17,7 @@ from headgate.apiserver import (
     admission,
     builtin,
     conversion,
+    declared,
     definitions,
     deletion,
     errors,
@@ -153,19 +154,28 @@ class Objects:
             ownership.record(served, old, new, options.field_manager, through, self._now())
         return Outcome(self._write(target, new, options), warnings)
 
-    def patch(self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions) -> Outcome:
-        """Changes an object by a JSON, merge or strategic merge patch."""
+    def patch(
+        self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions, complaints: list[str]
+    ) -> Outcome:
+        """Changes an object by a JSON, merge or strategic merge patch. `complaints` are as for `create`."""
         current = self.scale(target) if target.subresource == "scale" else self.get(target)
         if kind == "strategic" and target.served.custom:
             raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
         schema = target.served.merge_schema if target.subresource != "scale" else scale.SCHEMA
         changed = patch.apply(kind, copy.deepcopy(current), body, schema)
-        return self.update(target, changed, options, [])
+        shown = patch.shown(kind, body, changed) if options.field_validation == "Strict" else ""
+        try:
+            return self.update(target, changed, options, complaints)
+        except errors.StrictDecodingError as error:
+            raise error.of_patch(shown) from error
 
     def apply(self, target: Target, applied: Object, options: WriteOptions, complaints: list[str]) -> Outcome:
         """Server-side apply: creates the object, or merges what this manager wants into it."""
         served = target.served
         admission.check_applied(served, applied)
+        if complaints and options.field_validation == "Strict":
+            raise errors.strict_decoding_of_apply(complaints)
+        declared.check(target, applied)
         complaints = [*complaints, *admission.receive(target, applied), *admission.prune(served, applied)]
         if applied["metadata"].get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")

@@ -48,6 +48,25 @@ def apply(kind: Kind, current: Any, body: Any, schema: Schema) -> dict[str, Any]
     return result
 
 
+def shown(kind: Kind, body: Any, changed: dict[str, Any]) -> str:
+    """What Kubernetes shows of a patch whose result it cannot decode: the result, or the strategic patch."""
+    return _as_go(body) if kind == "strategic" else msgspec.json.encode(changed).decode()
+
+
+def _as_go(value: Any) -> str:
+    """Go's %v of what JSON can say: map[a:1 b:[x y]]."""
+    match value:
+        case dict():
+            return f"map[{' '.join(f'{name}:{_as_go(value[name])}' for name in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(_as_go, value))}]"
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+    return str(value)
+
+
 def merge_patch(target: Any, patch: Any) -> Any:
     """RFC 7386: objects merge, null removes, everything else replaces."""
     if not isinstance(patch, dict):

@@ -36,9 +36,12 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
-def decode(body: bytes) -> Any:
-    """Any JSON value."""
-    return msgspec.json.decode(body)
+def decode_json(body: bytes) -> tuple[Any, list[str]]:
+    """Any JSON value, and the complaints about its duplicate fields."""
+    value = msgspec.json.decode(body)
+    if _has_duplicates(body):
+        return value, list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
+    return value, []
 
 
 def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[str]]:
@@ -49,9 +52,7 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
         raise errors.unsupported_media_type((JSON, YAML))
     duplicates: list[str] = []
     try:
-        obj = msgspec.json.decode(body)
-        if _has_duplicates(body):
-            duplicates = list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
+        obj, duplicates = decode_json(body)
     except msgspec.DecodeError:
         if content_type == JSON:
             raise

@@ -155,7 +155,10 @@ class Rest:
             return self._answer(request, target, self.objects.apply(target, obj, options, complaints))
         if (kind := patch.MEDIA_TYPES.get(media)) is None:
             raise errors.unsupported_media_type(patch.ALL_MEDIA_TYPES)
-        return self._answer(request, target, self.objects.patch(target, kind, bodies.decode(body), options))
+        change, complaints = bodies.decode_json(body)
+        if kind == "json":
+            complaints = [f"json patch {complaint}" for complaint in complaints]
+        return self._answer(request, target, self.objects.patch(target, kind, change, options, complaints))
 
     async def _delete_collection(self, request: Request, target: Target) -> Response:
         options = await query.delete_options(request)

@@ -193,7 +193,8 @@ def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> lis
         suggestions = {finding.path: finding.suggestion for finding in here}
         return [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
     if error.reason == "BadRequest" and (known := [each for each in here if each.severity == "error"]):
-        return known  # says of each field what the server says of the first that it could not read
+        # They say of each field what the server says of those that it could not read.
+        return sorted(known, key=lambda finding: finding.order)
     path = "kind" if isinstance(error, NoKind) else ""
     message = error.message if error.status_code in (0, 404) else f"{error.reason}: {error.message}"
     suggestion = _remedy(manifest, error)
