@@ -1,7 +1,7 @@
 """The form in which an endpoint's answer reaches the client: its head, its framing, its events.
 
-Hop-by-hop headers are dropped, HTTP/1.0 clients get no chunks, and streams of events pass through
-EventStream, which can end them well.
+Hop-by-hop headers are dropped, HTTP/1.0 clients get no chunks, streams of events pass through EventStream,
+which can end them well, and JSON in which the client's name of the model is put back through Document.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable
 import httptools
 
 from headgate.gateway import cors
+from headgate.gateway.document import Document
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, RESERVED, Header, Request, nominated
 
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
+_EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_BODY = frozenset({204, 304})
 """Statuses whose answers have no body, whatever they say."""
 
@@ -24,11 +26,12 @@ class Answer:
     """One answer on its way to the client.
 
     `may_keep_alive` is whether the client's connection may go on afterwards; `takes_usage` whether events
-    with nothing but usage are taken out. Raises HttpParserError if the body is framed in a way that cannot
-    be passed on.
+    with nothing but usage are taken out; `name` is the JSON string of the model's name as the client knows
+    it, empty where the endpoint knows it by the same. Raises HttpParserError if the body is framed in a way
+    that cannot be passed on.
     """
 
-    __slots__ = ("_events", "_head", "_unchunker", "ends_with_connection", "keep_alive")
+    __slots__ = ("_body", "_head", "_unchunker", "ends_with_connection", "keep_alive")
 
     def __init__(
         self,
@@ -40,28 +43,37 @@ class Answer:
         may_keep_alive: bool,
         is_stream: bool,
         takes_usage: bool,
+        name: bytes = b"",
     ) -> None:
         self.keep_alive = may_keep_alive
         self.ends_with_connection = False
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
         self._unchunker: _Unchunker | None = None
-        self._events: EventStream | None = None
+        self._body: EventStream | Document | None = None
+        """What changes the body on its way; None where it passes as it came."""
         parts = [status_line(status), request.answer_lines]
-        chunked = has_length = False
-        is_events = is_stream and status == 200 and _is_event_stream(headers)
+        chunked = is_changed = False
+        length: int | None = None
+        kind = b""
+        if (is_stream or name) and status not in _NO_BODY:
+            kind = _media_type(headers)
+            is_changed = (status == 200 and kind == _EVENTS) or (bool(name) and kind == _JSON)
         if dropped := nominated(headers):
             headers = [header for header in headers if header[0] not in dropped]
         if request.answer_lines:
             headers = [header for header in headers if not header[0].startswith(cors.PREFIX)]
-        for name, value in headers:
-            has_length |= name == b"content-length"
-            if name in _NOT_RETURNED or (is_events and name == b"content-length"):
-                if name == b"transfer-encoding":
+        for key, value in headers:
+            if key == b"content-length":
+                length = int(value)
+                if is_changed:
+                    continue
+            if key in _NOT_RETURNED:
+                if key == b"transfer-encoding":
                     if value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
-            elif not name.startswith(RESERVED):
-                parts += (name, b": ", value, b"\r\n")
+            elif not key.startswith(RESERVED):
+                parts += (key, b": ", value, b"\r\n")
         parts += (b"x-request-id: ", request_id, b"\r\n")
         if status in _NO_BODY:
             pass
@@ -70,24 +82,34 @@ class Answer:
                 self._unchunker = _Unchunker()
             else:
                 parts.append(b"transfer-encoding: chunked\r\n")
-        elif not has_length:
+        elif length is None:
             self.ends_with_connection = True
             self.keep_alive = False
-        elif is_events:
+        elif is_changed and (kind == _EVENTS or request.is_http_1_0):
             self.keep_alive = False  # its length may change on the way
-        if is_events:
+            length = None
+        if is_changed:
             is_chunked = chunked and not request.is_http_1_0
-            self._events = EventStream(is_chunked=is_chunked, takes_usage=takes_usage)
+            if kind == _EVENTS:
+                self._body = EventStream(is_chunked=is_chunked, takes_usage=takes_usage, name=name)
+            else:
+                self._body = Document(name, length=length, is_chunked=is_chunked)
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
+        if not self._is_holding:
+            parts.append(b"\r\n")
         self._head = b"".join(parts)
         """Waits to be sent together with the first bytes of the body."""
 
     @property
     def taken_bytes(self) -> int:
-        """By how much a stream of events became shorter on the way."""
-        return self._events.taken_bytes if self._events is not None else 0
+        """By how much the body became shorter on the way."""
+        return self._body.taken_bytes if self._body is not None else 0
+
+    @property
+    def _is_holding(self) -> bool:
+        """Whether the head lacks its end, which comes with the first bytes of the body."""
+        return isinstance(self._body, Document) and self._body.is_holding
 
     def unchunk(self, data: bytes) -> bytes:
         """The body's bytes without a framing that the client does not know."""
@@ -95,17 +117,20 @@ class Answer:
 
     def pass_on(self, data: bytes) -> bytes:
         """What the client gets for these bytes of the body; the first time with the head before it."""
-        if self._events is not None and data:
-            data = self._events.feed(data)
+        if self._body is not None:
+            data = self._body.feed(data) if data or self._is_holding else data
+            if self._is_holding:
+                return b""
         return self._with_head(data)
 
     def filtered(self, write: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
         """Writes further bytes in the shortest way; None if they must pass here."""
-        if self._unchunker is not None:
+        if self._unchunker is not None or self._head:
             return None
-        if self._events is None:
+        body = self._body
+        if body is None or (isinstance(body, Document) and body.is_plain):
             return write
-        feed = self._events.feed
+        feed = body.feed
 
         def write_filtered(data: bytes) -> None:
             passed = feed(data)
@@ -116,11 +141,13 @@ class Answer:
 
     def flush(self) -> bytes:
         """What is held back at the end of a complete answer."""
-        return self._events.flush() if self._events is not None else b""
+        return self._body.flush() if self._body is not None else b""
 
     def cut_off(self, error_event: Callable[[], bytes]) -> bytes | None:
         """Ends a broken stream with the event that says why; None where that is not possible."""
-        last = self._events.cut_off(error_event()) if self._events is not None else None
+        if not isinstance(self._body, EventStream):
+            return None
+        last = self._body.cut_off(error_event())
         return None if last is None else self._with_head(last)
 
     def _with_head(self, data: bytes) -> bytes:
@@ -129,8 +156,15 @@ class Answer:
         return data
 
 
-def _is_event_stream(headers: list[Header]) -> bool:
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+def _media_type(headers: list[Header]) -> bytes:
+    """Of the body as it comes; empty where its bytes are compressed, so that nothing can be changed."""
+    kind = b""
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.partition(b";")[0].strip().lower()
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            return b""
+    return kind
 
 
 class _Unchunker:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headgate import routing
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
@@ -22,7 +24,17 @@ _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 class Decision:
     """Where one request goes. Where it is refused, the fields say how far it came."""
 
-    __slots__ = ("body", "match", "model", "pool", "prompt_tokens", "refusal", "stream", "usage_unasked")
+    __slots__ = (
+        "body",
+        "client_name",
+        "match",
+        "model",
+        "pool",
+        "prompt_tokens",
+        "refusal",
+        "stream",
+        "usage_unasked",
+    )
 
     def __init__(self) -> None:
         self.model = ""
@@ -34,6 +46,9 @@ class Decision:
         """Estimated from the length of the body."""
         self.body = b""
         """What is sent to the endpoint; dropped once nothing is sent again."""
+        self.client_name = b""
+        """The model's name as a JSON string, to be put back into the answer; empty where the endpoint knows
+        the model by the same name."""
         self.usage_unasked = False
         """Whether the endpoint is asked for the usage of a stream, and the client did not."""
         self.refusal: Refusal | None = None
@@ -77,11 +92,14 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
             body = replace_model(body, served)
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
+        decision.client_name = msgspec.json.encode(model)
     decision.prompt_tokens = len(body) // BYTES_PER_TOKEN
     if decision.stream and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
             body = with_usage
             decision.usage_unasked = True
+    if decision.client_name or decision.usage_unasked:
+        request.refuse_codings()
     decision.body = body
     return None

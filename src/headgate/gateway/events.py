@@ -2,7 +2,8 @@
 
 The gateway asks engines for the token counts of every stream, since limits and metrics need them. For a
 client that did not ask, the event that then comes at the end, with counts and without choices, is taken out
-again. What is one whole chunk of whole events, as engines send them, passes as it came.
+again. Where the endpoint knows the model by another name, each event gets the client's. What is one whole
+chunk of whole events, as engines send them, passes as it came.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import re
 
 import msgspec
 
+from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
+from headgate.gateway.names import NameSplice
+
 HELD_BYTES = 64 * 1024
 """An event that is longer is passed on unread: what is held of a stream is bounded."""
 
-_LINE_BYTES = 64
 _USAGE = b'"usage"'
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_MODEL = b'"model"'
+_FIRST_DATA = re.compile(rb"(?:^|[\r\n])data:")
 _DATA = re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 
 
@@ -30,35 +35,35 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 class EventStream:
     """One stream. `is_chunked` says whether it comes and goes in chunks, `takes_usage` whether usage-only
-    events are taken out.
-
-    The framing must have been checked before: llhttp reads the same bytes first.
+    events are taken out, `name` is the JSON string of the model's name as the client knows it, empty where
+    the endpoint knows it by the same.
     """
 
     __slots__ = (
-        "_amid_long",
+        "_begins",
+        "_begins_renamed",
+        "_chunks",
         "_event",
-        "_is_chunked",
         "_is_clean",
-        "_line",
-        "_remaining",
+        "_long",
+        "_name",
         "_takes_usage",
         "taken_bytes",
     )
 
-    def __init__(self, *, is_chunked: bool, takes_usage: bool) -> None:
-        self._is_chunked = is_chunked
+    def __init__(self, *, is_chunked: bool, takes_usage: bool, name: bytes = b"") -> None:
+        self._chunks = Chunks() if is_chunked else None
         self._takes_usage = takes_usage
+        self._name = name
+        self._begins = self._begins_renamed = b""
+        """How an event began, up to the end of its model's name, and how it was passed on. Those of one
+        stream begin alike: what begins so as well is not searched again."""
         self._is_clean = is_chunked
         """Whether the stream stands between two chunks and two events."""
         self._event = b""
         """What has come of an event that is not complete."""
-        self._amid_long = False
-        """Whether the beginning of the event was passed on because it is too long to hold."""
-        self._line = b""
-        """What has come of a line between chunks."""
-        self._remaining = 0
-        """Bytes that the chunk still has, its line end included; -1 behind the last chunk."""
+        self._long: NameSplice | None = None
+        """Of an event whose beginning was passed on, because it is too long to hold."""
         self.taken_bytes = 0
         """By how much the stream became shorter."""
 
@@ -68,64 +73,39 @@ class EventStream:
             end = data.find(b"\r\n")
             is_whole = data.endswith(b"\n\n\r\n") and _size(data[:end]) == len(data) - end - 4
             if is_whole and not (self._takes_usage and _USAGE in data):
-                return data
+                if not self._name or _MODEL not in data:
+                    return data
+                if self._begins and data.startswith(self._begins, end + 2) and _is_one_event(data, end + 2):
+                    rest = data[end + 2 + len(self._begins) : -2]
+                    passed = chunk(self._begins_renamed + rest)
+                    self.taken_bytes += len(data) - len(passed)
+                    return passed
         self.taken_bytes += len(data)
-        passed = self._chunked(data) if self._is_chunked else self._kept(data)
+        passed = self._kept(data) if self._chunks is None else self._rechunked(self._chunks, data)
         self.taken_bytes -= len(passed)
         return passed
 
     def flush(self) -> bytes:
         """What is held at the end of a stream that is not chunked."""
-        rest, self._event = self._event, b""
+        rest = self._last()
         self.taken_bytes -= len(rest)
         return rest
 
     def cut_off(self, event: bytes) -> bytes | None:
         """Ends a stream that broke with this event; None where that is not possible: amid a very long event,
         and behind the end."""
-        if self._amid_long or self._remaining < 0:
+        if self._long is not None or (self._chunks is not None and self._chunks.is_ended):
             return None
         self._event = b""
-        return b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) if self._is_chunked else event
+        return event if self._chunks is None else chunk(event) + LAST_CHUNK
 
-    def _chunked(self, data: bytes) -> bytes:
-        payload, after = self._unchunk(data)
+    def _rechunked(self, chunks: Chunks, data: bytes) -> bytes:
+        payload, after = chunks.feed(data)
         kept = self._kept(payload)
         if after:
-            kept += self._event
-            self._event = b""
-        self._is_clean = not (self._remaining or self._line or self._event or self._amid_long)
-        return (b"%x\r\n%b\r\n" % (len(kept), kept) if kept else b"") + after
-
-    def _unchunk(self, data: bytes) -> tuple[bytes, bytes]:
-        """The payload of the chunks, and the bytes from the last chunk on, which pass as they are."""
-        payload: list[bytes] = []
-        data = self._line + data
-        self._line = b""
-        at = 0
-        while at < len(data):
-            if self._remaining < 0:
-                return b"".join(payload), data[at:]
-            if self._remaining:
-                piece = data[at : at + self._remaining]
-                at += len(piece)
-                self._remaining -= len(piece)
-                # The last two bytes of what remains are the line end of the chunk.
-                payload.append(piece[: max(0, len(piece) - max(0, 2 - self._remaining))])
-                continue
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                line = data[at:]
-                # Extensions of a chunk mean nothing here, and are not kept.
-                self._line = line if len(line) <= _LINE_BYTES else line[:_LINE_BYTES] + b";" + line[-1:]
-                break
-            size = int(data[at:end].partition(b";")[0], 16)
-            if size == 0:
-                self._remaining = -1
-                continue
-            self._remaining = size + 2
-            at = end + 2
-        return b"".join(payload), b""
+            kept += self._last()
+        self._is_clean = chunks.is_between and not self._event and self._long is None
+        return chunk(kept) + after
 
     def _kept(self, payload: bytes) -> bytes:
         """The events that are complete and not to be taken out."""
@@ -137,18 +117,59 @@ class EventStream:
         while (found := _EVENT_END.search(text, at)) is not None:
             at = found.end()
             event = text[start:at]
-            if self._amid_long or not (self._takes_usage and _is_usage_only(event)):
-                kept.append(event)
-            self._amid_long = False
+            if self._long is not None:
+                kept += (self._long.feed(event), self._long.flush())
+                self._long = None
+            elif not (self._takes_usage and _is_usage_only(event)):
+                kept.append(self._renamed(event) if self._name else event)
             start = at
         self._event = text[start:]
-        if self._amid_long or len(self._event) > HELD_BYTES:
+        if self._long is not None or len(self._event) > HELD_BYTES:
             # Its last bytes may be the beginning of its end.
             keep = max(0, len(self._event) - 3)
-            kept.append(self._event[:keep])
+            kept.append(self._passed_unread(self._event[:keep]))
             self._event = self._event[keep:]
-            self._amid_long = True
         return b"".join(kept)
+
+    def _passed_unread(self, part: bytes) -> bytes:
+        if self._long is not None:
+            return self._long.feed(part)
+        self._long = NameSplice(self._name, nested=True)
+        start = _data_at(part)
+        return part[:start] + self._long.feed(part[start:])
+
+    def _last(self) -> bytes:
+        """What is held of an event that did not end before the stream did."""
+        rest, self._event = self._event, b""
+        if self._long is not None:
+            return self._long.feed(rest) + self._long.flush()
+        return self._renamed(rest) if self._name else rest
+
+    def _renamed(self, event: bytes) -> bytes:
+        """The event with the client's name of the model."""
+        if self._begins and event.startswith(self._begins):
+            return self._begins_renamed + event[len(self._begins) :]
+        if _MODEL not in event:
+            return event
+        splice = NameSplice(self._name, nested=True)
+        start = _data_at(event)
+        renamed = event[:start] + splice.feed(event[start:])
+        if splice.place is not None:
+            end = start + splice.place[1]
+            self._begins = event[:end]
+            self._begins_renamed = renamed[: end + splice.growth]
+        return renamed + splice.flush()
+
+
+def _data_at(event: bytes) -> int:
+    """Where the first data of an event begins; other fields may come before it."""
+    found = _FIRST_DATA.search(event)
+    return found.end() if found is not None else len(event)
+
+
+def _is_one_event(chunked: bytes, start: int) -> bool:
+    """Whether a chunk that ends with an event has no other before it."""
+    return chunked.find(b"\n\n", start) == len(chunked) - 4 and chunked.find(b"\r", start) == len(chunked) - 2
 
 
 def _size(line: bytes) -> int:

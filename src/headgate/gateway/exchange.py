@@ -250,6 +250,7 @@ class Exchange:
             may_keep_alive=self.request.keep_alive and not self._proxy.draining,
             is_stream=self.decision.stream,
             takes_usage=self.decision.usage_unasked,
+            name=self.decision.client_name,
         )
         if answer.ends_with_connection:
             connection.ends_with_connection()
@@ -269,7 +270,9 @@ class Exchange:
                 self.first_byte_at = now
             self.tail.add(data)
             self.bytes_out += len(data)
-        self._client.write(self._answer.pass_on(data))
+        passed = self._answer.pass_on(data)
+        if passed:
+            self._client.write(passed)
 
     def straight_way(self) -> Callable[[bytes], None] | None:
         """Where further bytes of the answer may be written as they come; None if they must pass here."""

@@ -113,6 +113,13 @@ class Request:
                 return value.decode("latin-1")
         return ""
 
+    def refuse_codings(self) -> None:
+        """Asks the endpoint not to compress its answer, which has to be changed on the way."""
+        parts = self._forwarded
+        for at in range(4, len(parts), 4):  # each header is four pieces, as the request line is
+            if parts[at] == b"accept-encoding":
+                parts[at + 2] = b"identity"
+
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """What is sent upstream: the head with the headers that are passed on, and the body."""
         parts = self._forwarded

@@ -1,0 +1,148 @@
+"""Puts the name that the client used back into an answer, where the endpoint knows the model by another.
+
+The name stands in the member `model` of a JSON answer and of each event of a stream; Anthropic's first
+event has it inside `message`, and those of the responses API inside `response`. Every other byte stays.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_NAME_BYTES = 1024
+"""A string that is longer, with its quotes, is no name and is not held."""
+
+_MODEL = b'"model"'
+_INSIDE = frozenset({b'"message"', b'"response"'})
+_DELIMITERS = re.compile(rb'["{}\[\],]')
+_BRACKETS = re.compile(rb'["{}\[\]]')
+"""Where members don't matter: the commas of a vector of numbers would be a thousand stops."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_REST_OF_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_QUOTE, _COMMA, _OPEN_OBJECT, _OPEN = b'"'[0], b","[0], b"{"[0], b"{["
+
+
+class NameSplice:
+    """Replaces the value of the first `model` in one JSON object, which comes in pieces.
+
+    `name` is a JSON string, with its quotes. `nested` looks into the members `message` and `response` too.
+    However the text is cut, the pieces given out make the same whole. Time is linear in the text, and at
+    most `LONGEST_NAME_BYTES` are held. What is no JSON object passes, whatever it is.
+    """
+
+    __slots__ = (
+        "_at_key",
+        "_depth",
+        "_held",
+        "_in_string",
+        "_inside",
+        "_key",
+        "_name",
+        "_nested",
+        "growth",
+        "is_done",
+        "place",
+    )
+
+    def __init__(self, name: bytes, *, nested: bool) -> None:
+        self._name = name
+        self._nested = nested
+        self._depth = 0
+        self._inside = False
+        """Whether the object at depth 2 is one that is looked into."""
+        self._at_key = False
+        """Whether the next string is the key of a member."""
+        self._key = b""
+        self._held = b""
+        self._in_string = False
+        """Whether the text stands amid a string that is too long to hold."""
+        self.is_done = not name
+        """Whether all further text passes as it comes."""
+        self.place: tuple[int, int] | None = None
+        """Where in the piece fed last the old value stood."""
+        self.growth = 0
+        """By how many bytes the text became longer."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What is to be passed on now."""
+        if self.is_done:
+            return data
+        text, self._held = self._held + data, b""
+        at = 0
+        if self._in_string:
+            rest = _REST_OF_STRING.match(text)
+            if rest is None:
+                return self._without_open_escape(text)
+            self._in_string = False
+            at = rest.end()
+        while True:
+            shallow = self._depth < 2 or (self._inside and self._depth == 2)
+            found = (_DELIMITERS if shallow else _BRACKETS).search(text, at)
+            if found is None:
+                return text
+            start, at = found.span()
+            if text[start] != _QUOTE or not self._depth:
+                if self._is_end(text[start]):
+                    self.is_done = True
+                    return text
+                continue
+            string = _STRING.match(text, start)
+            if string is None:
+                return self._hold(text, start)
+            at = string.end()
+            if shallow and self._is_name(string.group()):
+                return self._replaced(text, start, at)
+
+    def flush(self) -> bytes:
+        """What is held at the end of the text."""
+        held, self._held = self._held, b""
+        return held
+
+    def _is_name(self, string: bytes) -> bool:
+        """Takes in a key or a value of an object that is looked into."""
+        if self._at_key:
+            self._at_key = False
+            self._key = string
+            return False
+        return self._key == _MODEL and len(string) <= LONGEST_NAME_BYTES
+
+    def _replaced(self, text: bytes, start: int, end: int) -> bytes:
+        self.is_done = True
+        self.place = (start, end)
+        self.growth = len(self._name) - (end - start)
+        return b"".join((text[:start], self._name, text[end:]))
+
+    def _is_end(self, delimiter: int) -> bool:
+        """Whether the object ends with this, or the text is none."""
+        if delimiter in _OPEN:
+            is_object = delimiter == _OPEN_OBJECT
+            if self._depth == 1:
+                self._inside = is_object and self._nested and self._key in _INSIDE
+            self._depth += 1
+            self._at_key = is_object
+            return self._depth == 1 and not is_object
+        if not self._depth:
+            return True
+        if delimiter == _COMMA:
+            self._at_key = True
+            return False
+        self._depth -= 1
+        self._at_key = False
+        return not self._depth
+
+    def _hold(self, text: bytes, start: int) -> bytes:
+        """The text is cut amid a string, which may be the one that matters."""
+        if len(text) - start < LONGEST_NAME_BYTES:
+            self._held = text[start:]
+            return text[:start]
+        if self._at_key:
+            self._at_key = False
+            self._key = b""
+        self._in_string = True
+        return text[: start + 1] + self._without_open_escape(text[start + 1 :])
+
+    def _without_open_escape(self, text: bytes) -> bytes:
+        """Holds a last backslash, which belongs to what comes."""
+        if (len(text) - len(text.rstrip(b"\\"))) % 2 == 0:
+            return text
+        self._held = text[-1:]
+        return text[:-1]
