@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.apiserver import fieldset
+from headgate.apiserver import fieldset, fieldtree
 
 Apply = Any
 
@@ -239,4 +239,4 @@ WITH_LISTS = st.dictionaries(st.sampled_from(["set", "map", "one", "any"]), st.o
 def test_a_new_object_is_owned_leaf_by_leaf(obj: Any) -> None:
     """The tree of a whole value is what its leaves make up, whatever merges as a set, by keys or as one."""
     leaves = {path for path, _ in fieldset.leaves(obj, LISTS) if path}
-    assert fieldset.tree(obj, LISTS) == fieldset.encode(leaves)
+    assert fieldtree.compiled(LISTS)(obj) == fieldset.encode(leaves)

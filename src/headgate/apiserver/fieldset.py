@@ -38,19 +38,25 @@ def child(schema: Schema, name: str) -> Schema:
     return found if isinstance(found, dict) else {}
 
 
-def listing(schema: Schema, items: list[Any]) -> Listing:
-    """How these items are merged; a list whose items lack their keys, or repeat them, is one value."""
+def declared(schema: Schema) -> Listing:
+    """How lists of this schema are merged, if their items allow it."""
     kind = schema.get("x-kubernetes-list-type")
     keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
     if kind is None and "merge" in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
         key = schema.get("x-kubernetes-patch-merge-key")
         kind, keys = ("map", (key,)) if key else ("set", ())
-    if kind == "set" and (_is_atomic(schema.get("items")) or not _are_composed(items)):
-        return Listing(is_set=True)
-    if kind == "map" and keys and all(isinstance(item, dict) for item in items):
-        elements = [item_element(item, keys, schema) for item in items]
+    return Listing(keys if kind == "map" else (), is_set=kind == "set")
+
+
+def listing(schema: Schema, items: list[Any]) -> Listing:
+    """How these items are merged; a list whose items lack their keys, or repeat them, is one value."""
+    how = declared(schema)
+    if how.is_set and (_is_atomic(schema.get("items")) or not _are_composed(items)):
+        return how
+    if how.keys and all(isinstance(item, dict) for item in items):
+        elements = [item_element(item, how.keys, schema) for item in items]
         if None not in elements and len(set(elements)) == len(elements):
-            return Listing(keys)
+            return how
     return Listing()
 
 
@@ -73,14 +79,17 @@ def member_element(member: Any) -> str:
 
 def item_element(item: dict[str, Any], keys: tuple[str, ...], schema: Schema) -> str | None:
     """The `k:` element of a keyed item, keys that are left out taken from their defaults."""
-    properties = schema.get("items", {}).get("properties", {})
     found = {}
-    for key in sorted(keys):
-        value = item.get(key, properties.get(key, {}).get("default"))
+    for key in sorted(keys) if len(keys) > 1 else keys:
+        value = item[key] if key in item else _default_of(key, schema)
         if value is None:
             return None
         found[key] = value
     return "k:" + msgspec.json.encode(found).decode()
+
+
+def _default_of(key: str, schema: Schema) -> Any:
+    return schema.get("items", {}).get("properties", {}).get(key, {}).get("default")
 
 
 def leaves(value: Any, schema: Schema, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -184,19 +193,6 @@ def encode(paths: Iterable[Path]) -> dict[str, Any]:
         if node:
             node["."] = {}
     return tree
-
-
-def tree(value: Any, schema: Schema) -> dict[str, Any]:
-    """fieldsV1 of everything that a value has: `encode` of its `leaves`, at a fraction of the cost."""
-    if isinstance(value, dict) and schema.get("x-kubernetes-map-type") != "atomic":
-        return {f"f:{name}": tree(value[name], child(schema, name)) for name in sorted(value)}
-    if not isinstance(value, list) or not (how := listing(schema, value)).merges:
-        return {}
-    if how.is_set:
-        return {element: {} for element in sorted(member_element(item) for item in value)}
-    items = schema.get("items", {})
-    nodes = {item_element(item, how.keys, schema) or "": tree(item, items) for item in value}
-    return {element: {**nodes[element], ".": {}} if nodes[element] else {} for element in sorted(nodes)}
 
 
 def decode(tree: Any, path: Path = ()) -> Iterator[Path]:

@@ -70,7 +70,7 @@ class Applied:
 
 def claim_all(served: Served, new: Object, manager: str, now: str) -> None:
     """Notes in a new object that this manager owns all of it: `record` of an object that was not there."""
-    fields = fieldset.tree(_ownable(served, new, ""), served.merge_schema)
+    fields = served.claims(_ownable(served, new, ""))
     meta = {name: node for name, node in fields.pop("f:metadata", {}).items() if name not in _SYSTEM_METADATA}
     if meta:
         fields = {"f:metadata": meta, **fields}

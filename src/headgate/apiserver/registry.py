@@ -15,7 +15,7 @@ import msgspec
 
 from headgate import api
 from headgate.api import kubernetes, structural
-from headgate.apiserver import metadata
+from headgate.apiserver import fieldtree, metadata
 from headgate.apiserver.jsonpath import JSONPath
 
 Schema = dict[str, Any]
@@ -79,6 +79,11 @@ class Served:
         if kubernetes.knows(self.api_version, self.kind) and not self.custom:
             schema = kubernetes.completed(self.api_version, self.kind, schema, for_merging=True)
         return {**schema, "properties": {**schema.get("properties", {}), "metadata": metadata.SCHEMA}}
+
+    @cached_property
+    def claims(self) -> fieldtree.Tree:
+        """Gives the fieldsV1 of all that an object has."""
+        return fieldtree.compiled(self.merge_schema)
 
     @cached_property
     def prepared(self) -> structural.Prepared:

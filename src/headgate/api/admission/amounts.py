@@ -6,6 +6,7 @@ It reads the objects of its own kinds into quantities and writes them out again:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,8 +61,21 @@ def _text(amount: object) -> str | None:
     """How Kubernetes stores it; None if it is no quantity."""
     if isinstance(amount, bool) or not isinstance(amount, str | int | float):
         return None
+    text = str(amount).strip()
+    return _short_text(text) if len(text) <= _SHORT else _canonical(text)
+
+
+_SHORT = 32
+
+
+@functools.lru_cache(maxsize=1024)
+def _short_text(text: str) -> str | None:
+    return _canonical(text)
+
+
+def _canonical(text: str) -> str | None:
     try:
-        found = quantity.parse(str(amount).strip())
+        found = quantity.parse(text)
     except quantity.QuantityError:
         return None
     if found.exponent < _MILLI:

@@ -33,7 +33,9 @@ def check(group: str, kind: str, meta: Place, found: Findings) -> None:
 
 def check_labels(labels: Place, found: Findings) -> None:
     """Judges keys and values of labels; the errors are about the map, and show the key or value."""
-    for key, value in labels.texts.items():
+    for key, value in labels.mapping.items():
+        if not isinstance(value, str) or names.is_label(key, value):
+            continue
         for complaint in names.qualified_name(key):
             found.invalid(labels, complaint, key)
         for complaint in names.label_value(value):

@@ -5,12 +5,14 @@ Every function gives the complaints about one text; none means that it is well f
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
 __all__ = [
     "config_key",
     "dns_label",
+    "is_label",
     "label_value",
     "port_name",
     "qualified_name",
@@ -73,6 +75,19 @@ def service_name(name: str) -> Iterator[str]:
 
 def label_value(value: str) -> Iterator[str]:
     return _formed(value, _LABEL_VALUE, _LABEL_VALUE_RULE, 63)
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether key and value are both well formed. Objects say the same few labels again and again."""
+    return len(key) + len(value) <= _LONGEST_LABEL and _is_label(key, value)
+
+
+_LONGEST_LABEL = 253 + 1 + 63 + 63
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_label(key: str, value: str) -> bool:
+    return not any(qualified_name(key)) and not any(label_value(value))
 
 
 def config_key(key: str) -> Iterator[str]:

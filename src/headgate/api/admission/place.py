@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Place"]
+__all__ = ["Place", "whole"]
 
 _NOTHING: dict[str, Any] = {}
+
+
+def whole(value: object) -> int | None:
+    """A whole number, also one that is written as 1.0; None for anything else."""
+    if isinstance(value, int):
+        return None if isinstance(value, bool) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 class Place:
@@ -29,6 +36,11 @@ class Place:
         """The field of that name; its value is None if there is none."""
         value = self.value
         return Place(value.get(name) if isinstance(value, dict) else None, self, name)
+
+    def get(self, name: str) -> Any:
+        """The value of a field, or None. Most fields are in order, and need no place to be spoken of."""
+        value = self.value
+        return value.get(name) if isinstance(value, dict) else None
 
     def at(self, path: str) -> Place:
         """The field at a dotted path: `at("spec.template.spec")`."""
@@ -71,12 +83,7 @@ class Place:
 
     @property
     def integer(self) -> int | None:
-        value = self.value
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        return value if isinstance(value, int) else None
+        return whole(self.value)
 
     @property
     def mapping(self) -> dict[str, Any]:

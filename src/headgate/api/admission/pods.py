@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headgate.api.admission import names, pod_changes, probes, resources
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.place import Place, whole
 
 __all__ = ["at_least", "check", "check_spec", "warn_of_name"]
 
@@ -73,34 +73,33 @@ def _check_container(container: Place, volumes: set[str | None], found: Findings
 def _check_ports(ports: Place, found: Findings) -> None:
     taken: set[str] = set()
     for port in ports.items():
-        number, host_port = port["containerPort"], port["hostPort"]
-        if number.integer == 0:
-            found.required(number)
-        for given in (number, host_port):
-            if given.integer != 0:
-                probes.check_port_number(given, found)
-        name, protocol = port["name"], port["protocol"]
-        if name.text:
-            for complaint in names.port_name(name.text):
-                found.invalid(name, complaint)
-            if name.text in taken:
-                found.duplicate(name)
-            taken.add(name.text)
-        if protocol.text is not None and protocol.text not in _PROTOCOLS:
-            found.unsupported(protocol, _PROTOCOLS)
+        if whole(port.get("containerPort")) == 0:
+            found.required(port["containerPort"])
+        for given in ("containerPort", "hostPort"):
+            if whole(port.get(given)):
+                probes.check_port_number(port[given], found)
+        if name := port["name"].text:
+            for complaint in names.port_name(name):
+                found.invalid(port["name"], complaint)
+            if name in taken:
+                found.duplicate(port["name"])
+            taken.add(name)
+        protocol = port.get("protocol")
+        if isinstance(protocol, str) and protocol not in _PROTOCOLS:
+            found.unsupported(port["protocol"], _PROTOCOLS)
     for earlier, port in _repeated(ports, "containerPort", "protocol", "hostPort", "hostIP"):
         found.warn(port, f"duplicate port definition with {earlier}")
 
 
 def _check_environment(variables: Place, found: Findings) -> None:
     for variable in variables.items():
-        name, source = variable["name"], variable["valueFrom"]
-        if name.value == "":
-            found.required(name)
-        elif name.text is not None and "=" in name.text:
-            found.invalid(name, "a valid environment variable name must not contain '='")
-        if source.present and variable["value"].text:
-            found.invalid(source, "may not be specified when `value` is not empty", "")
+        name = variable.get("name")
+        if name == "":
+            found.required(variable["name"])
+        elif isinstance(name, str) and "=" in name:
+            found.invalid(variable["name"], "a valid environment variable name must not contain '='")
+        if variable.get("valueFrom") is not None and variable["value"].text:
+            found.invalid(variable["valueFrom"], "may not be specified when `value` is not empty", "")
     for _, variable in _repeated(variables, "name"):
         told = (
             f'hides previous definition of "{variable["name"].text}", which may be dropped when using apply'
@@ -109,13 +108,13 @@ def _check_environment(variables: Place, found: Findings) -> None:
 
 
 def _check_mount(mount: Place, volumes: set[str | None], found: Findings) -> None:
-    name, path = mount["name"], mount["mountPath"]
-    if not name.value:
-        found.required(name)
-    elif name.text is not None and name.text not in volumes:
-        found.not_found(name)
-    if not path.value:
-        found.required(path)
+    name = mount.get("name")
+    if not name:
+        found.required(mount["name"])
+    elif isinstance(name, str) and name not in volumes:
+        found.not_found(mount["name"])
+    if not mount.get("mountPath"):
+        found.required(mount["mountPath"])
 
 
 def _repeated(items: Place, *fields: str) -> Iterator[tuple[Place, Place]]:

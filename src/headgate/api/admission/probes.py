@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.api.admission import names
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
+from headgate.api.admission.place import Place, whole
 
 __all__ = ["check", "check_port_number", "check_port_reference"]
 
@@ -27,16 +27,14 @@ def check(container: Place, found: Findings) -> None:
         probe = container[kind]
         _check_handler(probe, found)
         for field in _NUMBERS:
-            number = probe[field]
-            if number.integer is not None and number.integer < 0:
-                found.invalid(number, "must be greater than or equal to 0")
-        threshold = probe["successThreshold"]
-        if kind != "readinessProbe" and threshold.integer is not None and threshold.integer > 1:
-            found.invalid(threshold, "must be 1")
+            if (whole(probe.get(field)) or 0) < 0:
+                found.invalid(probe[field], "must be greater than or equal to 0")
+        if kind != "readinessProbe" and (whole(probe.get("successThreshold")) or 0) > 1:
+            found.invalid(probe["successThreshold"], "must be 1")
 
 
 def _check_handler(probe: Place, found: Findings) -> None:
-    handlers = [probe[name] for name in _HANDLERS if probe[name].present]
+    handlers = [probe[name] for name in _HANDLERS if probe.get(name) is not None]
     if not handlers:
         found.required(probe, "must specify a handler type")
     for extra in handlers[1:]:

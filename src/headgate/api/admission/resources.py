@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.api import quantity
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
+from headgate.api.admission.place import Place, whole
 
 __all__ = ["check"]
 
@@ -16,29 +16,30 @@ def check(resources: Place, found: Findings) -> None:
     """Refuses negative amounts, and requests above their limits."""
     if not resources.value:
         return
-    for kind in ("limits", "requests"):
-        for _, amount in resources[kind].entries():
+    limits, requests = resources["limits"], resources["requests"]
+    for kind in (limits, requests):
+        for name, amount in kind.mapping.items():
             parsed = _amount(amount)
             if parsed is not None and parsed.unscaled < 0:
-                found.invalid(amount, "must be greater than or equal to 0", str(amount.value))
-    for name, request in resources["requests"].entries():
-        limit = resources["limits"].key(name)
+                found.invalid(kind.key(name), "must be greater than or equal to 0", str(amount))
+    for name, request in requests.mapping.items():
+        limit = limits.mapping.get(name)
+        if request == limit:
+            continue
         least, most = _amount(request), _amount(limit)
         if least is None or most is None:
             continue
         if name not in _OVERCOMMITTED and least != most:
-            told = f"must be equal to {name} limit of {limit.value}"
-            found.invalid(resources["requests"], told, str(request.value))
+            found.invalid(requests, f"must be equal to {name} limit of {limit}", str(request))
         elif least > most:
-            told = f"must be less than or equal to {name} limit of {limit.value}"
-            found.invalid(resources["requests"], told, str(request.value))
+            found.invalid(requests, f"must be less than or equal to {name} limit of {limit}", str(request))
 
 
-def _amount(place: Place) -> quantity.Quantity | None:
-    value = place.text if place.integer is None else place.integer
-    if value is None:
+def _amount(value: object) -> quantity.Quantity | None:
+    amount = value if isinstance(value, str) else whole(value)
+    if amount is None:
         return None
     try:
-        return quantity.parse(value)
+        return quantity.parse(amount)
     except quantity.QuantityError:
         return None

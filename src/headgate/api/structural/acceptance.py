@@ -87,27 +87,62 @@ def _inside(schema: Schema, depth: int) -> Glance | None:
     properties, additional = schema.get("properties"), schema.get("additionalProperties")
     items = schema.get("items")
     if schema.get("type") == "object" and (properties or isinstance(additional, dict)):
-        fields = {name: _of(child, depth + 1) for name, child in (properties or {}).items()}
-        return _in_map(fields, _of(additional, depth + 1) if isinstance(additional, dict) else None)
+        other = _of(additional, depth + 1) if isinstance(additional, dict) else None
+        return _in_map(_Fields(properties, depth, other)) if properties else _in_map_of(other)
     if schema.get("type") == "array" and isinstance(items, dict):
         return _in_list(_of(items, depth + 1))
     # Fields or items of what may be of another type, or of any: nobody writes such a schema.
     return _never if properties or isinstance(additional, dict) or isinstance(items, dict) else None
 
 
-def _in_map(fields: dict[str, Glance | None], other: Glance | None) -> Glance:
-    types = {name: _type_alone(glance) for name, glance in fields.items()}
-    other_type = _type_alone(other)
+def _in_map(fields: _Fields) -> Glance:
+    types = fields.types
 
     def glance(value: Any) -> bool:
         if value.__class__ is not dict:
             return False
         for name, item in value.items():
-            if item.__class__ is types.get(name, other_type):
-                continue
-            inside = fields.get(name, other)
-            if inside is not None and not inside(item):
-                return False
+            if types.get(name) is not item.__class__:
+                inside = fields[name]
+                if inside is not None and not inside(item):
+                    return False
+        return True
+
+    return glance
+
+
+class _Fields(dict[str, "Glance | None"]):
+    """The glances at the fields of a map, each compiled when it is first seen: most kinds have many more
+    fields than anybody sets.
+    """
+
+    def __init__(self, properties: Schema, depth: int, other: Glance | None) -> None:
+        self._properties = properties
+        self._depth = depth
+        self._other = other
+        self.types: dict[str, type] = {}
+        """Of the fields of which nothing else is asked."""
+
+    def __missing__(self, name: str) -> Glance | None:
+        child = self._properties.get(name)
+        if child is None:
+            return self._other  # and not kept: such names come from clients
+        glance = self[name] = _of(child, self._depth + 1)
+        if isinstance(glance, _OfType):
+            self.types[name] = glance.type
+        return glance
+
+
+def _in_map_of(other: Glance | None) -> Glance:
+    alone = _type_alone(other)
+
+    def glance(value: Any) -> bool:
+        if value.__class__ is not dict:
+            return False
+        if other is not None:
+            for item in value.values():
+                if item.__class__ is not alone and not other(item):
+                    return False
         return True
 
     return glance

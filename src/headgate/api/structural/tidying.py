@@ -68,12 +68,9 @@ def _of(schema: Schema, depth: int) -> Look:
 
 
 def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
-    fields = {name: _of(child, depth + 1) for name, child in schema.get("properties", {}).items()}
-    if (is_resource or schema.get("x-kubernetes-embedded-resource")) and not schema.get(
-        "additionalProperties"
-    ):
-        fields = dict.fromkeys(ROOT_FIELDS, _anything) | fields
-    other = _other(schema, depth)
+    fields = _Fields(schema, depth)
+    if is_resource or schema.get("x-kubernetes-embedded-resource"):
+        fields.keep_what_all_objects_have()
     defaults = _defaults(schema)
     names = defaults.keys()
     is_nullable = bool(schema.get("nullable"))
@@ -82,7 +79,7 @@ def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
         if value.__class__ is not dict:
             return value is None and is_nullable
         for name, item in value.items():
-            inside = fields.get(name, other)
+            inside = fields[name]
             if inside is None or (item.__class__ in _COMPOSED and not inside(item, fills)):
                 return False
         if names and not names <= value.keys():
@@ -90,6 +87,30 @@ def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
         return True
 
     return look
+
+
+class _Fields(dict[str, "Look | None"]):
+    """The looks at the fields of a map, each compiled when it is first seen: most kinds have many more fields
+    than anybody sets. None is for what is pruned.
+    """
+
+    def __init__(self, schema: Schema, depth: int) -> None:
+        self._schema = schema
+        self._depth = depth
+        self._properties: Schema = schema.get("properties", {})
+        self._other = _other(schema, depth)
+
+    def __missing__(self, name: str) -> Look | None:
+        child = self._properties.get(name)
+        if child is None:
+            return self._other  # and not kept: such names come from clients
+        look = self[name] = _of(child, self._depth + 1)
+        return look
+
+    def keep_what_all_objects_have(self) -> None:
+        """apiVersion, kind and metadata are never pruned, nor changed where they have no schema."""
+        if not self._schema.get("additionalProperties"):
+            self.update(dict.fromkeys(ROOT_FIELDS - self._properties.keys(), _anything))
 
 
 def _other(schema: Schema, depth: int) -> Look | None:

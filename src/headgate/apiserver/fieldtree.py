@@ -1,0 +1,92 @@
+"""fieldsV1 of a whole object at once, for who owns all of it: `fieldset.encode` of its `fieldset.leaves`.
+
+A schema is compiled into one small function for each of its fields when that is first seen, so that a create,
+which claims everything that it brings, does not interpret the schema again for every field of every object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from headgate.apiserver import fieldset
+from headgate.apiserver.fieldset import Schema
+
+__all__ = ["Tree", "compiled"]
+
+Fields: TypeAlias = "dict[str, Any]"
+Tree: TypeAlias = Callable[[Any], Fields]
+"""The fieldsV1 tree below a map or a list; empty for what is one value."""
+
+_COMPOSED: Final = frozenset({dict, list})
+
+
+def compiled(schema: Schema) -> Tree:
+    """The function that gives the tree of any value that this schema describes."""
+    fields = _Elements(schema)
+    in_list = _in_list(schema)
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+
+    def tree(value: Any) -> Fields:
+        if value.__class__ is list:
+            return in_list(value)
+        if value.__class__ is not dict or is_atomic:
+            return {}
+        made: Fields = {}
+        for name in sorted(value):
+            element, inside = fields[name]
+            item = value[name]
+            made[element] = inside(item) if item.__class__ in _COMPOSED else {}
+        return made
+
+    return tree
+
+
+class _Elements(dict[str, tuple[str, Tree]]):
+    """The `f:` elements of the fields of a map, each with the function for what is below it.
+
+    Fields without a schema of their own are not kept: their names come from clients.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._properties: Schema = schema.get("properties", {})
+        additional = schema.get("additionalProperties")
+        self._additional: Schema = additional if isinstance(additional, dict) else {}
+        self._other: Tree | None = None
+
+    def __missing__(self, name: str) -> tuple[str, Tree]:
+        if name in self._properties:
+            found = self[name] = (f"f:{name}", compiled(self._properties[name]))
+            return found
+        if self._other is None:
+            self._other = compiled(self._additional) if self._additional else _UNDESCRIBED
+        return f"f:{name}", self._other
+
+
+def _in_list(schema: Schema) -> Tree:
+    how = fieldset.declared(schema)
+    if how.is_set:
+        return lambda items: _members(schema, items)
+    if not how.keys:
+        return lambda items: {}
+    inside = compiled(schema.get("items", {}))
+
+    def tree(items: list[Any]) -> Fields:
+        below: dict[str, Fields] = {}
+        for item in items:
+            element = fieldset.item_element(item, how.keys, schema) if item.__class__ is dict else None
+            if element is None or element in below:
+                return {}
+            below[element] = inside(item)
+        return {element: {**below[element], ".": {}} if below[element] else {} for element in sorted(below)}
+
+    return tree
+
+
+def _members(schema: Schema, items: list[Any]) -> Fields:
+    if not fieldset.listing(schema, items).is_set:
+        return {}
+    return {element: {} for element in sorted(map(fieldset.member_element, items))}
+
+
+_UNDESCRIBED: Final = compiled({})
