@@ -117,7 +117,7 @@ def deployment_manifest() -> Callable[..., dict[str, Any]]:
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "containers": [container],
-                "unknownField": {"kept": True},
+                "hostAliases": [{"ip": "127.0.0.1", "hostnames": ["kept"]}],
             },
         }
         return {

@@ -46,7 +46,7 @@ async def test_a_deployment_is_made_scaled_and_removed(machine, deployment_manif
 
 
 async def test_a_template_change_never_drops_below_the_floor(machine, deployment_manifest):
-    """While a new template rolls out, the wanted number of Pods stays ready; unknown fields come along."""
+    """While a new template rolls out, the wanted number of Pods stays ready; fields new to us come along."""
     async with machine.node():
         await machine.client.create_manifest(deployment_manifest(replicas=2))
         await until_rolled_out(machine)
@@ -68,7 +68,7 @@ async def test_a_template_change_never_drops_below_the_floor(machine, deployment
         pods = await machine.until_ready(2)
         assert {version_of(pod) for pod in pods} == {"2"}
         manifest = await machine.client.get_manifest(api.Pod.resource, pods[0].metadata.name, "default")
-        assert manifest["spec"]["unknownField"] == {"kept": True}
+        assert manifest["spec"]["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["kept"]}]
 
 
 async def test_a_rollback_reuses_the_old_set_under_a_new_revision(machine, deployment_manifest):
