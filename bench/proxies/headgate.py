@@ -1,0 +1,55 @@
+"""Our own gateway."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import ClassVar
+
+import httpx2
+
+import objects
+from proxies.processes import ROOT, Addresses, ProxyProcesses, UnavailableError, free_port, wait_until
+
+
+class Headgate(ProxyProcesses):
+    """Ours: a gateway process that reads its objects from an embedded API server, all at its defaults."""
+
+    name: ClassVar[str] = "headgate"
+    note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
+    _executable = Path(sys.executable).with_name("headgate")
+
+    def install(self) -> str:
+        for command in ("apiserver", "gateway"):
+            shown = subprocess.run(
+                [self._executable, command, "--help"], capture_output=True, text=True, check=False
+            )
+            if shown.returncode != 0:
+                reason = (shown.stderr.strip() or "it said nothing").splitlines()[-1]
+                raise UnavailableError(f"`headgate {command} --help`: {reason}".replace(str(ROOT), "."))
+        return metadata.version("headgate")
+
+    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+        self.fresh_scratch()
+        state = self.scratch / "state"
+        kubeconfig = state / "kubeconfig"
+        port, admin = free_port(), free_port()
+        self.spawn("apiserver", self._executable, "apiserver", "--state", state, "--port", str(free_port()))
+        wait_until(kubeconfig.exists, "the API server's kubeconfig", self.check_alive)
+        objects.declare(kubeconfig, upstreams)
+        pid = self.spawn(
+            "gateway",
+            *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
+            # The limits that the idle streams would reach.
+            *("--max-clients", "20000", "--max-endpoint-connections", "20000"),
+            *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
+        )
+        wait_until(
+            lambda: httpx2.get(f"http://127.0.0.1:{admin}/readyz").status_code == 200,
+            "the gateway's /readyz",
+            self.check_alive,
+        )
+        self.answers(port)
+        return port, pid

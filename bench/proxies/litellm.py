@@ -1,0 +1,52 @@
+"""LiteLLM's proxy, from its package in the package index."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import upstream
+from proxies.packaged import PackagedProxy
+from proxies.processes import Addresses, free_port
+
+
+class LiteLLM(PackagedProxy):
+    """A gateway in Python that decodes and writes anew whatever passes."""
+
+    name: ClassVar[str] = "litellm"
+    pinned: ClassVar[str] = "1.106.2"
+    module: ClassVar[str] = "litellm"
+    extras: ClassVar[str] = "[proxy]"
+    note: ClassVar[str] = (
+        "one worker, defaults, output to a file; it writes answers anew, so no stream is compared"
+    )
+    passes_bytes: ClassVar[bool] = False
+    ready_within_s: ClassVar[float] = 120.0
+
+    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+        self.fresh_scratch()
+        port = free_port()
+        models = [
+            {
+                "model_name": upstream.MODEL,
+                "litellm_params": {
+                    "model": f"openai/{upstream.MODEL}",
+                    "api_base": f"http://{host}:{number}/v1",
+                    "api_key": "none",
+                },
+            }
+            for host, number in upstreams
+        ]
+        file = self.scratch / "litellm.yaml"
+        file.write_text(json.dumps({"model_list": models, "general_settings": _GENERAL}))  # JSON is YAML
+        pid = self.spawn(
+            "litellm",
+            *(self._environment / "bin" / "litellm", "--config", file, "--host", "127.0.0.1"),
+            *("--port", str(port), "--num_workers", "1"),
+        )
+        self.answers(port)
+        return port, pid
+
+
+_GENERAL = {"dangerously_permit_weak_or_unset_master_key": True}
+"""It would not start without keys for its clients."""

@@ -1,0 +1,78 @@
+"""nginx, from the system's packages."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from typing import ClassVar
+
+from proxies.processes import Addresses, ProxyProcesses, UnavailableError, free_port
+
+
+class Nginx(ProxyProcesses):
+    """A plain HTTP proxy in C: what moving the bytes costs, without reading them."""
+
+    name: ClassVar[str] = "nginx"
+    note: ClassVar[str] = (
+        "one worker, plain proxy (reads no JSON), round robin, keep-alive, access log to a file"
+    )
+
+    # As many connections as the process may have files: the idle streams need them. Buffering off: with it
+    # nginx would hold back the chunks of a stream. keepalive_requests: by default a connection is closed
+    # after 1,000 requests, and reconnecting is not what is measured.
+    _CONFIGURATION = """
+daemon off;
+worker_processes 1;
+pid {scratch}/nginx.pid;
+error_log {scratch}/error.log warn;
+worker_rlimit_nofile {files};
+events {{ worker_connections {files}; }}
+http {{
+  access_log {scratch}/access.log combined;
+  client_body_temp_path {scratch}/body;
+  proxy_temp_path {scratch}/proxy;
+  fastcgi_temp_path {scratch}/fastcgi;
+  uwsgi_temp_path {scratch}/uwsgi;
+  scgi_temp_path {scratch}/scgi;
+  keepalive_requests 1000000000;
+  upstream engines {{
+    {servers}
+    keepalive 512;
+    keepalive_requests 1000000000;
+  }}
+  server {{
+    listen 127.0.0.1:{port} backlog=1024;
+    location / {{
+      proxy_pass http://engines;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+    def install(self) -> str:
+        executable = self._find()
+        shown = subprocess.run([executable, "-v"], capture_output=True, text=True, check=True).stderr
+        return shown.strip().rpartition("/")[2]
+
+    @staticmethod
+    def _find() -> str:
+        path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+        if executable := shutil.which("nginx", path=path):
+            return executable
+        raise UnavailableError("nginx is not installed: apt-get install nginx")
+
+    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+        self.fresh_scratch()
+        scratch, port = self.scratch, free_port()
+        servers = "\n    ".join(f"server {host}:{number};" for host, number in upstreams)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        file = scratch / "nginx.conf"
+        file.write_text(self._CONFIGURATION.format(scratch=scratch, servers=servers, port=port, files=files))
+        pid = self.spawn("nginx", self._find(), "-p", scratch, "-c", file, "-e", scratch / "error.log")
+        self.answers(port)
+        return port, pid

@@ -1,0 +1,153 @@
+"""What a proxy is to the benchmark, and what all of them share: processes, logs, readiness, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import httpx2
+
+import load
+import upstream
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "bench"
+READY_WITHIN_S = 30.0
+STOP_WITHIN_S = 5.0
+
+Addresses = Sequence[tuple[str, int]]
+
+
+class UnavailableError(Exception):
+    """This proxy cannot be measured here; the message says why."""
+
+
+class Proxy(Protocol):
+    """What the benchmark asks of a proxy."""
+
+    name: ClassVar[str]
+    note: ClassVar[str]
+    """How it is configured, in one line, for the table's foot."""
+    passes_bytes: ClassVar[bool]
+    """Whether answers come through as the engine wrote them, so that streams can be compared."""
+
+    def __init__(self, cpu: int | None = None) -> None:
+        """`cpu`: the one CPU that its processes may use."""
+
+    def install(self) -> str:
+        """Make it runnable if it is not yet; return its version. Raises UnavailableError."""
+
+    def start(self, upstreams: Addresses, cache_aware: bool) -> tuple[int, int]:
+        """Start it in front of `upstreams`; return its port and pid once it answers a chat request.
+
+        `cache_aware`: route by cached prefixes, if it can; otherwise by its cheapest policy.
+        """
+
+    def stop(self) -> None:
+        """End every process that start() began."""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(
+    ready: Callable[[], bool], what: str, alive: Callable[[], None], within_s: float = READY_WITHIN_S
+) -> None:
+    """Poll `ready`; connection errors count as not yet, a process that `alive` finds dead ends the wait."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        alive()
+        with contextlib.suppress(httpx2.TransportError):
+            if ready():
+                return
+        time.sleep(0.05)
+    raise UnavailableError(f"{what} was not ready within {within_s:.0f} s")
+
+
+def wait_until_listening(host: str, port: int) -> None:
+    def connects() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            return True
+        return False
+
+    wait_until(connects, f"{host}:{port}", alive=lambda: None)
+
+
+class ProxyProcesses:
+    """What all proxies share: processes, a scratch directory with their logs, readiness, and the end."""
+
+    name: ClassVar[str]
+    passes_bytes: ClassVar[bool] = True
+    ready_within_s: ClassVar[float] = READY_WITHIN_S
+
+    def __init__(self, cpu: int | None = None) -> None:
+        self.scratch = CACHE / "run" / self.name
+        self._prefix = [] if cpu is None else ["taskset", "-c", str(cpu)]
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def fresh_scratch(self) -> None:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+
+    def spawn(self, log: str, *command: str | os.PathLike[str]) -> int:
+        """Start a process in a session of its own, its output in a file; return its pid."""
+        with (self.scratch / f"{log}.out").open("wb") as out, (self.scratch / f"{log}.err").open("wb") as err:
+            process = subprocess.Popen(
+                [*self._prefix, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process.pid
+
+    def check_alive(self) -> None:
+        for process in self._running:
+            if (status := process.poll()) is not None:
+                raise UnavailableError(f"ended at its start with status {status}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = [
+            line for file in sorted(self.scratch.glob("*.err")) for line in file.read_text().splitlines()
+        ]
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:200]
+
+    def answers(self, port: int) -> None:
+        """Wait until a chat request comes back as the engine wrote it."""
+        url, body = f"http://127.0.0.1:{port}{load.CHAT_PATH}", load.chat_body("You keep a gate.", "Open?")
+
+        def ready() -> bool:
+            reply = httpx2.post(url, content=body, headers={"content-type": "application/json"}, timeout=5)
+            return reply.status_code == 200 and (
+                reply.content == upstream.COMPLETION or not self.passes_bytes
+            )
+
+        wait_until(ready, "a chat request through it", self.check_alive, self.ready_within_s)
+
+    def stop(self) -> None:
+        for process in reversed(self._running):
+            self._end(process)
+        self._running.clear()
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
