@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headgate import routing
+from headgate.gateway import forms
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
 
@@ -62,9 +63,14 @@ def decide(proxy: Proxy, request: Request) -> Decision:
 
 
 def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
+    form: forms.Form | None = None
     fields = inspect(request.body)
     if not isinstance(fields, Fields):
-        return fields
+        read = forms.read(request.headers, request.body)
+        if not isinstance(read, forms.Form):
+            return read or fields
+        form = read
+        fields = Fields(form.model, form.stream)
     model = decision.model = fields.model or ""
     decision.stream = bool(fields.stream)
     match = decision.match = routing.match(proxy.snapshot, model, request.path, request.header)
@@ -89,12 +95,12 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
     served = pool.pool.model
     if served is not None and served != model and not match.is_adapter:
         try:
-            body = replace_model(body, served)
+            body = replace_model(body, served) if form is None else form.with_model(body, served)
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         decision.client_name = msgspec.json.encode(model)
-    decision.prompt_tokens = len(body) // BYTES_PER_TOKEN
-    if decision.stream and request.path in _USAGE_BY_OPTION:
+    decision.prompt_tokens = len(body) // (BYTES_PER_TOKEN if form is None else forms.BYTES_PER_TOKEN)
+    if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
             body = with_usage

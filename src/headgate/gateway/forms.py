@@ -1,0 +1,156 @@
+"""Reads the model that a multipart form names, as audio is sent with, and splices another name into it.
+
+The form stays as the client sent it: parts, their order, headers and files. What two readers could take for
+different forms is refused, since the endpoint will read it again (RFC 7578, RFC 2046).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from headgate.gateway.refusals import Refusal
+from headgate.gateway.request import Header
+
+BYTES_PER_TOKEN = 320
+"""Estimate of the work in a form: 50 tokens for each second of audio, as Whisper has it, at 128 kbit/s."""
+
+MAX_PARTS = 1000
+MAX_PART_HEAD_BYTES = 8 * 1024
+MAX_NAME_BYTES = 1024
+
+_MULTIPART = b"multipart/"
+_FORM_DATA = re.compile(rb"multipart/form-data[ \t]*(?:;|$)", re.IGNORECASE)
+_BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"([^"]*)"|([^;" \t]*))', re.IGNORECASE)
+_BOUNDARY_BYTES = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")
+_DISPOSITION = re.compile(rb"content-disposition[ \t]*:", re.IGNORECASE)
+_PARAMETER = re.compile(rb';[ \t]*([^=;" \t]+)=(?:"((?:[^"\\]|\\.)*+)"|([^;" \t]*+))[ \t]*+')
+_KIND = re.compile(rb"[ \t]*form-data[ \t]*", re.IGNORECASE)
+_TRUE = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What is read of a form, and where the name of its model stands."""
+
+    model: str
+    stream: bool
+    start: int
+    end: int
+
+    def with_model(self, body: bytes, model: str) -> bytes:
+        return b"".join((body[: self.start], model.encode(), body[self.end :]))
+
+
+class _UnclearError(ValueError):
+    """A form that is none, or that could be read in two ways."""
+
+
+def read(headers: list[Header], body: bytes) -> Form | Refusal | None:
+    """The form in a body, or why it cannot be routed; None for a body that does not claim to be multipart.
+
+    Takes time linear in the body.
+    """
+    kinds = [value for name, value in headers if name == b"content-type"]
+    if not any(kind[: len(_MULTIPART)].lower() == _MULTIPART for kind in kinds):
+        return None
+    try:
+        if len(kinds) > 1:
+            raise _UnclearError("the request has more than one content-type")
+        return _form(body, _boundary(kinds[0]))
+    except _UnclearError as error:
+        return Refusal.bad_request(f"the form cannot be read: {error}", code="invalid_form")
+
+
+def _boundary(kind: bytes) -> bytes:
+    if not _FORM_DATA.match(kind):
+        raise _UnclearError(f"{kind[:100].decode('latin-1')!r} is not multipart/form-data")
+    found = _BOUNDARY.findall(kind)
+    if len(found) != 1:
+        raise _UnclearError(
+            "content-type has no boundary" if not found else "content-type has two boundaries"
+        )
+    boundary = found[0][0] or found[0][1]
+    if not _BOUNDARY_BYTES.fullmatch(boundary):
+        raise _UnclearError("the boundary must have 1 to 70 letters, digits or '()+_,-./:=?")
+    return bytes(boundary)
+
+
+def _form(body: bytes, boundary: bytes) -> Form | Refusal:
+    fields = _parts(body, boundary)
+    place = fields.get(b"model")
+    if place is None:
+        return Refusal.bad_request(
+            "the form names no model: add a part `model` with one of GET /v1/models",
+            param="model",
+            code="model_missing",
+        )
+    start, end = place
+    if end - start > MAX_NAME_BYTES:
+        raise _UnclearError(f"the part `model` is longer than {MAX_NAME_BYTES} bytes")
+    try:
+        model = body[start:end].decode()
+    except UnicodeDecodeError as error:
+        raise _UnclearError("the part `model` is not UTF-8") from error
+    if not model.strip():
+        return Refusal.bad_request("the part `model` is empty", param="model", code="model_missing")
+    stream = fields.get(b"stream")
+    is_stream = stream is not None and body[stream[0] : min(stream[1], stream[0] + 8)].lower() in _TRUE
+    return Form(model, is_stream, start, end)
+
+
+def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
+    """Where the values of `model` and `stream` stand; files and other parts are passed over."""
+    delimiter = b"\r\n--" + boundary
+    if not body.startswith(delimiter[2:]):
+        raise _UnclearError("it does not begin with the boundary of content-type")
+    found: dict[bytes, tuple[int, int]] = {}
+    at = len(delimiter) - 2
+    for _ in range(MAX_PARTS):
+        after = body[at : at + 2]
+        if after == b"--":
+            return found
+        if after != b"\r\n":
+            raise _UnclearError("a boundary is followed by something else on its line")
+        head_end = body.find(b"\r\n\r\n", at, at + MAX_PART_HEAD_BYTES)
+        if head_end < 0:
+            raise _UnclearError(f"the head of a part does not end within {MAX_PART_HEAD_BYTES} bytes")
+        start = head_end + 4
+        end = body.find(delimiter, start)
+        if end < 0:
+            raise _UnclearError("it ends without its last boundary")
+        name, is_file = _name(body[at + 2 : head_end])
+        if name in (b"model", b"stream"):
+            if name in found or is_file:
+                told = "is a file" if is_file else "is there twice"
+                raise _UnclearError(f"the part `{name.decode()}` {told}")
+            found[name] = (start, end)
+        at = end + len(delimiter)
+    raise _UnclearError(f"it has more than {MAX_PARTS} parts")
+
+
+def _name(head: bytes) -> tuple[bytes, bool]:
+    """What the head of a part says it is called, and whether it is a file."""
+    lines = head.split(b"\r\n")
+    if any(line[:1] in (b" ", b"\t") or b"\n" in line or b"\r" in line for line in lines):
+        raise _UnclearError("a header of a part goes on in a second line")
+    told = [line for line in lines if _DISPOSITION.match(line)]
+    if len(told) != 1:
+        raise _UnclearError("a part must have one content-disposition")
+    value = told[0].partition(b":")[2]
+    kind = _KIND.match(value)
+    at = kind.end() if kind is not None else -1
+    names: list[bytes] = []
+    is_file = False
+    while 0 <= at < len(value):
+        parameter = _PARAMETER.match(value, at)
+        if parameter is None:
+            break
+        key = parameter[1].lower()
+        if key == b"name":
+            names.append(parameter[2] if parameter[2] is not None else parameter[3])
+        is_file |= key in (b"filename", b"filename*")
+        at = parameter.end()
+    if at != len(value) or len(names) != 1 or b"\\" in names[0]:
+        raise _UnclearError('the content-disposition of a part must be: form-data; name="..."')
+    return names[0], is_file
