@@ -40,15 +40,16 @@ async def test_nothing_there(gateway, path, code):
     assert (response.status, response.json["error"]["code"]) == (404, code)
 
 
-async def test_readiness(start_gateway, endpoint):
+@pytest.mark.parametrize("path", ["/readyz", "/health"])
+async def test_readiness(start_gateway, endpoint, path):
     """Not ready until there is a snapshot, nor while draining; alive in any case."""
     gateway = await start_gateway()
-    assert (await _get(gateway, "/readyz")).status == 503
+    assert (await _get(gateway, path)).status == 503
     assert (await _get(gateway, "/healthz")).status == 200
     gateway.serve([endpoint])
-    assert (await _get(gateway, "/readyz")).status == 200
+    assert (await _get(gateway, path)).status == 200
     gateway.proxy.draining = True
-    assert (await _get(gateway, "/readyz")).status == 503
+    assert (await _get(gateway, path)).status == 503
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/models", "/nothing"])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 OWNER = "headgate"
 _READING = (b"GET", b"HEAD")
+_READY = ("/readyz", "/health")
+"""Tools that know engines ask for the second, as vLLM has it."""
 _MODELS = ("/v1/models", "/models")
 _MODEL = ("/v1/models/", "/models/")
 
@@ -35,7 +37,7 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         )
     elif path == "/healthz":
         return _reply(request, 200, b'{"message":"ok"}')
-    elif path == "/readyz":
+    elif path in _READY:
         ready = proxy.is_ready and not proxy.draining
         message = b'{"message":"ready"}' if ready else b'{"message":"not ready"}'
         return _reply(request, 200 if ready else 503, message)

@@ -26,7 +26,7 @@ _CHECKED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect
 """Headers that are looked at before a body is read."""
 _VERSIONS = ("1.1", "1.0")
 _UPGRADING = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_PROBES = (b"/healthz", b"/readyz")
+_PROBES = (b"/healthz", b"/readyz", b"/health")
 """Asked by load balancers, which know an address but no name."""
 _SLASH = 47
 
