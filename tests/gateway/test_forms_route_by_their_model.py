@@ -2,7 +2,7 @@
 
 import time
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,7 +91,7 @@ def test_boundaries_as_clients_write_them(content_type, boundary):
 
 def test_forms_as_httpx_writes_them():
     """The SDKs of OpenAI and others send theirs with it."""
-    request = httpx.Request(
+    request = httpx2.Request(
         "POST",
         "http://gateway",
         data={"model": "whisper", "stream": "true"},
