@@ -117,7 +117,7 @@ async def test_usage_of_a_plain_answer(start_gateway, endpoint, size, log_format
     (line,) = gateway.log_lines()
     if log_format == "text":
         for part in (
-            "POST /v1/completions 200 ",
+            '"POST /v1/completions HTTP/1.1" 200 ',
             "model=m ",
             "endpoint=default/pod-0 ",
             "tokens=7/5 ",

@@ -54,6 +54,13 @@ class Decision:
         """Whether the endpoint is asked for the usage of a stream, and the client did not."""
         self.refusal: Refusal | None = None
 
+    @property
+    def upstream_model(self) -> str:
+        """What the endpoint is asked for: its own name for the model, where it has one, or the adapter's."""
+        served = self.pool.pool.model if self.pool is not None else None
+        is_adapter = self.match is not None and self.match.is_adapter
+        return self.model if served is None or is_adapter else served
+
 
 def decide(proxy: Proxy, request: Request) -> Decision:
     """Finds the pool of the request and what is sent to it."""
@@ -92,10 +99,12 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
             param="model",
         )
     body = request.body
-    served = pool.pool.model
-    if served is not None and served != model and not match.is_adapter:
+    upstream_model = decision.upstream_model
+    if upstream_model != model:
         try:
-            body = replace_model(body, served) if form is None else form.with_model(body, served)
+            body = (
+                replace_model(body, upstream_model) if form is None else form.with_model(body, upstream_model)
+            )
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         decision.client_name = msgspec.json.encode(model)

@@ -49,19 +49,26 @@ class Exchange:
         "_timer",
         "_tried",
         "_upstream",
+        "attempt_at",
         "attempts",
+        "bytes_in",
         "bytes_out",
         "decision",
+        "error_message",
+        "failed_attempts",
         "first_byte_at",
+        "head_at",
         "heard_at",
         "load",
         "outcome",
         "pool",
         "request",
         "request_id",
+        "sent_at",
         "settled",
         "status",
         "tail",
+        "upstream_status",
     )
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
@@ -75,9 +82,18 @@ class Exchange:
         self.pool = self.decision.pool
         self.load: EndpointLoad | None = None
         self.attempts = 0
+        self.attempt_at = request.arrived_at
+        """When the last attempt began."""
+        self.failed_attempts: list[tuple[str, str, int]] | None = None
+        """Those before it: the endpoint's name, what happened, milliseconds."""
         self.status = 0
+        self.upstream_status = 0
+        """Of the answer that is passed on."""
+        self.error_message = ""
+        self.bytes_in = len(request.body)
         self.bytes_out = 0
-        self.first_byte_at = 0.0
+        self.sent_at = self.head_at = self.first_byte_at = 0.0
+        """When the request was sent for the last time, and when the answer to that came; 0 is not yet."""
         self.heard_at = request.arrived_at
         """When the endpoint was last heard of, for the idle timeout."""
         self.outcome = ""
@@ -106,6 +122,13 @@ class Exchange:
         passed = self._upstream.passed_bytes if self._upstream is not None else 0
         return self.bytes_out + passed
 
+    def tried(self, now: float) -> list[tuple[str, str, int]]:
+        """All attempts, once it is over: the endpoint's name, what happened, milliseconds."""
+        tried = [*self.failed_attempts] if self.failed_attempts is not None else []
+        if self.load is not None:
+            tried.append((self.load.endpoint.name, self.outcome, int((now - self.attempt_at) * 1e3 + 0.5)))
+        return tried
+
     # -- choosing where to go
 
     def start(self) -> None:
@@ -131,6 +154,7 @@ class Exchange:
         self.load = load
         self._tried.append(load)
         self.attempts += 1
+        self.attempt_at = self._proxy.now()
         load.start(self.decision.prompt_tokens)
         timeout_s = self.pool.pool.timeout_s
         if timeout_s is not None:
@@ -146,6 +170,7 @@ class Exchange:
         self._connecting = self._proxy.spawn(self._connect(connections))
 
     async def _connect(self, connections: EndpointConnections) -> None:
+        started_at = self._proxy.now()
         try:
             connection = await connections.connect()
         except ShortageError as error:
@@ -160,11 +185,13 @@ class Exchange:
             self._attempt_failed("connect", f"{connections.endpoint.address} {why}")
             return
         self._connecting = None
+        assert self.pool is not None
+        self._proxy.recorder.connected(self.pool, self._proxy.now() - started_at)
         self._send_on(connection)
 
     def _send_on(self, connection: UpstreamConnection) -> None:
         self._upstream = connection
-        self.heard_at = self._proxy.now()
+        self.sent_at = self.heard_at = self._proxy.now()
         connection.send(self, self._payload)
         if self._client.is_paused:
             connection.pause_reading()
@@ -196,6 +223,10 @@ class Exchange:
         load, self.load = self.load, None
         load.finish(self.decision.prompt_tokens)
         self._proxy.attempt_failed(self.pool, load, reason)
+        if self.failed_attempts is None:
+            self.failed_attempts = []
+        took_ms = int((self._proxy.now() - self.attempt_at) * 1e3 + 0.5)
+        self.failed_attempts.append((load.endpoint.name, reason, took_ms))
 
     def _may_retry(self, pool: PoolState) -> bool:
         """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
@@ -254,7 +285,8 @@ class Exchange:
         )
         if answer.ends_with_connection:
             connection.ends_with_connection()
-        self.status = status
+        self.status = self.upstream_status = status
+        self.head_at = self._proxy.now()
         # Nothing is sent again: a stream need not hold its prompt.
         self._payload = self.request.body = self.decision.body = b""
 
@@ -384,6 +416,7 @@ class Exchange:
     def _refuse(self, refusal: Refusal) -> None:
         self._drop_upstream()
         self.status = refusal.status
+        self.error_message = refusal.message
         self._settle(refusal.code)
         self._client.refuse(refusal, self.request, self.request_id)
         self._client.exchange_done(self.request.keep_alive)
@@ -391,9 +424,10 @@ class Exchange:
     def _break_off(self, outcome: str, message: str) -> None:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the
         connection is the only honest sign left."""
+        refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
+        self.error_message = refusal.message
         self._settle(outcome)
         assert self._answer is not None
-        refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
         last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()

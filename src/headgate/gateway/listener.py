@@ -263,7 +263,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         reader = self._reader
-        self._proxy.recorder.rejected(refusal)
+        self._proxy.recorder.rejected(refusal, self, reader.target, self._proxy.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.answer_lines))
         self._transport.write_eof()
         self._transport.resume_reading()

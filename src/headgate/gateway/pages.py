@@ -15,14 +15,13 @@ from headgate.telemetry import Registry
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
 
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
-
 
 def metrics_page(registry: Registry) -> Starlette:
     """GET /metrics."""
 
-    async def metrics(_: Request) -> Response:
-        return Response(registry.render(), media_type=_PROMETHEUS)
+    async def metrics(request: Request) -> Response:
+        page, content_type = registry.page(request.headers.get("accept", ""))
+        return Response(page, headers={"content-type": content_type})
 
     return Starlette(routes=[Route("/metrics", metrics)])
 

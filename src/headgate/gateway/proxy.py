@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import ssl
+import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -60,6 +61,9 @@ class Proxy:
         self._turned_away: set[ClientConnection] = set()
         self._client_left = asyncio.Event()
         self.snapshot = routing.EMPTY
+        self.snapshots_taken = 0
+        self.snapshot_at = 0.0
+        """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
         self.ledger = fleet.Ledger(
@@ -89,7 +93,9 @@ class Proxy:
         self.ledger.keep(endpoint for endpoint, _ in reached)
         for key in self._connections.keys() - reached:
             self._connections.pop(key).close()
-        self.recorder.unbind()
+        self.recorder.use(snapshot)
+        self.snapshots_taken += 1
+        self.snapshot_at = time.time()
 
     def _pool_state(self, pool: routing.Pool) -> PoolState:
         """Its savings for retries stay, however often the pool changes."""

@@ -1,20 +1,21 @@
 """Accounts for every request once it is settled: metrics and one line of access log.
 
-The children of the metrics are bound once for each model, pool and status, since a lookup by labels
-costs more than the sample.
+The children of the metrics are bound once for each kind of end, since a lookup by labels costs more than
+the sample.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from headgate.telemetry import Counter, Histogram, LineLog, Registry
+from headgate import routing
+from headgate.gateway.access_log import AccessLog, Words
+from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
+from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
 
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
+    from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import PoolState
     from headgate.gateway.refusals import Refusal
 
@@ -22,45 +23,87 @@ UNKNOWN = "unknown"
 """Stands for every model that has no route, so that clients cannot make labels up (R14)."""
 NONE = "none"
 
-_Key = tuple[str, str, str, int]
-"""Model, route, pool, status."""
+MAX_MODELS = 500
+"""Models and adapters that have series of their own; each has dozens."""
+MAX_BOUND = 10_000
+
+_Key = tuple[str, str, str, str, int, str, bool]
+"""Model, route, rule, pool, status, outcome, whether a stream was asked for."""
 
 
 class _Bound:
-    """The children for one (model, route, pool, status)."""
+    """What all requests of one key count into, and their words in the access log."""
 
-    __slots__ = ("duration", "first_byte", "input_tokens", "labels_text", "output_tokens", "requests")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "duration",
+        "first_token",
+        "input_tokens",
+        "output_tokens",
+        "per_token",
+        "requests",
+        "words",
+    )
 
-    def __init__(self, metrics: Recorder, model: str, route: str, pool: str, status: int) -> None:
-        self.requests = metrics.requests.labels(model, route, pool, str(status))
-        self.duration = metrics.duration.labels(model, pool)
-        self.first_byte = metrics.first_byte.labels(model, pool)
-        self.input_tokens = metrics.tokens.labels(model, pool, "input")
-        self.output_tokens = metrics.tokens.labels(model, pool, "output")
-        self.labels_text = f"{status} model={model} route={route} pool={pool}"
+    def __init__(self, recorder: Recorder, key: _Key, words: Words) -> None:
+        model, route, _, pool, status, outcome, _ = key
+        model = recorder.models.value(model)
+        self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
+        self.duration = recorder.duration.labels(model, pool)
+        self.first_token = recorder.first_token.labels(model, pool)
+        self.per_token = recorder.per_token.labels(model, pool)
+        self.input_tokens = recorder.tokens.labels(model, pool, "input")
+        self.output_tokens = recorder.tokens.labels(model, pool, "output")
+        self.bytes_in = recorder.body_bytes.labels(pool, "in")
+        self.bytes_out = recorder.body_bytes.labels(pool, "out")
+        self.words = words
 
 
 class Recorder:
     """Counts and logs. `log` is None where no access log is wanted."""
 
     def __init__(self, registry: Registry, log: LineLog | None, log_format: str = "text") -> None:
-        self._log = log
-        self._line = _json_line if log_format == "json" else _text_line
+        self.log = AccessLog(log, log_format) if log is not None else None
         self._bound: dict[_Key, _Bound] = {}
+        self.models = LabelValues(MAX_MODELS)
         labels = ("model", "pool")
         self.requests = Counter(
-            "headgate_gateway_requests", "Requests by their end.", ("model", "route", "pool", "code")
+            "headgate_gateway_requests",
+            "Requests by their end: the status that the client got (499: it left before), and `served`, "
+            "`client_gone`, or the code of the error.",
+            ("model", "route", "pool", "code", "outcome"),
         )
         self.duration = Histogram(
-            "headgate_gateway_request_duration_seconds", "From the request's arrival to its end.", labels
+            "headgate_gateway_request_duration_seconds", "From a request's arrival to its end.", labels
         )
-        self.first_byte = Histogram(
+        self.first_token = Histogram(
             "headgate_gateway_time_to_first_token_seconds",
             "From a streamed request's arrival to the first byte of its answer's body.",
             labels,
         )
+        self.per_token = Histogram(
+            "headgate_gateway_time_per_output_token_seconds",
+            "Of a streamed request that was served: the time from its first token to its end, for each "
+            "further token that the engine reports.",
+            labels,
+            PER_TOKEN_S,
+        )
+        self.connect = Histogram(
+            "headgate_gateway_upstream_connect_seconds",
+            "How long a new connection to an endpoint took, TLS included.",
+            ("pool",),
+        )
         self.tokens = Counter(
-            "headgate_gateway_tokens", "Tokens that the engines report.", (*labels, "direction")
+            "headgate_gateway_tokens",
+            "Tokens that the engines report; direction is input or output.",
+            (*labels, "direction"),
+        )
+        self.body_bytes = Counter(
+            "headgate_gateway_body_bytes",
+            "Bytes of bodies; direction is in (of requests, as clients sent them) or out (of endpoints' "
+            "answers, as they were passed on).",
+            ("pool", "direction"),
         )
         self.attempts_failed = Counter(
             "headgate_gateway_attempts_failed",
@@ -82,48 +125,73 @@ class Recorder:
             "Connections ended for bytes that are no valid request, or beyond a limit.",
             ("reason",),
         )
-        registry.add(
-            self.requests,
-            self.duration,
-            self.first_byte,
-            self.tokens,
+        self._of_models = (self.requests, self.duration, self.first_token, self.per_token, self.tokens)
+        self._of_pools = (
+            *self._of_models,
+            self.connect,
+            self.body_bytes,
             self.attempts_failed,
             self.retries,
             self.ejections,
-            self.rejections,
         )
+        registry.add(*self._of_pools, self.rejections)
 
     def settled(self, exchange: Exchange, now: float) -> None:
         """Called exactly once for every exchange, whatever happened to it."""
         decision, pool = exchange.decision, exchange.pool
         match = decision.match
-        key = (
-            decision.model if match is not None else UNKNOWN,
-            match.route.name if match is not None else NONE,
-            pool.name if pool is not None else NONE,
-            exchange.status,
-        )
-        bound = self._bound.get(key) or self._bind(key)
-        arrived = exchange.request.arrived_at
+        is_stream = decision.stream
+        if match is not None:
+            route, rule, model = match.route.name, match.rule.name, decision.model
+        else:
+            route, rule, model = NONE, NONE, UNKNOWN
+        pool_name = pool.name if pool is not None else NONE
+        key = (model, route, rule, pool_name, exchange.status, exchange.outcome, is_stream)
+        bound = self._bound.get(key) or self._bind(key, exchange)
         bound.requests.value += 1
-        bound.duration.observe(now - arrived)
-        if decision.stream and exchange.first_byte_at:
-            bound.first_byte.observe(exchange.first_byte_at - arrived)
-        tokens_in = tokens_out = 0
-        if exchange.bytes_out and (usage := exchange.tail.usage()) is not None:
-            tokens_in, tokens_out = usage.prompt, usage.completion
-            bound.input_tokens.value += tokens_in
-            bound.output_tokens.value += tokens_out
-        if self._log is not None:
-            self._log.add(self._line(exchange, key, bound.labels_text, (tokens_in, tokens_out), now))
+        bound.duration.observe(now - exchange.request.arrived_at)
+        bound.bytes_in.value += exchange.bytes_in
+        usage = None
+        if exchange.bytes_out:
+            bound.bytes_out.value += exchange.bytes_out
+            usage = exchange.tail.usage()
+            if usage is not None:
+                bound.input_tokens.value += usage.prompt
+                bound.output_tokens.value += usage.completion
+        if is_stream and (first_at := exchange.first_byte_at):
+            bound.first_token.observe(first_at - exchange.request.arrived_at)
+            if usage is not None and usage.completion > 1 and exchange.outcome == "served":
+                bound.per_token.observe((now - first_at) / (usage.completion - 1))
+        if self.log is not None:
+            words = bound.words if match is not None else Words(exchange)
+            self.log.add(self.log.line(exchange, words, usage, now))
 
-    def _bind(self, key: _Key) -> _Bound:
-        bound = self._bound[key] = _Bound(self, *key)
+    def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
+        if len(self._bound) >= MAX_BOUND:
+            self._bound.clear()
+        bound = self._bound[key] = _Bound(self, key, Words(exchange))
         return bound
 
-    def unbind(self) -> None:
-        """Forgets which metrics belong to which route and pool: objects come and go."""
+    def use(self, snapshot: routing.Snapshot) -> None:
+        """Ends the series of routes, pools and models that are gone: objects come and go."""
         self._bound.clear()
+        routes = {
+            route.name
+            for of in (snapshot.models, snapshot.adapters)
+            for found in of.values()
+            for route in found
+        }
+        names = set(snapshot.names())
+        self.models.keep(names)
+        pools = {str(key) for key in snapshot.pools} | {NONE, OTHER}
+        self.requests.keep("route", routes | {NONE, OTHER})
+        for metric in self._of_models:
+            metric.keep("model", names | {UNKNOWN, OTHER})
+        for metric in self._of_pools:
+            metric.keep("pool", pools)
+
+    def connected(self, pool: PoolState, took_s: float) -> None:
+        self.connect.labels(pool.name).observe(took_s)
 
     def attempt_failed(self, pool: PoolState, reason: str) -> None:
         self.attempts_failed.labels(pool.name, reason).value += 1
@@ -134,78 +202,12 @@ class Recorder:
     def ejected(self, pool: PoolState, reason: str) -> None:
         self.ejections.labels(pool.name, reason).value += 1
 
-    def rejected(self, refusal: Refusal) -> None:
+    def rejected(self, refusal: Refusal, client: ClientConnection, target: bytes, now: float) -> None:
+        """Called for bytes that never became a request, and for connections that were turned away."""
         self.rejections.labels(refusal.code).value += 1
+        if self.log is not None:
+            self.log.rejected(refusal, client.address, target, now)
 
     def flush(self) -> None:
-        if self._log is not None:
-            self._log.flush()
-
-
-class _Clock:
-    """The wall clock in RFC 3339 with milliseconds. Texts are made once: of a second, of each fraction, and
-    of the moment, which many requests share on a busy gateway.
-    """
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._text = ""
-        self._fractions = [f".{millisecond:03d}Z" for millisecond in range(1000)]
-        self._moment = ""
-        self._stale_at = 0.0
-
-    def at(self, loop_time: float) -> str:
-        """The time now; `loop_time` is the loop's, in seconds."""
-        if loop_time >= self._stale_at:
-            self._stale_at = loop_time + 0.001
-            self._moment = self._read()
-        return self._moment
-
-    def _read(self) -> str:
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return self._text + self._fractions[int((now - second) * 1000)]
-
-
-_clock = _Clock()
-
-
-def _text_line(exchange: Exchange, _: _Key, labels_text: str, tokens: tuple[int, int], now: float) -> str:
-    request, load = exchange.request, exchange.load
-    arrived = request.arrived_at
-    first_ms = (exchange.first_byte_at - arrived) * 1e3 if exchange.first_byte_at else 0.0
-    return (
-        f"{_clock.at(now)} {request.method.decode()} {request.path} {labels_text}"
-        f" endpoint={load.endpoint.name if load is not None else NONE}"
-        f" outcome={exchange.outcome} attempts={exchange.attempts} tokens={tokens[0]}/{tokens[1]}"
-        f" bytes={exchange.bytes_out} first={first_ms:.1f}ms total={(now - arrived) * 1e3:.1f}ms"
-        f" id={exchange.request_id.decode()}\n"
-    )
-
-
-def _json_line(exchange: Exchange, key: _Key, _: str, tokens: tuple[int, int], now: float) -> str:
-    request, load = exchange.request, exchange.load
-    model, route, pool, status = key
-    first = exchange.first_byte_at - request.arrived_at if exchange.first_byte_at else None
-    line = {
-        "timestamp": _clock.at(now),
-        "method": request.method.decode("latin-1"),
-        "path": request.path,
-        "status_code": status,
-        "model_name": model,
-        "model_route": route,
-        "model_server": pool,
-        "selected_pod": load.endpoint.name if load is not None else None,
-        "outcome": exchange.outcome,
-        "upstream_attempts": exchange.attempts,
-        "input_tokens": tokens[0],
-        "output_tokens": tokens[1],
-        "bytes": exchange.bytes_out,
-        "duration_first_byte": round(first * 1e3, 3) if first is not None else None,
-        "duration_total": round((now - request.arrived_at) * 1e3, 3),
-        "request_id": exchange.request_id.decode("latin-1"),
-    }
-    return msgspec.json.encode(line).decode() + "\n"
+        if self.log is not None:
+            self.log.flush()

@@ -28,6 +28,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"expect",
     b"forwarded",
     b"host",
+    b"traceparent",
     b"transfer_encoding",
     b"x-forwarded-for",
     b"x-forwarded-host",
@@ -35,6 +36,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"x-request-id",
 }
 """Written anew, or not passed on; with underscores, what some servers read as if it had hyphens."""
+_TELL_CLIENT = (b"x-forwarded-for", b"forwarded")
 _NEEDED = {b"host", b"content-length", b"transfer-encoding"}
 """Headers that `connection` cannot take away."""
 _NONE: frozenset[bytes] = frozenset()
@@ -54,6 +56,7 @@ class Request:
     __slots__ = (
         "_forwarded",
         "_peer",
+        "_tells_client",
         "answer_lines",
         "arrived_at",
         "body",
@@ -64,6 +67,7 @@ class Request:
         "method",
         "path",
         "target",
+        "traceparent",
     )
 
     def __init__(
@@ -89,8 +93,12 @@ class Request:
         self.answer_lines = answer_lines
         """Header lines that every answer to it has to have."""
         self._peer = peer
+        self._tells_client = False
+        """Whether a header speaks of a client behind the connection."""
         self.given_id = b""
         """What the client calls the request in `x-request-id`; empty if it has no name for it."""
+        self.traceparent = b""
+        """The trace that the request belongs to, as it came; empty if it came without one."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
         self._forwarded = [method, b" ", target, peer.opening(host, headers)]
@@ -104,7 +112,7 @@ class Request:
     @property
     def client_address(self) -> str:
         """Of the client, as far as trusted proxies before it tell; "" if it is not known."""
-        return self._peer.client_address(self.headers)
+        return self._peer.client_address(self.headers) if self._tells_client else self._peer.address
 
     def header(self, name: bytes) -> str:
         """The first value of a header by its lower-case name, "" if there is none."""
@@ -136,6 +144,11 @@ class Request:
             if name in _NOT_FORWARDED:
                 if name == b"x-request-id":
                     self.given_id = self.given_id or value
+                elif name in _TELL_CLIENT:
+                    self._tells_client = True
+                elif name == b"traceparent":
+                    self.traceparent = value
+                    parts += (name, b": ", value, b"\r\n")
                 elif name == b"connection" and (dropped := nominated(headers)):
                     del parts[4:]
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]

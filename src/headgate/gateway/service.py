@@ -6,13 +6,12 @@ import asyncio
 import functools
 import logging
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headgate import api, cluster, fleet, routing, serving, telemetry
-from headgate.gateway import limits, pages
+from headgate import api, cluster, routing, serving, telemetry
+from headgate.gateway import gauges, limits, pages
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -37,7 +36,8 @@ async def run_gateway(
     access_log = None if settings.access_log == "off" else telemetry.LineLog(sys.stdout.fileno())
     recorder = Recorder(registry, access_log, settings.access_log)
     proxy = Proxy(settings, recorder, loop)
-    _add_gauges(registry, proxy)
+    gauges.add_gauges(registry, proxy)
+    telemetry.add_process_metrics(registry)
     kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
     listener = serving.listening_socket(settings.host, settings.port, shared=True)
     try:
@@ -120,61 +120,3 @@ async def _flush_log(recorder: Recorder) -> None:
     while True:
         await asyncio.sleep(LOG_FLUSH_INTERVAL_S)
         recorder.flush()
-
-
-def _add_gauges(registry: telemetry.Registry, proxy: Proxy) -> None:
-    def in_flight() -> list[tuple[tuple[str, ...], float]]:
-        # A Pod that two pools reach at different ports is two endpoints, but has one name.
-        requests: Counter[str] = Counter()
-        for load in proxy.ledger.loads():
-            requests[load.endpoint.name] += load.requests
-        return [((name,), count) for name, count in requests.items()]
-
-    def ready_endpoints() -> list[tuple[tuple[str, ...], float]]:
-        return [((pool.name,), len(pool.loads)) for pool in proxy.pools.values()]
-
-    def ejected_endpoints() -> list[tuple[tuple[str, ...], float]]:
-        now = proxy.now()
-        return [((pool.name,), len(fleet.ejected(pool.loads, now))) for pool in proxy.pools.values()]
-
-    def connections() -> list[tuple[tuple[str, ...], float]]:
-        found: Counter[tuple[str, ...]] = Counter()
-        for each in proxy.all_connections():
-            counts = each.statistics()
-            found[each.endpoint.name, "idle"] += counts["idle"]
-            found[each.endpoint.name, "busy"] += counts["open"] - counts["idle"]
-        return list(found.items())
-
-    registry.add(
-        telemetry.Gauge(
-            "headgate_gateway_client_connections",
-            "Open client connections.",
-            read=lambda: [((), len(proxy.clients))],
-        ),
-        telemetry.Gauge(
-            "headgate_gateway_endpoint_requests",
-            "Requests in flight on an endpoint.",
-            ("endpoint",),
-            in_flight,
-        ),
-        telemetry.Gauge(
-            "headgate_gateway_pool_endpoints", "Ready endpoints of a pool.", ("pool",), ready_endpoints
-        ),
-        telemetry.Gauge(
-            "headgate_gateway_pool_endpoints_ejected",
-            "Endpoints of a pool that get no requests for their failures.",
-            ("pool",),
-            ejected_endpoints,
-        ),
-        telemetry.Gauge(
-            "headgate_gateway_endpoint_connections",
-            "Open connections to endpoints, by whether a request is served on them.",
-            ("endpoint", "state"),
-            connections,
-        ),
-        telemetry.Gauge(
-            "headgate_gateway_object_problems",
-            "Parts of objects that could not be put to use.",
-            read=lambda: [((), len(proxy.snapshot.problems))],
-        ),
-    )

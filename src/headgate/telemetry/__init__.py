@@ -4,7 +4,18 @@ Is given numbers and lines by every room, cheaply enough for the data path, and 
 and to standard output.
 """
 
+from headgate.telemetry.clock import LogClock
 from headgate.telemetry.line_log import LineLog
-from headgate.telemetry.metrics import Counter, Gauge, Histogram, Registry
+from headgate.telemetry.metrics import Counter, Gauge, Histogram, LabelValues, Registry
+from headgate.telemetry.process import add_process_metrics
 
-__all__ = ["Counter", "Gauge", "Histogram", "LineLog", "Registry"]
+__all__ = [
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "LabelValues",
+    "LineLog",
+    "LogClock",
+    "Registry",
+    "add_process_metrics",
+]

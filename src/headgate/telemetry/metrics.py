@@ -7,11 +7,12 @@ binds its children once, so a sample here is an addition (0.05 µs) or a bisecti
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 LATENCY_S = (
@@ -22,7 +23,34 @@ LATENCY_S = (
 
 OTHER = "other"
 MAX_CHILDREN = 2000
-"""Label values come from objects and requests; past this many, new ones are counted as "other"."""
+"""Series of one metric. Label values come from objects and requests; past this many, new ones are "other"."""
+
+PER_TOKEN_S = (
+    0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075,
+    0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0,
+)  # fmt: skip
+"""Bucket bounds for the time that one token takes, in seconds: readers notice differences around 50 ms."""
+
+
+class LabelValues:
+    """Values of one label, of which only the first so many are told apart, and the others are "other"."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def value(self, value: str) -> str:
+        """What stands for the value in a label."""
+        if value in self._known:
+            return value
+        if len(self._known) >= self._most:
+            return OTHER
+        self._known.add(value)
+        return value
+
+    def keep(self, values: Collection[str]) -> None:
+        """Makes room by forgetting all others."""
+        self._known.intersection_update(values)
 
 
 class CounterChild:
@@ -68,30 +96,35 @@ class _Family(Generic[Child]):
     def children(self) -> Iterable[tuple[tuple[str, ...], Child]]:
         return list(self._children.items())
 
+    def keep(self, label: str, values: Collection[str]) -> None:
+        """Ends the series with any other value of this label; a child still bound counts for nobody."""
+        place = self.label_names.index(label)
+        self._children = {of: child for of, child in self._children.items() if of[place] in values}
+
+
+Read = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+"""Gives label values and number of each sample, at every scrape."""
+
 
 class Counter(_Family[CounterChild]):
-    """Counts up. The name is given without the suffix `_total`."""
+    """Counts up. The name is given without the suffix `_total`. With `read`, somebody else counts."""
 
-    def __init__(self, name: str, help_: str, labels: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, help_: str, labels: Sequence[str] = (), read: Read | None = None) -> None:
         super().__init__(name, help_, labels, CounterChild)
+        self._read = read
 
     def metric(self) -> Metric:
         family = CounterMetricFamily(self.name, self.help, labels=self.label_names)
-        for values, child in self.children():
-            family.add_metric(values, child.value)
+        samples = self._read() if self._read else ((v, child.value) for v, child in self.children())
+        for values, value in samples:
+            family.add_metric(values, value)
         return family
 
 
 class Gauge(_Family[CounterChild]):
     """Goes up and down. With `read`, its samples are asked for at each scrape instead of being kept."""
 
-    def __init__(
-        self,
-        name: str,
-        help_: str,
-        labels: Sequence[str] = (),
-        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]] | None = None,
-    ) -> None:
+    def __init__(self, name: str, help_: str, labels: Sequence[str] = (), read: Read | None = None) -> None:
         super().__init__(name, help_, labels, CounterChild)
         self._read = read
 
@@ -134,8 +167,16 @@ class Registry(Collector):
         self._prometheus = CollectorRegistry(auto_describe=False)
         self._prometheus.register(self)
 
+    @property
+    def metrics(self) -> Sequence[AnyMetric]:
+        return self._metrics
+
     def add(self, *metrics: AnyMetric) -> None:
         self._metrics += metrics
+
+    def include(self, collector: Collector) -> None:
+        """Shows the metrics of another collector too."""
+        self._prometheus.register(collector)
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._metrics:
@@ -144,3 +185,8 @@ class Registry(Collector):
     def render(self) -> bytes:
         """The page that Prometheus scrapes, in its text format 0.0.4."""
         return generate_latest(self._prometheus)
+
+    def page(self, accept: str) -> tuple[bytes, str]:
+        """The page in the format that the scraper's `Accept` header asks for, and its content type."""
+        render, content_type = choose_encoder(accept)
+        return render(self._prometheus), content_type

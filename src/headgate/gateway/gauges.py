@@ -1,0 +1,140 @@
+"""Metrics that are read from the state of the gateway when somebody scrapes them."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import TYPE_CHECKING
+
+from headgate import fleet
+from headgate.telemetry import Counter, Gauge, Registry
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import Proxy
+
+_Samples = list[tuple[tuple[str, ...], float]]
+
+
+def add_gauges(registry: Registry, proxy: Proxy) -> None:
+    """Adds everything that has a value at any time, whether requests come or not."""
+    read = _Reader(proxy)
+    prefix = "headgate_gateway"
+    registry.add(
+        Gauge(
+            f"{prefix}_ready",
+            "1 while requests are routed, 0 before that and while stopping.",
+            (),
+            read.ready,
+        ),
+        Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
+        Gauge(f"{prefix}_active_requests", "Requests being served.", ("pool",), read.requests),
+        Gauge(f"{prefix}_active_streams", "Those of them that asked for a stream.", ("pool",), read.streams),
+        Gauge(
+            f"{prefix}_endpoint_requests",
+            "Requests in flight on an endpoint.",
+            ("endpoint",),
+            read.endpoint_requests,
+        ),
+        Gauge(
+            f"{prefix}_endpoint_connections",
+            "Open connections to an endpoint; state is busy (a request is served on it) or idle.",
+            ("endpoint", "state"),
+            read.endpoint_connections,
+        ),
+        Gauge(f"{prefix}_pool_endpoints", "Ready endpoints of a pool.", ("pool",), read.endpoints),
+        Gauge(
+            f"{prefix}_pool_endpoints_ejected",
+            "Endpoints of a pool that get no requests for their failures.",
+            ("pool",),
+            read.ejected,
+        ),
+        Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models),
+        Gauge(
+            f"{prefix}_object_problems",
+            "Parts of objects that could not be put to use; `/debug/config` lists them.",
+            (),
+            read.problems,
+        ),
+        Counter(f"{prefix}_snapshots", "Changes of the objects that were taken up.", (), read.snapshots),
+        Gauge(
+            f"{prefix}_snapshot_timestamp_seconds",
+            "When the last change of the objects was taken up, in seconds since 1970.",
+            (),
+            read.snapshot_time,
+        ),
+        Counter(
+            f"{prefix}_access_log_lines",
+            "Lines of access log; result is written or dropped (nobody reads them fast enough).",
+            ("result",),
+            read.log_lines,
+        ),
+    )
+
+
+class _Reader:
+    """Gives the samples of each metric."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def ready(self) -> _Samples:
+        return [((), self._proxy.is_ready and not self._proxy.draining)]
+
+    def clients(self) -> _Samples:
+        return [((), len(self._proxy.clients))]
+
+    def requests(self) -> _Samples:
+        return self._active(streams_only=False)
+
+    def streams(self) -> _Samples:
+        return self._active(streams_only=True)
+
+    def _active(self, *, streams_only: bool) -> _Samples:
+        found = Tally({pool.name: 0 for pool in self._proxy.pools.values()})
+        for client in self._proxy.clients:
+            exchange = client.exchange
+            if exchange is None or exchange.pool is None:
+                continue
+            if exchange.decision.stream or not streams_only:
+                found[exchange.pool.name] += 1
+        return [((pool,), count) for pool, count in found.items()]
+
+    def endpoint_requests(self) -> _Samples:
+        # A Pod that two pools reach at different ports is two endpoints, but has one name.
+        found: Tally[str] = Tally()
+        for load in self._proxy.ledger.loads():
+            found[load.endpoint.name] += load.requests
+        return [((name,), count) for name, count in found.items()]
+
+    def endpoint_connections(self) -> _Samples:
+        found: Tally[tuple[str, ...]] = Tally()
+        for each in self._proxy.all_connections():
+            counts = each.statistics()
+            found[each.endpoint.name, "idle"] += counts["idle"]
+            found[each.endpoint.name, "busy"] += counts["open"] - counts["idle"]
+        return list(found.items())
+
+    def endpoints(self) -> _Samples:
+        return [((pool.name,), len(pool.loads)) for pool in self._proxy.pools.values()]
+
+    def ejected(self) -> _Samples:
+        now = self._proxy.now()
+        return [((pool.name,), len(fleet.ejected(pool.loads, now))) for pool in self._proxy.pools.values()]
+
+    def models(self) -> _Samples:
+        return [((), len(self._proxy.snapshot.names()))]
+
+    def problems(self) -> _Samples:
+        return [((), len(self._proxy.snapshot.problems))]
+
+    def snapshots(self) -> _Samples:
+        return [((), self._proxy.snapshots_taken)]
+
+    def snapshot_time(self) -> _Samples:
+        return [((), self._proxy.snapshot_at)] if self._proxy.snapshots_taken else []
+
+    def log_lines(self) -> _Samples:
+        log = self._proxy.recorder.log
+        if log is None:
+            return []
+        counts = log.statistics()
+        return [(("written",), counts["lines_written"]), (("dropped",), counts["lines_dropped"])]
