@@ -14,7 +14,7 @@ import msgspec
 from headgate.api import admission as rules
 from headgate.api import structural
 from headgate.api.structural import FieldError
-from headgate.apiserver import builtin, errors, metadata
+from headgate.apiserver import builtin, errors, metadata, service_addresses
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.registry import Served
 from headgate.apiserver.targets import FieldValidation, Target
@@ -165,6 +165,8 @@ def keep_what_is_not_the_writers(target: Target, old: Object, new: Object) -> No
         meta["namespace"] = was["namespace"]
     meta.setdefault("managedFields", was.get("managedFields", []))
     builtin.keep(served.resource, old, new, target.subresource)
+    if served.resource == builtin.SERVICE:
+        service_addresses.keep(old, new)
     if served.has_status and target.subresource != "status":
         new.pop("status", None)
         if "status" in old:

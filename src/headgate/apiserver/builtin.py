@@ -12,6 +12,7 @@ POD = "pods"
 NAMESPACE = "namespaces"
 SECRET = "secrets"  # noqa: S105 - the name of a resource
 EVENT = "events"
+SERVICE = "services"
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io"
 
 NAMESPACE_FINALIZER = "kubernetes"

@@ -30,6 +30,7 @@ from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.selectors import Selector
+from headgate.apiserver.service_addresses import ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import Target, WriteOptions
 
@@ -68,6 +69,7 @@ class Objects:
         self.store = store
         self.registry = registry
         self.neighbours = Neighbours(store, registry)
+        self._addresses = ServiceAddresses(store)
         self._max_objects = max_objects
         self._max_bytes = max_bytes
         self._clock = clock
@@ -122,6 +124,8 @@ class Objects:
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
+        if served.resource == builtin.SERVICE:  # nobody owns the address but the server
+            self._addresses.assign(target, obj)
         return Outcome(self._write(target, obj, options), warnings, created=True)
 
     def update(
@@ -152,6 +156,8 @@ class Objects:
         if applied_by is None:
             through = target.subresource or options.through
             ownership.record(served, old, new, options.field_manager, through, self._now())
+        if served.resource == builtin.SERVICE and target.subresource != "status":
+            self._addresses.assign(target, new)
         return Outcome(self._write(target, new, options), warnings)
 
     def patch(

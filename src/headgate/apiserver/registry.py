@@ -21,6 +21,8 @@ from headgate.apiserver.jsonpath import JSONPath
 Schema = dict[str, Any]
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""The same in the order in which Kubernetes tells them of custom kinds."""
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 
@@ -202,6 +204,7 @@ def served_versions(definition: dict[str, Any], *, custom: bool) -> list[Served]
                 scale=_scale(subresources.get("scale")),
                 columns=_columns(version.additional_printer_columns),
                 storage_api_version=f"{spec.group}/{storage}" if spec.group else storage,
+                verbs=CUSTOM_VERBS if custom else VERBS,
                 selectable_fields=_selectable(raw[version.name].get("selectableFields")),
                 deprecation=_deprecation(raw[version.name], f"{spec.group}/{version.name} {names.kind}"),
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from headgate.api.admission import names, probes
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
@@ -20,8 +22,12 @@ def check(service: Place, old: Place | None, others: View, found: Findings) -> N
     if kind not in _TYPES:
         found.unsupported(spec["type"], _TYPES)
     is_headless = spec["clusterIP"].text == "None"
+    _check_addresses(spec, found)
     if kind == "ExternalName":
         _check_external_name(spec["externalName"], found)
+        for name in ("clusterIP", "clusterIPs"):
+            if spec[name].value:
+                found.forbidden(spec[name], "may not be set for ExternalName services")
     elif not is_headless and not spec["ports"].value:
         found.required(spec["ports"])
     _check_selector(spec["selector"], found)
@@ -30,6 +36,28 @@ def check(service: Place, old: Place | None, others: View, found: Findings) -> N
         before, address = old.at("spec.clusterIP").text, spec["clusterIP"]
         if before and address.text and old.at("spec.type").text != "ExternalName" and address.text != before:
             found.invalid(spec["clusterIPs"].key("0"), "may not change once set", [address.text])
+
+
+def _check_addresses(spec: Place, found: Findings) -> None:
+    """clusterIPs, if it is there, begins with clusterIP, which is an address or None."""
+    address, addresses = spec["clusterIP"], [item.text for item in spec["clusterIPs"].items()]
+    if addresses and not address.text:
+        found.forbidden(spec["clusterIPs"], "must be empty when `clusterIP` is not specified")
+    elif addresses and addresses[0] != address.text:
+        found.invalid(spec["clusterIPs"], "first value must match `clusterIP`", addresses)
+    elif len(addresses) > 1:
+        found.invalid(spec["clusterIPs"], "may only hold one value on a single-stack cluster", addresses)
+    if address.text and address.text != "None" and not _is_address(address.text):
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        found.invalid(spec["clusterIPs"].key("0"), detail, address.text)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_external_name(name: Place, found: Findings) -> None:
