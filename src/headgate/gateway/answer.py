@@ -7,6 +7,7 @@ which can end them well, and JSON in which the client's name of the model is put
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 import httptools
 
@@ -65,11 +66,11 @@ class Answer:
         for key, value in headers:
             if key == b"content-length":
                 length = int(value)
-                if is_changed:
+                if is_changed or status == HTTPStatus.NO_CONTENT:
                     continue
             if key in _NOT_RETURNED:
                 if key == b"transfer-encoding":
-                    if value.lower() != b"chunked":
+                    if chunked or value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
             elif not key.startswith(RESERVED):

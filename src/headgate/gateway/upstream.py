@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _NEWLINE = 10
 _USAGE = b'"usage"'
 
+_VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
 
 _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -202,6 +205,9 @@ class UpstreamConnection(asyncio.Protocol):
             if end < 0:
                 self._head = head
                 return None
+            if not head.startswith(_VERSIONS):
+                raise httptools.HttpParserError("no status line of HTTP/1.1 or 1.0")
+            is_http_1_0 = head.startswith(_VERSIONS[1])
             self._headers = []
             self._parser.feed_data(head[: end + 4])
             status = self._parser.get_status_code()
@@ -212,6 +218,8 @@ class UpstreamConnection(asyncio.Protocol):
                 break
             self._interim_bytes += end + 4
             self._begun = self._complete = False  # an interim response, which nobody asked for
+        if is_http_1_0 and any(name == b"transfer-encoding" for name, _ in self._headers):
+            raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 has not")
         self._head = None
         exchange.response_head(self, status, self._headers)
         return head
@@ -243,6 +251,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is None and name.lower() in _FRAMING:
+            raise httptools.HttpParserError("a trailer speaks of the length of the body")
         self._headers.append((name.lower(), value))
 
     def on_message_complete(self) -> None:
