@@ -12,6 +12,9 @@ from typing import Any
 
 import uvicorn
 
+BACKLOG = 4096
+"""Connections that may wait until they are accepted."""
+
 Application = Callable[..., Awaitable[Any]]
 
 
@@ -92,10 +95,9 @@ def configuration(app: Application, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(app, **quiet | options)
 
 
-async def serve_page(app: Application, host: str, port: int) -> None:
-    """Serves a small application until cancelled. Raises OSError if the address cannot be bound."""
-    listener = listening_socket(host, port)
-    server = EmbeddedServer(configuration(app, timeout_graceful_shutdown=1))
+async def serve_page(app: Application, listener: socket.socket, most: int = 64) -> None:
+    """Serves a small application on a bound socket until cancelled; beyond `most` connections it says 503."""
+    server = EmbeddedServer(configuration(app, timeout_graceful_shutdown=1, limit_concurrency=most))
     async with contextlib.aclosing(server):
         await server.serve(sockets=[listener])
 

@@ -48,7 +48,7 @@ async def test_readiness(start_gateway, endpoint, path):
     assert (await _get(gateway, "/healthz")).status == 200
     gateway.serve([endpoint])
     assert (await _get(gateway, path)).status == 200
-    gateway.proxy.draining = True
+    gateway.proxy.stopping = True
     assert (await _get(gateway, path)).status == 503
 
 

@@ -1,5 +1,7 @@
 """Weighted targets get their share of every window of requests, not only in the long run."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +15,11 @@ def targets(weights):
     )
 
 
+PHASES = st.floats(0, 1, exclude_max=True)
 WEIGHTS = st.lists(st.integers(0, 100), min_size=1, max_size=16).filter(any)
 
 
-@given(WEIGHTS, st.integers(0, 1 << 16), st.integers(1, 300))
+@given(WEIGHTS, PHASES, st.integers(1, 300))
 def test_every_window_has_its_share(weights, phase, length):
     """From the start, each target is within one request of its share; from amid a round, within two."""
     made = targets(weights)
@@ -31,7 +34,7 @@ def test_every_window_has_its_share(weights, phase, length):
                 assert target.weight or not counts[target]
 
 
-@given(WEIGHTS, st.integers(0, 1 << 16))
+@given(WEIGHTS, PHASES)
 def test_one_round_is_exact(weights, phase):
     """As many requests as the weights add up to are split exactly, wherever the round begins."""
     made = targets(weights)
@@ -58,10 +61,13 @@ def test_no_weight_no_target(weights):
     assert routing.Splits().next(api.ObjectKey("default", "r"), rule) is None
 
 
-def test_phases_differ():
-    """Gateways that start at different phases don't send their first requests to the same target."""
-    made = targets([1, 1, 1])
-    assert {routing.WeightedSplit(made, phase).next() for phase in range(3)} == set(made)
+@pytest.mark.parametrize("weights", [[1, 1, 1], [50, 50], [10, 20, 30]])
+def test_workers_spread_over_the_round(weights):
+    """Workers that begin at even parts of a round give each target its share of their first requests."""
+    made = targets(weights)
+    workers = sum(weights) // math.gcd(*weights)
+    first = [routing.WeightedSplit(made, worker / workers).next() for worker in range(workers)]
+    assert [first.count(target) * math.gcd(*weights) for target in made] == weights
 
 
 def test_turns_are_kept_over_a_change_elsewhere():

@@ -61,9 +61,11 @@ def convert(files: tuple[str, ...], recursive: bool, version: str) -> None:
 def _refuse_invalid(reading: Reading, pools: list[Manifest]) -> None:
     """Prints what is wrong with the pools as `headgate validate` does, and ends if there are errors."""
     from headgate.cli import validation
+    from headgate.cli.validation import judging
+    from headgate.cli.validation.kinds import Kinds
 
     findings = [validation.of_problem(problem) for problem in reading.problems]
-    findings += validation.judge(pools, validation.Kinds(), "default")
+    findings += judging.judge(pools, Kinds(), "default")
     errors = [finding for finding in findings if finding.severity == "error"]
     for part in validation.render("text", errors, reading.lines, len(pools)) if errors else ():
         click.echo(part, err=True)

@@ -44,6 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     apiserver_port: int
     metrics_port: int
     admin_port: int
+    workers: int
     wait_s: float
 
     @property
@@ -174,6 +175,7 @@ class _Machine:
             "--port": options.port,
             "--metrics-port": options.metrics_port,
             "--admin-port": options.admin_port,
+            "--workers": options.workers,
         }
         self._start_child("gateway", "gateway", *(word for flag in flags.items() for word in flag))
 

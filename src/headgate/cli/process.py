@@ -19,6 +19,15 @@ def run(main: Main, *, log_level: str = "info") -> None:
     Failures that a person can mend (an address in use, a kubeconfig that is not there) become one line
     and exit code 1.
     """
+    log_to_stderr(log_level)
+    try:
+        uvloop.run(_until_signal(main))
+    except* (OSError, click.ClickException) as group:
+        raise click.ClickException("; ".join(map(_told, leaves(group)))) from group
+
+
+def log_to_stderr(log_level: str) -> None:
+    """What the process has to say goes to standard error, from this level on."""
     logging.basicConfig(
         level=log_level.upper(),
         stream=sys.stderr,
@@ -26,10 +35,6 @@ def run(main: Main, *, log_level: str = "info") -> None:
     )
     for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    try:
-        uvloop.run(_until_signal(main))
-    except* (OSError, click.ClickException) as group:
-        raise click.ClickException("; ".join(map(_told, leaves(group)))) from group
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

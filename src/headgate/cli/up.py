@@ -30,6 +30,13 @@ _PORT = click.IntRange(1, 65535)
     "--admin-port", default=8081, type=_PORT, show_default=True, help="Port of the gateway's health page."
 )
 @click.option(
+    "--workers",
+    default=1,
+    type=click.IntRange(1, 256),
+    show_default=True,
+    help="Worker processes of the gateway.",
+)
+@click.option(
     "--wait", "wait_s", default=120.0, show_default=True, help="Seconds until what is not ready is explained."
 )
 def up(manifests: tuple[str, ...], **options: Any) -> None:

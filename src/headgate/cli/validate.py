@@ -61,13 +61,15 @@ def validate(
     """
     from headgate.cli import validation
     from headgate.cli.manifests import read
+    from headgate.cli.validation import judging
+    from headgate.cli.validation.kinds import Kinds
 
-    kinds = validation.Kinds()
+    kinds = Kinds()
     definitions = read([str(path) for path in crds])
     reading = read(files, recursive=recursive)
     findings = [validation.of_problem(problem) for problem in definitions.problems + reading.problems]
-    findings += validation.judge(definitions.manifests, kinds, namespace)
-    findings += validation.judge(reading.manifests, kinds, namespace)
+    findings += judging.judge(definitions.manifests, kinds, namespace)
+    findings += judging.judge(reading.manifests, kinds, namespace)
     if kubeconfig:
         findings = _with_server(kubeconfig, context, reading.manifests, namespace, findings)
     if not findings and not reading.manifests:

@@ -56,6 +56,12 @@ class Ledger:
             load = self._loads[endpoint] = EndpointLoad(endpoint, self._policy)
         return load
 
+    def change(self, policy: EjectionPolicy) -> None:
+        """Failures are judged by another policy from now on; ejections under way stay."""
+        self._policy = policy
+        for load in self._loads.values():
+            load.policy = policy
+
     def keep(self, endpoints: Iterable[Endpoint]) -> list[EndpointLoad]:
         """Closes the accounts of all other endpoints, but for those with requests, and returns them.
 

@@ -69,6 +69,10 @@ def decide(proxy: Proxy, request: Request) -> Decision:
     return decision
 
 
+def _not_ready() -> Refusal:
+    return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
+
+
 def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
     form: forms.Form | None = None
     fields = inspect(request.body)
@@ -82,7 +86,7 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
     decision.stream = bool(fields.stream)
     match = decision.match = routing.match(proxy.snapshot, model, request.path, request.header)
     if match is None:
-        return Refusal.model_not_found(model)
+        return Refusal.model_not_found(model) if proxy.is_ready else _not_ready()
     target = proxy.splits.next(match.route.key, match.rule)
     if target is None:
         return Refusal.unavailable(

@@ -278,7 +278,7 @@ class Exchange:
             self.request_id,
             status,
             headers,
-            may_keep_alive=self.request.keep_alive and not self._proxy.draining,
+            may_keep_alive=self.request.keep_alive and not self._proxy.leaving,
             is_stream=self.decision.stream,
             takes_usage=self.decision.usage_unasked,
             name=self.decision.client_name,

@@ -24,6 +24,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             "1 while requests are routed, 0 before that and while stopping.",
             (),
             read.ready,
+            over="max",
         ),
         Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
         Gauge(f"{prefix}_active_requests", "Requests being served.", ("pool",), read.requests),
@@ -40,19 +41,23 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             ("endpoint", "state"),
             read.endpoint_connections,
         ),
-        Gauge(f"{prefix}_pool_endpoints", "Ready endpoints of a pool.", ("pool",), read.endpoints),
+        Gauge(
+            f"{prefix}_pool_endpoints", "Ready endpoints of a pool.", ("pool",), read.endpoints, over="max"
+        ),
         Gauge(
             f"{prefix}_pool_endpoints_ejected",
             "Endpoints of a pool that get no requests for their failures.",
             ("pool",),
             read.ejected,
+            over="max",
         ),
-        Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models),
+        Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models, over="max"),
         Gauge(
             f"{prefix}_object_problems",
             "Parts of objects that could not be put to use; `/debug/config` lists them.",
             (),
             read.problems,
+            over="max",
         ),
         Counter(f"{prefix}_snapshots", "Changes of the objects that were taken up.", (), read.snapshots),
         Gauge(
@@ -60,6 +65,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             "When the last change of the objects was taken up, in seconds since 1970.",
             (),
             read.snapshot_time,
+            over="max",
         ),
         Counter(
             f"{prefix}_access_log_lines",
@@ -77,7 +83,7 @@ class _Reader:
         self._proxy = proxy
 
     def ready(self) -> _Samples:
-        return [((), self._proxy.is_ready and not self._proxy.draining)]
+        return [((), self._proxy.is_ready and not self._proxy.stopping)]
 
     def clients(self) -> _Samples:
         return [((), len(self._proxy.clients))]

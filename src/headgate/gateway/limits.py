@@ -52,10 +52,14 @@ class ClientCount:
     """Admits clients by the count of those that there are, in total and of each address."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._most = settings.max_clients
-        self._most_per_address = settings.max_clients_per_address
         self._total = 0
         self._by_address: Counter[str] = Counter()
+        self.change(settings)
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Who is in stays, even beyond the new limits."""
+        self._most = settings.max_clients
+        self._most_per_address = settings.max_clients_per_address
 
     @property
     def counts_addresses(self) -> bool:

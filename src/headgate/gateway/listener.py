@@ -23,6 +23,7 @@ from headgate.gateway.trust import Peer
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
+    from headgate.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,11 @@ class ClientConnection(asyncio.Protocol):
         self._answer_rejection(refusal)
         if not may_linger and self._transport is not None:
             self._transport.close()
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Goes on by these settings; whether its peer is trusted was decided when it connected."""
+        self._settings = settings
+        self._reader.change(settings, self._proxy.policy)
 
     @property
     def address(self) -> str:

@@ -38,7 +38,7 @@ def answer(proxy: Proxy, request: Request) -> bytes:
     elif path == "/healthz":
         return _reply(request, 200, b'{"message":"ok"}')
     elif path in _READY:
-        ready = proxy.is_ready and not proxy.draining
+        ready = proxy.is_ready and not proxy.stopping
         message = b'{"message":"ready"}' if ready else b'{"message":"not ready"}'
         return _reply(request, 200 if ready else 503, message)
     elif path in _MODELS:

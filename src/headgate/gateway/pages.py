@@ -1,4 +1,4 @@
-"""The pages beside the data path: metrics for Prometheus, health and state for operators."""
+"""What a worker tells operators: health and state. The supervisor puts the pages of all workers together."""
 
 from __future__ import annotations
 
@@ -10,20 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headgate.gateway import in_flight
-from headgate.telemetry import Registry
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
-
-
-def metrics_page(registry: Registry) -> Starlette:
-    """GET /metrics."""
-
-    async def metrics(request: Request) -> Response:
-        page, content_type = registry.page(request.headers.get("accept", ""))
-        return Response(page, headers={"content-type": content_type})
-
-    return Starlette(routes=[Route("/metrics", metrics)])
 
 
 def admin_page(proxy: Proxy) -> Starlette:
@@ -33,7 +22,7 @@ def admin_page(proxy: Proxy) -> Starlette:
         return JSONResponse({"message": "ok"})
 
     async def readyz(_: Request) -> Response:
-        ready = proxy.is_ready and not proxy.draining
+        ready = proxy.is_ready and not proxy.stopping
         return JSONResponse({"message": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def config(_: Request) -> Response:

@@ -27,6 +27,10 @@ SWEEP_INTERVAL_S = 1.0
 MAX_TURNED_AWAY = 64
 
 
+def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
+    return fleet.EjectionPolicy(failures=settings.ejection_failures, hang_s=settings.hang_s)
+
+
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
@@ -50,7 +54,9 @@ class Proxy:
         recorder: Recorder,
         loop: asyncio.AbstractEventLoop,
         rng: random.Random | None = None,
+        phase: float | None = None,
     ) -> None:
+        """`phase` is which part of their rounds the weighted splits begin after; None for any."""
         self.settings = settings
         self.policy = ClientPolicy(settings)
         self.recorder = recorder
@@ -66,19 +72,34 @@ class Proxy:
         """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
-        self.ledger = fleet.Ledger(
-            fleet.EjectionPolicy(failures=settings.ejection_failures, hang_s=settings.hang_s)
-        )
+        self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.is_ready = False
+        self.stopping = False
+        """Whether readiness says no, for good."""
+        self.leaving = False
+        """Whether connections end with their next answer, which says so: what their client sends next must
+        not cross with the close."""
         self.draining = False
+        """Whether connections without a request are closed."""
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
-        self.splits = routing.Splits(phase=self._rng.randrange(1 << 16))
+        self.splits = routing.Splits(self._rng.random() if phase is None else phase)
         self._connections: dict[tuple[routing.Endpoint, bool], EndpointConnections] = {}
         self._tls: ssl.SSLContext | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Goes on by other settings, for open connections too; their requests are not disturbed."""
+        self.settings = settings
+        self.policy = ClientPolicy(settings)
+        self.client_count.change(settings)
+        self.ledger.change(_ejection_policy(settings))
+        for connections in self._connections.values():
+            connections.settings = settings
+        for client in self.clients:
+            client.change(settings)
 
     def use(self, snapshot: routing.Snapshot) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have."""
@@ -189,11 +210,26 @@ class Proxy:
         for connections in self._connections.values():
             connections.sweep()
 
+    def leave(self) -> None:
+        """Says that it is not ready, and ends connections with their next answer."""
+        self.stopping = self.leaving = True
+
+    async def retire(self, limit_s: float) -> int:
+        """Another process serves in this one's place: lets connections end with their next answer, or when
+        they have been idle for long, for at most `limit_s` seconds; returns how many did not.
+        """
+        self.leaving = True
+        return await self._until_left(limit_s)
+
     async def drain(self, limit_s: float) -> int:
         """Lets running requests end for at most `limit_s` seconds; returns how many did not."""
+        self.leave()
         self.draining = True
         for client in list(self.clients):
             client.close_if_idle()
+        return await self._until_left(limit_s)
+
+    async def _until_left(self, limit_s: float) -> int:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while self.clients:

@@ -16,7 +16,9 @@ from headgate.gateway.request import Header, Request
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
+    from headgate.gateway.policy import ClientPolicy
     from headgate.gateway.proxy import Proxy
+    from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.trust import Peer
 
 MAX_BODY_PIECES = 1024
@@ -85,6 +87,11 @@ class RequestReader:
         """When the request being read began, or when the connection fell idle."""
         self.owes_continue = False
         """Whether the client waits to be told that it may send the body."""
+
+    def change(self, settings: GatewaySettings, policy: ClientPolicy) -> None:
+        """Reads on by these settings."""
+        self._settings, self._policy = settings, policy
+        self._host_checked = None
 
     def feed(self, data: bytes) -> Refusal | None:
         """Parses further bytes. Returns why these, and all that follow, are not served."""
@@ -203,7 +210,7 @@ class RequestReader:
             self._target,
             self._headers,
             bytes(body[0]) if len(body) == 1 else b"".join(body),
-            is_http_1_1 and self._parser.should_keep_alive(),
+            is_http_1_1 and self._parser.should_keep_alive() and not self._proxy.leaving,
             not is_http_1_1,
             self._proxy.now(),
             self._peer,

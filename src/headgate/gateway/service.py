@@ -1,17 +1,19 @@
-"""A gateway process: objects in through informers, requests in through the listener, until told to stop."""
+"""What serves in a worker: objects in through informers, requests in through listening sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import logging
+import os
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from headgate import api, cluster, routing, serving, telemetry
-from headgate.gateway import gauges, limits, pages
+from headgate.gateway import gauges, limits
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -20,66 +22,73 @@ from headgate.gateway.settings import GatewaySettings
 log = logging.getLogger(__name__)
 
 LOG_FLUSH_INTERVAL_S = 0.1
-BACKLOG = 4096
 
 
-async def run_gateway(
-    settings: GatewaySettings, stop: asyncio.Event, on_ready: Callable[[Proxy], None] | None = None
-) -> None:
-    """Serves until `stop` is set, then drains.
+class Service:
+    """One worker's data path, with the objects that it follows and the log that it writes.
 
-    `on_ready` is called once requests are routed. Raises OSError if an address cannot be bound.
+    `phase` is which part of their rounds its weighted splits begin after.
     """
-    loop = asyncio.get_running_loop()
-    settings = limits.affordable(settings)
-    registry = telemetry.Registry()
-    access_log = None if settings.access_log == "off" else telemetry.LineLog(sys.stdout.fileno())
-    recorder = Recorder(registry, access_log, settings.access_log)
-    proxy = Proxy(settings, recorder, loop)
-    gauges.add_gauges(registry, proxy)
-    telemetry.add_process_metrics(registry)
-    kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
-    listener = serving.listening_socket(settings.host, settings.port, shared=True)
-    try:
+
+    def __init__(self, settings: GatewaySettings, phase: float | None = None) -> None:
+        settings = limits.affordable(settings)
+        self.registry = telemetry.Registry()
+        has_log = settings.access_log != "off"
+        self._access_log = telemetry.LineLog(sys.stdout.fileno()) if has_log else None
+        self._recorder = Recorder(self.registry, self._access_log, settings.access_log)
+        self._loop = asyncio.get_running_loop()
+        self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase)
+        self._servers: dict[int, asyncio.Server] = {}
+        gauges.add_gauges(self.registry, self.proxy)
+        telemetry.add_process_metrics(self.registry)
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Follows the objects until cancelled; `on_ready` is called once requests are routed.
+
+        Raises cluster.ConfigurationError if no API server is named.
+        """
+        settings = self.proxy.settings
+        kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
         async with (
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            background = [
-                tasks.create_task(_follow_objects(proxy, client, settings.namespace, on_ready)),
-                tasks.create_task(_flush_log(recorder)),
-                tasks.create_task(
-                    serving.serve_page(
-                        pages.metrics_page(registry), settings.metrics_host, settings.metrics_port
-                    )
-                ),
-                tasks.create_task(
-                    serving.serve_page(pages.admin_page(proxy), settings.admin_host, settings.admin_port)
-                ),
-            ]
-            server = await loop.create_server(
-                functools.partial(ClientConnection, proxy), sock=listener, backlog=BACKLOG
+            tasks.create_task(_follow_objects(self.proxy, client, settings.namespace, on_ready))
+            tasks.create_task(_flush_log(self._recorder))
+
+    async def listen(self, listeners: Collection[int]) -> None:
+        """Accepts connections on these listening sockets, given by descriptor, and on no others.
+
+        The descriptors stay open. What is in the queue of a socket that is left stays there, for whoever
+        else listens on it; uvloop loses nothing that it has taken out, which asyncio's own loop does.
+        """
+        for descriptor in set(listeners) - self._servers.keys():
+            self._servers[descriptor] = await self._loop.create_server(
+                functools.partial(ClientConnection, self.proxy),
+                sock=socket.socket(fileno=os.dup(descriptor)),
+                backlog=serving.BACKLOG,
             )
-            try:
-                await stop.wait()
-            finally:
-                server.close()
-            left = await proxy.drain(settings.drain_s)
-            if left:
-                log.warning("%d connections did not end within %g s", left, settings.drain_s)
-            for task in background:
-                task.cancel()
-    finally:
-        await proxy.close()
-        if access_log is not None:
-            access_log.close()
+        for descriptor in self._servers.keys() - set(listeners):
+            self._servers.pop(descriptor).close()
+
+    def change(self, settings: GatewaySettings) -> None:
+        """Goes on by other settings."""
+        self.proxy.change(limits.affordable(settings))
+        logging.getLogger().setLevel(settings.log_level.upper())
+
+    async def close(self) -> None:
+        """Ends what is left."""
+        await self.listen(())
+        await self.proxy.close()
+        if self._access_log is not None:
+            self._access_log.close()
 
 
 async def _follow_objects(
     proxy: Proxy,
     client: cluster.Client,
     namespace: str | None,
-    on_ready: Callable[[Proxy], None] | None,
+    on_ready: Callable[[], None],
 ) -> None:
     """Keeps the proxy's snapshot equal to the objects of the API server."""
     routes = cluster.Informer(client, api.ModelRoute, namespace)
@@ -104,8 +113,7 @@ async def _follow_objects(
             proxy.use(routing.translate(routes.items(), servers.items(), pods.items()))
             if not proxy.is_ready:
                 proxy.is_ready = True
-                if on_ready is not None:
-                    on_ready(proxy)
+                on_ready()
             await changed.wait()
 
 

@@ -241,3 +241,11 @@ def changes(old: GatewaySettings, new: GatewaySettings) -> dict[str, tuple[Any, 
     """The settings that differ, as they were and as they are to be."""
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in GatewaySettings.__struct_fields__}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+class InvalidSettings(Exception):  # noqa: N818 - reads as what it says
+    """Settings that cannot be used; `errors` has one line for each of them."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors

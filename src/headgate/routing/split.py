@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from headgate.api import ObjectKey
 from headgate.routing.snapshot import Rule, Target
 
@@ -18,12 +20,13 @@ class WeightedSplit:
 
     __slots__ = ("_credits", "_total", "targets")
 
-    def __init__(self, targets: tuple[Target, ...], phase: int = 0) -> None:
-        """`phase` turns are taken beforehand, so that workers started together don't move in step."""
+    def __init__(self, targets: tuple[Target, ...], phase: float = 0.0) -> None:
+        """This part of a round (0 to 1) is taken beforehand, so that workers don't move in step."""
         self.targets = tuple(target for target in targets if target.weight > 0)
         self._total = sum(target.weight for target in self.targets)
         self._credits = [0] * len(self.targets)
-        for _ in range(phase % self._total if self._total else 0):
+        shortest = math.gcd(*(target.weight for target in self.targets))
+        for _ in range(int(phase * (self._total // shortest)) if self._total else 0):
             self.next()
 
     def next(self) -> Target | None:
@@ -55,7 +58,7 @@ class WeightedSplit:
 class Splits:
     """The turn of every rule, kept while its targets stay the same, whatever else changes."""
 
-    def __init__(self, phase: int = 0) -> None:
+    def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
         self._splits: dict[tuple[ObjectKey, tuple[Target, ...]], WeightedSplit] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -113,25 +113,42 @@ class Counter(_Family[CounterChild]):
         super().__init__(name, help_, labels, CounterChild)
         self._read = read
 
+    def samples(self) -> Iterable[tuple[tuple[str, ...], float]]:
+        return self._read() if self._read else ((v, child.value) for v, child in self.children())
+
     def metric(self) -> Metric:
         family = CounterMetricFamily(self.name, self.help, labels=self.label_names)
-        samples = self._read() if self._read else ((v, child.value) for v, child in self.children())
-        for values, value in samples:
+        for values, value in self.samples():
             family.add_metric(values, value)
         return family
 
 
 class Gauge(_Family[CounterChild]):
-    """Goes up and down. With `read`, its samples are asked for at each scrape instead of being kept."""
+    """Goes up and down. With `read`, its samples are asked for at each scrape instead of being kept.
 
-    def __init__(self, name: str, help_: str, labels: Sequence[str] = (), read: Read | None = None) -> None:
+    `over` is what several processes come to on one page: the sum of theirs, or the largest, where all of
+    them tell of the same things.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        help_: str,
+        labels: Sequence[str] = (),
+        read: Read | None = None,
+        *,
+        over: Literal["sum", "max"] = "sum",
+    ) -> None:
         super().__init__(name, help_, labels, CounterChild)
         self._read = read
+        self.over = over
+
+    def samples(self) -> Iterable[tuple[tuple[str, ...], float]]:
+        return self._read() if self._read else ((v, child.value) for v, child in self.children())
 
     def metric(self) -> Metric:
         family = GaugeMetricFamily(self.name, self.help, labels=self.label_names)
-        samples = self._read() if self._read else ((v, child.value) for v, child in self.children())
-        for values, value in samples:
+        for values, value in self.samples():
             family.add_metric(values, value)
         return family
 
@@ -164,6 +181,7 @@ class Registry(Collector):
 
     def __init__(self) -> None:
         self._metrics: list[AnyMetric] = []
+        self.included: list[Collector] = []
         self._prometheus = CollectorRegistry(auto_describe=False)
         self._prometheus.register(self)
 
@@ -176,6 +194,7 @@ class Registry(Collector):
 
     def include(self, collector: Collector) -> None:
         """Shows the metrics of another collector too."""
+        self.included.append(collector)
         self._prometheus.register(collector)
 
     def collect(self) -> Iterator[Metric]:

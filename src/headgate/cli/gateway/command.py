@@ -25,13 +25,13 @@ def gateway(config: Path | None, check_config: bool, flags: dict[str, Any]) -> N
     from headgate.cli.gateway import configuration
 
     try:
-        settings = configuration.load(config, flags)
+        if check_config:
+            configuration.load(config, flags)
+            click.echo(f"{config or 'the configuration'} is valid")
+            return
+        from headgate.cli.gateway import running
+
+        running.run(config, flags)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(1) from error
-    if check_config:
-        click.echo(f"{config or 'the configuration'} is valid")
-        return
-    from headgate.cli.gateway import running
-
-    running.run(settings)

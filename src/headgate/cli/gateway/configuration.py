@@ -12,16 +12,16 @@ from headgate.cli import validation
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.manifests import Node, Scalar, Span, plain, read_document
 from headgate.cli.validation import Finding
-from headgate.cli.validation.suggestions import closest
+from headgate.cli.validation.spelling import closest
 from headgate.gateway import GatewaySettings, Setting, setting_types
-from headgate.gateway.settings import conflicts
+from headgate.gateway.settings import InvalidSettings, conflicts
 
 
-class ConfigurationErrors(Exception):  # noqa: N818 - several of them
-    """Everything that is wrong with the settings; the text has one line for each."""
+class ConfigurationErrors(InvalidSettings):
+    """Everything that is wrong with the settings, with its place."""
 
     def __init__(self, findings: list[Finding], lines: validation.Lines) -> None:
-        super().__init__("\n".join(click.unstyle(validation.line(finding)) for finding in findings))
+        super().__init__([click.unstyle(validation.line(finding)) for finding in findings])
         self.findings = findings
         self.lines = lines
 

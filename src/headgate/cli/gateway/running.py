@@ -1,25 +1,175 @@
-"""One gateway process, from its settings to its end."""
+"""A gateway from its settings to its end: the supervisor, its pages, and what signals do to them."""
+
+from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from headgate import cluster
+from headgate import serving, telemetry
 from headgate.cli import process
-from headgate.gateway import GatewaySettings
-from headgate.gateway.service import run_gateway
+from headgate.cli.gateway import configuration as reading
+from headgate.gateway.workers import pages, sockets
+from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
+
+log = logging.getLogger(__name__)
+
+HANDED_OVER = "HEADGATE_GATEWAY_HANDED_OVER"
+"""Environment variable: descriptor of the file with what the supervisor before this one left."""
+CHECK_S = 60.0
 
 
-def run(settings: GatewaySettings) -> None:
-    """Serves until a signal says to stop."""
+def run(file: Path | None, flags: Mapping[str, Any]) -> None:
+    """Serves until a signal says to stop.
 
-    def announce(_: object) -> None:
-        click.echo(f"headgate gateway is ready on http://{settings.host}:{settings.port}", err=True)
+    Raises ConfigurationErrors, or ClickException for whatever else keeps it from starting.
+    """
+    registry = telemetry.Registry()
+    configuration = Configuration(lambda: reading.load(file, flags), file, registry)
+    process.log_to_stderr(configuration.settings.log_level)
+    try:
+        handed_over = asyncio.run(_serve(configuration, registry, _taken_over()))
+    except* (OSError, StartError) as group:
+        raise click.ClickException("; ".join(str(error) for error in process.leaves(group))) from group
+    if handed_over is not None:
+        _become_the_next(handed_over)
 
-    async def main(stop: asyncio.Event) -> None:
-        try:
-            await run_gateway(settings, stop, announce)
-        except cluster.ConfigurationError as error:
-            raise click.ClickException(str(error)) from error
 
-    process.run(main, log_level=settings.log_level)
+async def _serve(
+    configuration: Configuration, registry: telemetry.Registry, handed_over: HandOver | None
+) -> HandOver | None:
+    supervisor = Supervisor(configuration, registry, handed_over)
+    signals = _Signals(supervisor)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            beside: list[Coroutine[Any, Any, None]] = [
+                _page(pages.metrics_page(supervisor), supervisor.sockets.metrics),
+                _page(pages.admin_page(supervisor), supervisor.sockets.admin),
+                configuration.watch(supervisor.change_settings),
+                _announce(supervisor),
+                signals.upgrade_when_told(),
+            ]
+            running = [tasks.create_task(each) for each in beside]
+            with signals.heard():
+                left = await supervisor.run(signals.stop, signals.upgrade)
+            for task in running:
+                task.cancel()
+        return left
+    finally:
+        if not signals.upgrade.is_set():
+            supervisor.sockets.close()
+
+
+async def _page(app: serving.Application, sock: socket.socket) -> None:
+    """On a copy of the socket: it stays open for who comes after an upgrade."""
+    await serving.serve_page(app, socket.socket(fileno=os.dup(sock.fileno())))
+
+
+async def _announce(supervisor: Supervisor) -> None:
+    await supervisor.serving.wait()
+    here = supervisor.sockets
+    beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
+    click.echo(f"headgate gateway is ready on {sockets.url(here.api[0])}; {beside}", err=True)
+
+
+class _Signals:
+    """What the signals of an operator do."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._wants_upgrade = asyncio.Event()
+        self.stop = asyncio.Event()
+        self.upgrade = asyncio.Event()
+
+    @contextlib.contextmanager
+    def heard(self) -> Any:
+        loop = asyncio.get_running_loop()
+        handlers: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: lambda: self._stop(signal.SIGTERM),
+            signal.SIGINT: lambda: self._stop(signal.SIGINT),
+            signal.SIGHUP: self._reload,
+            signal.SIGUSR2: self._wants_upgrade.set,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        yield
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        if not self.stop.is_set():
+            self.stop.set()
+            return
+        self._supervisor.kill()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _reload(self) -> None:
+        if self._supervisor.configuration.reload():
+            self._supervisor.change_settings()
+
+    async def upgrade_when_told(self) -> None:
+        """The upgrade begins only if the program as it is now accepts flags and file."""
+        while True:
+            await self._wants_upgrade.wait()
+            self._wants_upgrade.clear()
+            if problem := await _refused_by_the_next():
+                log.error("no upgrade: %s", problem)
+            else:
+                log.info("upgrade: the supervisor and then each worker is replaced")
+                self.upgrade.set()
+
+
+async def _refused_by_the_next() -> str:
+    """What the program that is installed now says against these flags and this file; "" for nothing."""
+    check = await asyncio.create_subprocess_exec(
+        *_command(),
+        "--check-config",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(CHECK_S):
+            output, _ = await check.communicate()
+    except TimeoutError:
+        check.kill()
+        await check.wait()
+        return f"`--check-config` did not end in {CHECK_S:g} s"
+    return "" if check.returncode == 0 else output.decode(errors="replace").strip()
+
+
+def _command() -> list[str]:
+    """How this process was started."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _become_the_next(handed_over: HandOver) -> None:
+    """Runs the program that is installed now in this process, which keeps its number and its children."""
+    left = os.memfd_create("headgate-gateway")
+    os.write(left, msgspec.msgpack.encode(handed_over))
+    os.lseek(left, 0, os.SEEK_SET)
+    os.set_inheritable(left, True)
+    command = _command()
+    os.execve(command[0], command, {**os.environ, HANDED_OVER: str(left)})  # noqa: S606 - no shell is wanted
+
+
+def _taken_over() -> HandOver | None:
+    """What the supervisor before this one left in this process."""
+    left = os.environ.pop(HANDED_OVER, None)
+    if left is None:
+        return None
+    with open(int(left), "rb") as file:
+        return msgspec.msgpack.decode(file.read(), type=HandOver)

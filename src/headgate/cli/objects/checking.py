@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from headgate import cluster
-from headgate.cli import validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import sending
-from headgate.cli.validation import Finding
+from headgate.cli.validation import Finding, judging
+from headgate.cli.validation.kinds import Kinds
 
 _AMONG = " among these manifests"
 _MISSING = "there is no "
@@ -26,14 +26,14 @@ async def check(
     So a target is missing only if both say so. Objects with errors are not sent. Raises Unreachable.
     """
     known = list(here)
-    kinds = validation.Kinds()
+    kinds = Kinds()
     for manifest in manifests:
         own = [finding for finding in here if _is_within(finding, manifest)]
         if any(finding.severity == "error" for finding in own) or not _name(manifest):
             continue
         try:
             kind = kinds.find(manifest.content["apiVersion"], manifest.kind)
-            where = validation.scope(manifest, kind, namespace)
+            where = judging.scope(manifest, kind, namespace)
             sent = _in_namespace(manifest, where) if kind else manifest
             there = (await sending.send(client, sent, _MANNER)).warnings
         except cluster.Unreachable:

@@ -16,7 +16,8 @@ from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
 from headgate.cli.objects.printing import Object
-from headgate.cli.validation import Finding
+from headgate.cli.validation import Finding, judging
+from headgate.cli.validation.kinds import Kinds
 
 _DEFINITION = "CustomResourceDefinition"
 _ESTABLISHED_WITHIN_S = 10.0
@@ -183,11 +184,9 @@ def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> lis
 
     What would be right is known from the types here, for the kinds that they have.
     """
-    kinds = validation.Kinds()
-    namespace = validation.scope(
-        manifest, kinds.find(manifest.content["apiVersion"], manifest.kind), namespace
-    )
-    here = validation.judge([manifest], kinds, namespace)
+    kinds = Kinds()
+    namespace = judging.scope(manifest, kinds.find(manifest.content["apiVersion"], manifest.kind), namespace)
+    here = judging.judge([manifest], kinds, namespace)
     told = _by_field(error)
     if told:
         suggestions = {finding.path: finding.suggestion for finding in here}
@@ -227,7 +226,7 @@ def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
 
 def _remedy(manifest: Manifest, error: cluster.ApiError) -> str:
     if isinstance(error, NoKind):
-        return validation.Kinds().advice(manifest.content["apiVersion"], manifest.kind) or (
+        return Kinds().advice(manifest.content["apiVersion"], manifest.kind) or (
             "apply its CustomResourceDefinition first; `headgate crds` prints those of Headgate's kinds"
         )
     if any(cause.reason == "FieldManagerConflict" for cause in error.causes):

@@ -3,24 +3,21 @@
 Is given manifests with their positions and the kinds that are known; it hands on findings (errors, warnings,
 notes) with file, line, column and what would be right instead, and prints them for people, programs and
 continuous integration.
+
+Findings and their printing come with the room; `judging` and `kinds`, which know all schemas, do not.
 """
 
 from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field
-from headgate.cli.validation.judging import judge, scope
-from headgate.cli.validation.kinds import Kinds
 from headgate.cli.validation.rendering import FORMATS, Lines, line, render
 
 __all__ = [
     "FORMATS",
     "Finding",
-    "Kinds",
     "Lines",
     "Severity",
     "about",
-    "judge",
     "line",
     "of_problem",
     "render",
-    "scope",
     "unknown_field",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
 from headgate.api import structural
 from headgate.api.structural import FieldError, Schema
 from headgate.cli.manifests import Mapping, Place, Scalar, Sequence
 from headgate.cli.manifests.scalars import NotJson, resolve
+from headgate.cli.validation.spelling import closest
 
 _MOST_NAMES = 12
 _MOST_SCHEMAS = 10_000
@@ -26,13 +26,6 @@ def schema_at(schema: Schema, steps: Iterable[str | int]) -> Schema:
             return {}
         schema = child
     return schema
-
-
-def closest(word: str, words: Iterable[str]) -> str | None:
-    """The word that was most likely meant, whatever its case."""
-    folded = {each.lower(): each for each in words}
-    found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
-    return folded[found[0]] if found else None
 
 
 def near(schema: Schema, place: Place) -> str | None:

@@ -1,0 +1,27 @@
+"""The program of a worker process: `python -m headgate.cli.gateway.worker DESCRIPTOR`, of its channel."""
+
+import socket
+import sys
+
+import uvloop
+
+from headgate import cluster
+from headgate.cli import process
+from headgate.gateway.workers.worker import run_worker
+
+
+def main(descriptor: int) -> int:
+    """Serves until the supervisor says to end; gives the exit code."""
+    process.log_to_stderr("info")
+    sock = socket.socket(fileno=descriptor)
+    sock.set_inheritable(False)
+    code = 0
+    try:
+        uvloop.run(run_worker(sock))
+    except* (cluster.ConfigurationError, OSError):
+        code = 1  # the supervisor was told why, and tells it
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

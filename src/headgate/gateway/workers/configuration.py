@@ -1,0 +1,114 @@
+"""The settings in effect: read again when their file changes, kept when the new ones are invalid."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headgate import telemetry
+from headgate.gateway import setting_types
+from headgate.gateway.settings import GatewaySettings, InvalidSettings, changes
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+
+Load = Callable[[], GatewaySettings]
+"""Reads file and flags. Raises InvalidSettings with all errors."""
+
+
+class Configuration:
+    """Where the settings come from, and what became of the last try to read them."""
+
+    def __init__(self, load: Load, file: Path | None, registry: telemetry.Registry) -> None:
+        """Raises InvalidSettings."""
+        self._load = load
+        self.file = file
+        self.settings = load()
+        """In effect."""
+        self.waiting: dict[str, Any] = {}
+        """Settings that differ in the file and take effect with the next start or upgrade."""
+        self.errors: list[str] = []
+        """Why the last try was refused."""
+        self.loaded_at = time.time()
+        self._signature = self._look()
+        self._reloads = telemetry.Counter(
+            "headgate_gateway_config_reloads", "Reads of the configuration file while serving.", ("result",)
+        )
+        registry.add(
+            self._reloads,
+            telemetry.Gauge(
+                "headgate_gateway_config_valid",
+                "Whether the last read of the configuration was valid; if not, the one before is in effect.",
+                read=lambda: [((), not self.errors)],
+            ),
+            telemetry.Gauge(
+                "headgate_gateway_config_loaded_timestamp_seconds",
+                "When the settings in effect were read.",
+                read=lambda: [((), self.loaded_at)],
+            ),
+        )
+
+    def reload(self) -> bool:
+        """Reads the settings again; says whether some that take effect at once have changed."""
+        self._signature = self._look()
+        try:
+            new = self._load()
+        except InvalidSettings as error:
+            self.errors = error.errors
+            self._reloads.labels("invalid").value += 1
+            for line in self.errors:
+                log.error("the new configuration is not used: %s", line)
+            return False
+        self.errors = []
+        self.loaded_at = time.time()
+        self._reloads.labels("valid").value += 1
+        return self._take(new)
+
+    def _take(self, new: GatewaySettings) -> bool:
+        types = setting_types.settings()
+        differing = changes(self.settings, new)
+        live = {name: value for name, (_, value) in differing.items() if types[name].is_live}
+        self.waiting = {name: value for name, (_, value) in differing.items() if name not in live}
+        for name, (old, value) in differing.items():
+            when = "" if name in live else ", with the next start or upgrade (SIGUSR2)"
+            log.info("configuration: %s is now %r instead of %r%s", name, value, old, when)
+        if not differing:
+            log.info("configuration: read again, nothing differs")
+        self.settings = msgspec.structs.replace(self.settings, **live)
+        return bool(live)
+
+    async def watch(self, on_change: Callable[[], None]) -> None:
+        """Reloads whenever the file has changed and then stayed as it is for a moment, until cancelled."""
+        seen = self._signature
+        while self.file is not None:
+            await asyncio.sleep(POLL_S)
+            before, seen = seen, self._look()
+            if seen == before and seen != self._signature and self.reload():
+                on_change()
+
+    def _look(self) -> tuple[int, ...]:
+        """Differs when the file does, also where a link to it moved: Kubernetes changes ConfigMaps so."""
+        if self.file is None:
+            return ()
+        try:
+            found = os.stat(self.file)
+        except OSError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+    def shown(self) -> dict[str, Any]:
+        """For the debug page."""
+        return {
+            "file": str(self.file) if self.file is not None else None,
+            "loaded_at": round(self.loaded_at, 3),
+            "errors": self.errors,
+            "waiting_for_restart": self.waiting,
+        }

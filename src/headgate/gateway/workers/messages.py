@@ -1,0 +1,110 @@
+"""What a supervisor and its workers tell each other. An upgrade may put different versions at the two ends:
+fields may be added with a default, and neither end minds those that it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headgate.telemetry.sums import Family
+
+# -- to a worker
+
+
+class Begin(msgspec.Struct, tag=True, frozen=True):
+    """The first message: who the worker is, and by which settings (names and values) it serves."""
+
+    worker: int
+    workers: int
+    settings: dict[str, Any]
+
+
+class Serve(msgspec.Struct, tag=True, frozen=True):
+    """Accept on these listening sockets (descriptors that the worker has from its start), and no others."""
+
+    listeners: list[int]
+
+
+class Change(msgspec.Struct, tag=True, frozen=True):
+    """Go on with these settings."""
+
+    settings: dict[str, Any]
+
+
+class Leave(msgspec.Struct, tag=True, frozen=True):
+    """Say that you are not ready, and end connections with their next answer; serve whatever comes."""
+
+
+class Retire(msgspec.Struct, tag=True, frozen=True):
+    """Another serves in your place: end once your connections have ended, or after so many seconds."""
+
+    limit_s: float
+
+
+class Drain(msgspec.Struct, tag=True, frozen=True):
+    """Close what is idle, and end once your requests have ended, or after so many seconds."""
+
+    limit_s: float
+
+
+class Ask(msgspec.Struct, tag=True, frozen=True):
+    """A request to the worker's debug pages."""
+
+    id: int
+    method: str
+    path: str
+    query: str
+    body: bytes = b""
+
+
+class Count(msgspec.Struct, tag=True, frozen=True):
+    """Tell your metrics."""
+
+    id: int
+
+
+class Hush(msgspec.Struct, tag=True, frozen=True):
+    """The supervisor is about to be replaced: answer with Hushed, then say nothing until the next order."""
+
+
+# -- from a worker
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """Requests can be routed."""
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """The worker cannot start, for a reason that a person can mend."""
+
+    message: str
+
+
+class Leaving(msgspec.Struct, tag=True, frozen=True):
+    """Somebody told the worker to end; it serves until another does in its place."""
+
+
+class Answered(msgspec.Struct, tag=True, frozen=True):
+    """The answer to Ask."""
+
+    id: int
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Counted(msgspec.Struct, tag=True, frozen=True):
+    """The answer to Count; without being asked now and then and at the end, with id 0."""
+
+    id: int
+    families: list[Family]
+
+
+class Hushed(msgspec.Struct, tag=True, frozen=True):
+    """The answer to Hush."""
+
+
+Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush
+Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed

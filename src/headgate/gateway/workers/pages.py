@@ -1,0 +1,195 @@
+"""The metrics page and the admin page of all workers: each is asked, and their answers are put together.
+
+A worker that does not answer in time is left out and named; of its metrics the last known are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headgate.gateway.workers.messages import Answered
+from headgate.gateway.workers.process import NoAnswer, WorkerProcess
+from headgate.gateway.workers.supervisor import Supervisor
+from headgate.telemetry import sums
+
+ANSWER_S = 2.0
+MAX_BODY_BYTES = 1024 * 1024
+
+Shown = dict[str, Any]
+Answers = Mapping[WorkerProcess, Shown]
+
+
+def metrics_page(supervisor: Supervisor) -> Starlette:
+    """GET /metrics: the sums over all workers, those that have ended included."""
+
+    async def metrics(request: Request) -> Response:
+        workers = list(supervisor.workers)
+        await asyncio.gather(*(worker.count(ANSWER_S) for worker in workers), return_exceptions=True)
+        counted = [worker.families for worker in supervisor.workers]
+        page, content_type = supervisor.sums.page(
+            [sums.families(supervisor.registry), *counted], request.headers.get("accept", "")
+        )
+        return Response(page, headers={"content-type": content_type})
+
+    return Starlette(routes=[Route("/metrics", metrics)])
+
+
+def admin_page(supervisor: Supervisor) -> Starlette:
+    """GET /healthz and /readyz, and under /debug what the workers know and do, as JSON.
+
+    What is not known here is asked of one worker.
+    """
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"message": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        ready = supervisor.is_ready
+        shown: Shown = {"message": "ready" if ready else "not ready", "workers": _states(supervisor)}
+        if supervisor.configuration.errors:
+            shown["configuration_errors"] = supervisor.configuration.errors
+        return JSONResponse(shown, 200 if ready else 503)
+
+    def merged(put_together: Callable[[Answers, Request], Shown]) -> Callable[[Request], Any]:
+        async def page(request: Request) -> Response:
+            answers, silent = await _ask_all(supervisor, request)
+            refused = next((each for each in answers.values() if each.status != 200), None)
+            if refused is not None:
+                return _response(refused)
+            shown = put_together(
+                {worker: msgspec.json.decode(each.body) for worker, each in answers.items()}, request
+            )
+            if silent:
+                shown["no_answer"] = silent
+            return JSONResponse(shown)
+
+        return page
+
+    def config(answers: Answers, _: Request) -> Shown:
+        return _config(supervisor, answers)
+
+    async def other(request: Request) -> Response:
+        body = await _body(request)
+        if body is None:
+            return JSONResponse({"message": f"the body is longer than {MAX_BODY_BYTES} bytes"}, 413)
+        ready = sorted(_serving(supervisor), key=lambda worker: worker.slot)
+        if not ready:
+            return JSONResponse({"message": "no worker is ready"}, 503)
+        try:
+            return _response(
+                await ready[0].ask(request.method, request.url.path, request.url.query, body, ANSWER_S)
+            )
+        except NoAnswer as error:
+            return JSONResponse({"message": str(error)}, 504)
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/debug/config", merged(config)),
+            Route("/debug/endpoints", merged(_endpoints)),
+            Route("/debug/requests", merged(_requests)),
+            Route("/{path:path}", other, methods=["GET", "POST"]),
+        ]
+    )
+
+
+async def _body(request: Request) -> bytes | None:
+    """None if it is too long."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return body
+
+
+def _response(answered: Answered) -> Response:
+    headers = {"content-type": answered.content_type} if answered.content_type else {}
+    return Response(answered.body, answered.status, headers)
+
+
+def _serving(supervisor: Supervisor) -> list[WorkerProcess]:
+    return [slot.worker for slot in supervisor.slots if slot.worker is not None]
+
+
+def _states(supervisor: Supervisor) -> Shown:
+    states = [worker.state for worker in supervisor.workers]
+    return {state: states.count(state) for state in sorted(set(states))}
+
+
+async def _ask_all(
+    supervisor: Supervisor, request: Request
+) -> tuple[dict[WorkerProcess, Answered], list[str]]:
+    """The answers by worker, in the workers' order, and of the others why there is none."""
+    workers = sorted(supervisor.workers, key=lambda worker: (worker.slot, worker.started))
+    path, query = request.url.path, request.url.query
+    answers = await asyncio.gather(
+        *(worker.ask("GET", path, query, b"", ANSWER_S) for worker in workers), return_exceptions=True
+    )
+    found: dict[WorkerProcess, Answered] = {}
+    silent: list[str] = []
+    for worker, each in zip(workers, answers, strict=True):
+        if isinstance(each, Answered):
+            found[worker] = each
+        elif isinstance(each, NoAnswer):
+            silent.append(str(each))
+        else:
+            raise each
+    return found, silent
+
+
+# -- putting together
+
+
+def _requests(answers: Answers, request: Request) -> Shown:
+    """The oldest of all workers' first, as many as were asked for."""
+    found = [{"worker": w.slot, **each} for w, shown in answers.items() for each in shown["requests"]]
+    found.sort(key=lambda each: each["age_s"], reverse=True)
+    limit = max((len(shown["requests"]) for shown in answers.values()), default=0)
+    if given := request.query_params.get("limit"):
+        limit = int(given)  # the workers have judged it
+    counts = {name: sum(shown[name] for shown in answers.values()) for name in ("total", "sent_ahead")}
+    return {**counts, "requests": found[:limit]}
+
+
+def _endpoints(answers: Answers, _: Request) -> Shown:
+    """Of each pool every worker's view of each endpoint, those of one endpoint one after the other."""
+    pools: Shown = {}
+    for worker, shown in answers.items():
+        for pool, endpoints in shown.items():
+            pools.setdefault(pool, []).extend({"worker": worker.slot, **each} for each in endpoints)
+    for endpoints in pools.values():
+        endpoints.sort(key=lambda each: (each["name"], each["address"], each["worker"]))
+    return pools
+
+
+def _config(supervisor: Supervisor, answers: Answers) -> Shown:
+    """The objects as the first worker that serves has them, the settings, and the state of all workers."""
+    serving = [worker for worker in answers if not worker.is_retiring] or list(answers)
+    shown = dict(answers[serving[0]]) if serving else {}
+    shown.pop("statistics", None)
+    restarts = {slot.number: slot.restarts for slot in supervisor.slots}
+    return shown | {
+        "settings": msgspec.to_builtins(supervisor.configuration.settings),
+        "configuration": supervisor.configuration.shown(),
+        "workers": [
+            {
+                "worker": worker.slot,
+                "pid": worker.pid,
+                "state": worker.state,
+                "started": round(worker.started, 3),
+                "restarts": restarts.get(worker.slot, 0),
+                "statistics": answers.get(worker, {}).get("statistics"),
+            }
+            for worker in sorted(supervisor.workers, key=lambda worker: (worker.slot, worker.started))
+        ],
+    }

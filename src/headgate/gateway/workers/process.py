@@ -1,0 +1,223 @@
+"""A worker as its supervisor sees it: a process, the channel to it, and what it last told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from typing import TypeAlias
+
+import msgspec
+
+from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.workers import channel as wire
+from headgate.gateway.workers import messages
+from headgate.telemetry.sums import Family
+
+MAX_UNANSWERED = 8
+"""A worker that owes so many answers is asked nothing more."""
+
+COMMAND = (sys.executable, "-m", "headgate.cli.gateway.worker")
+
+_Answer: TypeAlias = "asyncio.Future[messages.Answered | messages.Counted]"
+_ids = itertools.count(1)
+
+
+class NoAnswer(Exception):  # noqa: N818 - reads as what it says
+    """The worker is gone, or too busy."""
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that this process started when another version of the supervisor ran in it."""
+
+    pid: int
+    channel: int
+    """Descriptor of the supervisor's end."""
+    slot: int
+    started: float
+    is_retiring: bool
+    listeners: list[int]
+    families: list[Family]
+
+
+class WorkerProcess:
+    """One worker process, from its start or adoption to its end."""
+
+    def __init__(
+        self, pid: int, slot: int, sock: socket.socket, started: float, listeners: Collection[int]
+    ) -> None:
+        self.pid = pid
+        self.slot = slot
+        self.started = started
+        """Seconds since the epoch."""
+        self.listeners = frozenset(listeners)
+        """Descriptors of the listening sockets that it has from its start."""
+        self.is_retiring = False
+        self.ready = asyncio.Event()
+        self.connected = asyncio.Event()
+        """Set once it can be told something."""
+        self.ended = asyncio.Event()
+        self.leaving = asyncio.Event()
+        """Set when somebody told it to end."""
+        self.hushed = asyncio.Event()
+        self.failure = ""
+        self.status: int | None = None
+        """As waitpid has it."""
+        self.families: list[Family] = []
+        """What it counted, as it last told."""
+        self._serves: list[int] | None = None
+        self._sock = sock
+        self._channel: wire.Channel[messages.Report, messages.Order] | None = None
+        self._answers: dict[int, _Answer] = {}
+        self._begin: messages.Begin | None = None
+
+    @classmethod
+    def start(
+        cls, slot: int, workers: int, settings: GatewaySettings, listeners: Collection[int]
+    ) -> WorkerProcess:
+        """A new process, which has the listening sockets but does not accept on them yet."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            os.set_inheritable(theirs.fileno(), True)
+            argv = [*COMMAND, str(theirs.fileno())]
+            null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
+            pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
+        worker = cls(pid, slot, ours, time.time(), listeners)
+        worker._begin = messages.Begin(slot, workers, msgspec.to_builtins(settings))
+        return worker
+
+    @classmethod
+    def adopt(cls, adopted: Adopted) -> WorkerProcess:
+        sock = socket.socket(fileno=adopted.channel)
+        sock.set_inheritable(False)
+        worker = cls(adopted.pid, adopted.slot, sock, adopted.started, adopted.listeners)
+        worker.families = adopted.families
+        worker.is_retiring = adopted.is_retiring
+        worker.ready.set()
+        return worker
+
+    def handed_over(self) -> Adopted:
+        """For the supervisor that this process is about to become."""
+        channel = os.dup(self._sock.fileno())
+        os.set_inheritable(channel, True)
+        return Adopted(
+            pid=self.pid,
+            channel=channel,
+            slot=self.slot,
+            started=self.started,
+            is_retiring=self.is_retiring,
+            listeners=sorted(self.listeners),
+            families=self.families,
+        )
+
+    async def run(self) -> None:
+        """Listens to it until it has ended and all that it said was heard."""
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        pidfd = os.pidfd_open(self.pid)
+        loop.add_reader(pidfd, gone.set)
+        try:
+            self._channel = await wire.to_worker(self._sock.dup())
+            if self._begin is not None:
+                self.tell(self._begin)
+            self.connected.set()
+            try:
+                while True:
+                    self._hear(await self._channel.receive())
+            except wire.Closed:
+                pass
+            await gone.wait()
+            _, self.status = os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
+        finally:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+            self._sock.close()
+            if self._channel is not None:
+                self._channel.close()
+            for future in self._answers.values():
+                future.cancel()
+            self.ended.set()
+
+    def _hear(self, report: messages.Report) -> None:
+        match report:
+            case messages.Ready():
+                self.ready.set()
+            case messages.Failed(message):
+                self.failure = message
+            case messages.Leaving():
+                self.leaving.set()
+            case messages.Hushed():
+                self.hushed.set()
+            case messages.Counted(number, families):
+                self.families = families
+                self._answered(number, report)
+            case messages.Answered(number):
+                self._answered(number, report)
+
+    def _answered(self, number: int, report: messages.Answered | messages.Counted) -> None:
+        future = self._answers.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(report)
+
+    def tell(self, order: messages.Order) -> bool:
+        """Says whether it could be sent."""
+        return self._channel is not None and self._channel.send(order)
+
+    def serve(self, listeners: list[int]) -> None:
+        """Tells it to accept on these listening sockets, unless it does already."""
+        if self._serves != listeners and self.tell(messages.Serve(listeners)):
+            self._serves = listeners
+
+    def retire(self, limit_s: float) -> None:
+        """Another serves in its place."""
+        self.is_retiring = True
+        self.tell(messages.Retire(limit_s))
+
+    @property
+    def state(self) -> str:
+        if self.is_retiring:
+            return "retiring"
+        return "ready" if self.ready.is_set() else "starting"
+
+    async def ask(self, method: str, path: str, query: str, body: bytes, limit_s: float) -> messages.Answered:
+        """A request to its debug pages. Raises NoAnswer."""
+        answered = await self._request(messages.Ask(next(_ids), method, path, query, body), limit_s)
+        assert isinstance(answered, messages.Answered)
+        return answered
+
+    async def count(self, limit_s: float) -> None:
+        """Makes `families` fresh. Raises NoAnswer."""
+        await self._request(messages.Count(next(_ids)), limit_s)
+
+    async def _request(
+        self, order: messages.Ask | messages.Count, limit_s: float
+    ) -> messages.Answered | messages.Counted:
+        if len(self._answers) >= MAX_UNANSWERED or not self.tell(order):
+            raise NoAnswer(f"worker {self.slot} is too busy")
+        future: _Answer = asyncio.get_running_loop().create_future()
+        self._answers[order.id] = future
+        await asyncio.wait({future}, timeout=limit_s)
+        if not future.done():  # still owed: it counts against the worker until it comes
+            raise NoAnswer(f"worker {self.slot} did not answer in {limit_s:g} s")
+        if future.cancelled():
+            raise NoAnswer(f"worker {self.slot} has ended")
+        return future.result()
+
+    def kill(self) -> None:
+        if not self.ended.is_set():
+            os.kill(self.pid, signal.SIGKILL)
+
+    @property
+    def end(self) -> str:
+        """How it ended, in words."""
+        if self.status is None:
+            return "has not ended"
+        if os.WIFSIGNALED(self.status):
+            return f"was ended by {signal.Signals(os.WTERMSIG(self.status)).name}"
+        return f"ended with {os.waitstatus_to_exitcode(self.status)}"

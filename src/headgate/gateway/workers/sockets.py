@@ -1,0 +1,88 @@
+"""The listening sockets of a gateway: opened once, kept open over the ends of workers and over upgrades.
+
+A connection that the kernel has taken in is in the queue of one of them. As long as the supervisor keeps the
+socket, the connection waits there for whichever worker accepts on it next.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import msgspec
+
+from headgate import serving
+from headgate.gateway.settings import GatewaySettings
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """An open listening socket, by its descriptor; host and port as configured."""
+
+    use: str
+    host: str
+    port: int
+    descriptor: int
+
+
+class Sockets:
+    """Those for the API, one for each worker, and those of the two pages."""
+
+    def __init__(self, settings: GatewaySettings, handed_over: list[HandedOver]) -> None:
+        """Opens what is not handed over. Raises OSError, naming the address."""
+        self._known: dict[tuple[str, str, int], list[socket.socket]] = {}
+        """By what they are for, and the address as configured, where port 0 lets the system choose."""
+        for each in handed_over:
+            sock = socket.socket(fileno=each.descriptor)
+            self._known.setdefault((each.use, each.host, each.port), []).append(sock)
+        try:
+            self.api = self._open("api", settings.host, settings.port, settings.workers)
+            (self.metrics,) = self._open("metrics", settings.metrics_host, settings.metrics_port)
+            (self.admin,) = self._open("admin", settings.admin_host, settings.admin_port)
+        except OSError:
+            self.close()
+            raise
+        for sock in self.api:
+            os.set_inheritable(sock.fileno(), True)  # the workers have them too
+        used = {*self.api, self.metrics, self.admin}
+        for address, socks in list(self._known.items()):
+            self._known[address] = [sock for sock in socks if sock in used]
+            for sock in set(socks) - used:
+                sock.close()
+
+    def _open(self, use: str, host: str, port: int, count: int = 1) -> list[socket.socket]:
+        """At least so many for an address: who has more keeps them, with the connections in their queues."""
+        socks = self._known.setdefault((use, host, port), [])
+        while len(socks) < count:
+            if socks:
+                host, port = socks[0].getsockname()[:2]
+            socks.append(serving.listening_socket(host, port, shared=use == "api"))
+        return socks
+
+    def listen(self, sock: socket.socket) -> None:
+        """From now on the kernel takes connections in. Also for one that listens already."""
+        sock.listen(serving.BACKLOG)
+
+    def close(self) -> None:
+        for socks in self._known.values():
+            for sock in socks:
+                sock.close()
+
+    def close_api(self) -> None:
+        """From now on connections are refused, once no worker has them open either."""
+        for sock in self.api:
+            sock.close()
+
+    def hand_over(self) -> list[HandedOver]:
+        """All of them, open beyond the end of this program."""
+        found = []
+        for (use, host, port), socks in self._known.items():
+            for sock in socks:
+                os.set_inheritable(sock.fileno(), True)
+                found.append(HandedOver(use, host, port, sock.fileno()))
+        return found
+
+
+def url(sock: socket.socket) -> str:
+    """Where it is reached, with the port that the system chose."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

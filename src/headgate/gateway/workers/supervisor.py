@@ -1,0 +1,318 @@
+"""Keeps the workers of a gateway going: who serves which listening socket, who replaces whom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+
+import msgspec
+
+from headgate import telemetry
+from headgate.gateway.workers import messages
+from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.process import Adopted, WorkerProcess
+from headgate.gateway.workers.sockets import HandedOver, Sockets
+from headgate.telemetry import sums
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 30.0
+STEADY_S = 60.0
+"""A worker that served this long before it ended is replaced at once, and so is the first one that ends."""
+PATIENCE_S = 10.0
+"""If nobody is ready for this long, a worker that is not ready takes connections, to say so."""
+HUSH_S = 2.0
+KILL_AFTER_S = 5.0
+"""How much longer than it may drain a worker may take to end."""
+
+
+class StartError(Exception):
+    """The gateway cannot start; the text says why."""
+
+
+class HandOver(msgspec.Struct, kw_only=True):
+    """What one supervisor leaves to the next, which goes on in the same process."""
+
+    workers: list[Adopted] = []
+    sockets: list[HandedOver] = []
+    kept: list[sums.Family] = []
+
+
+class _Slot:
+    """The place of one worker, whoever has it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.worker: WorkerProcess | None = None
+        """Serves."""
+        self.successor: WorkerProcess | None = None
+        """Is starting."""
+        self.restarts = 0
+
+
+class Supervisor:
+    """All workers of a gateway. `run` serves until `stop` is set."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        registry: telemetry.Registry,
+        handed_over: HandOver | None = None,
+    ) -> None:
+        """Raises OSError if an address cannot be bound."""
+        past = handed_over or HandOver()
+        self.configuration = configuration
+        self.sockets = Sockets(configuration.settings, past.sockets)
+        self.sums = sums.Sums(past.kept)
+        self.registry = registry
+        self.slots = [_Slot(number) for number in range(configuration.settings.workers)]
+        self.workers: set[WorkerProcess] = set()
+        """All that have not ended."""
+        self.is_stopping = False
+        self.serving = asyncio.Event()
+        """Set once every slot has had a worker that was ready."""
+        self._watching: set[asyncio.Task[None]] = set()
+        self._is_open = True
+        """Whether connections are taken."""
+        self._surplus: list[WorkerProcess] = []
+        """Those that an upgrade to fewer workers has no slot for."""
+        self._may_fail = bool(past.workers)
+        """Whether it goes on although no worker can be started."""
+        for each in past.workers:
+            self._adopt(WorkerProcess.adopt(each))
+        self._restarts = telemetry.Counter(
+            "headgate_gateway_worker_restarts", "Workers started in the place of one that ended by itself."
+        )
+        registry.add(
+            self._restarts,
+            telemetry.Gauge(
+                "headgate_gateway_workers", "Worker processes by their state.", ("state",), self._states
+            ),
+        )
+
+    def _states(self) -> list[tuple[tuple[str, ...], float]]:
+        states = [worker.state for worker in self.workers]
+        return [((state,), states.count(state)) for state in ("starting", "ready", "retiring")]
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_stopping and self.serving.is_set() and any(slot.worker for slot in self.slots)
+
+    async def run(self, stop: asyncio.Event, upgrade: asyncio.Event) -> HandOver | None:
+        """Serves until `stop` is set, then ends all workers; or until `upgrade` is, then leaves them as they
+        are, with what the next supervisor needs. Raises StartError.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                for worker in list(self.workers):
+                    self._watch(worker)
+                    await worker.connected.wait()
+                    if worker in self._surplus:
+                        worker.retire(self.configuration.settings.retire_s)
+                self._assign()
+                keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
+                await _first(stop.wait(), upgrade.wait())
+                if stop.is_set():
+                    await self._stop(keeping)
+                    return None
+                handed_over = await self._hand_over(keeping)
+                for task in self._watching:
+                    task.cancel()
+                return handed_over
+        except BaseException:
+            self.kill()
+            raise
+
+    def change_settings(self) -> None:
+        """Tells all workers the settings in effect."""
+        settings = msgspec.to_builtins(self.configuration.settings)
+        for worker in self.workers:
+            worker.tell(messages.Change(settings))
+
+    # -- workers
+
+    def _watch(self, worker: WorkerProcess) -> None:
+        self.workers.add(worker)
+        task = self._tasks.create_task(self._until_ended(worker))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def _until_ended(self, worker: WorkerProcess) -> None:
+        await worker.run()
+        self.workers.discard(worker)
+        self.sums.keep(worker.families)
+        for slot in self.slots:
+            if slot.worker is worker:
+                slot.worker = None
+        self._assign()
+
+    def _adopt(self, worker: WorkerProcess) -> None:
+        """It goes on in its slot, if there still is one."""
+        self.workers.add(worker)
+        slot = self.slots[worker.slot] if worker.slot < len(self.slots) else None
+        if worker.is_retiring:
+            return
+        if slot is None:
+            self._surplus.append(worker)
+        else:
+            slot.worker = worker
+            self.serving.set()
+
+    async def _keep(self, slot: _Slot) -> None:
+        """Starts a worker for a slot whenever there is none, or the one that it has is to be replaced."""
+        delay_s = 0.0
+        while True:
+            successor = self._start(slot)
+            if not await self._until_ready(slot, successor):
+                self._note_failed_start(successor)
+                delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
+                await asyncio.sleep(delay_s)
+                continue
+            self._replace(slot, successor)
+            began = time.monotonic()
+            await _first(successor.ended.wait(), successor.leaving.wait())
+            if not successor.ended.is_set():
+                log.info("worker %d (%d) was told to end and is replaced", slot.number, successor.pid)
+                continue
+            if time.monotonic() - began >= STEADY_S:
+                delay_s = 0.0
+            log.warning("worker %d (%d) %s; another is started", slot.number, successor.pid, successor.end)
+            slot.restarts += 1
+            self._restarts.labels().value += 1
+            await asyncio.sleep(delay_s)
+            delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
+
+    def _start(self, slot: _Slot) -> WorkerProcess:
+        listeners = [sock.fileno() for sock in self.sockets.api]
+        worker = WorkerProcess.start(slot.number, len(self.slots), self.configuration.settings, listeners)
+        slot.successor = worker
+        self._watch(worker)
+        return worker
+
+    async def _until_ready(self, slot: _Slot, worker: WorkerProcess) -> bool:
+        """Says whether it became ready. On the first start it serves meanwhile, to say that it is not."""
+        await _first(worker.connected.wait(), worker.ended.wait())
+        if not self._may_fail:
+            self._assign()
+        both = asyncio.ensure_future(_first(worker.ready.wait(), worker.ended.wait()))
+        try:
+            await asyncio.wait_for(asyncio.shield(both), PATIENCE_S)
+        except TimeoutError:
+            self._assign(even_if_not_ready=True)
+            await both
+        slot.successor = None
+        return not worker.ended.is_set()
+
+    def _note_failed_start(self, worker: WorkerProcess) -> None:
+        why = worker.failure or f"worker {worker.slot} {worker.end} before it was ready"
+        if not self._may_fail:
+            raise StartError(why)
+        log.error("a worker could not be started: %s", why)
+
+    def _replace(self, slot: _Slot, successor: WorkerProcess) -> None:
+        old, slot.worker = slot.worker, successor
+        self._may_fail = True
+        self._assign()
+        if self.is_stopping:
+            successor.tell(messages.Leave())
+        if old is not None and not old.ended.is_set():
+            old.retire(self.configuration.settings.retire_s)
+        if all(slot.worker is not None for slot in self.slots):
+            self.serving.set()
+
+    def _assign(self, *, even_if_not_ready: bool = False) -> None:
+        """Every listening socket to the worker of its slot, or while there is none, to another.
+
+        Where no worker is ready, connections wait in the queues of the sockets; but before the first has
+        ever been ready, or if that takes long, one that is not takes them.
+        """
+        if not self._is_open:
+            return
+        ready = [slot.worker for slot in self.slots if slot.worker is not None]
+        if not ready and (even_if_not_ready or not self._may_fail):
+            ready = [slot.successor for slot in self.slots if slot.successor is not None]
+        shares: dict[WorkerProcess, list[int]] = {worker: [] for worker in ready}
+        for place, sock in enumerate(self.sockets.api):
+            slot = self.slots[place % len(self.slots)]
+            able = [worker for worker in ready if sock.fileno() in worker.listeners]
+            if able:
+                own = slot.worker or slot.successor
+                shares[own if own in able else able[place % len(able)]].append(sock.fileno())
+                self.sockets.listen(sock)
+        for worker, share in shares.items():
+            worker.serve(share)
+
+    # -- the end
+
+    async def _stop(self, keeping: list[asyncio.Task[None]]) -> None:
+        settings = self.configuration.settings
+        self.is_stopping = True
+        for worker in self.workers:
+            worker.tell(messages.Leave())
+        if settings.lameduck_s:
+            log.info("not ready any more; connections are still taken for %g s", settings.lameduck_s)
+            await asyncio.sleep(settings.lameduck_s)
+        await self._end_keeping(keeping)
+        self._is_open = False
+        self.sockets.close_api()
+        for worker in self.workers:
+            worker.tell(messages.Drain(settings.drain_s))
+        ending = [asyncio.ensure_future(worker.ended.wait()) for worker in self.workers]
+        if ending:
+            await asyncio.wait(ending, timeout=settings.drain_s + KILL_AFTER_S)
+        for worker in list(self.workers):
+            log.warning("worker %d (%d) did not end and is killed", worker.slot, worker.pid)
+            worker.kill()
+        await asyncio.gather(*ending)
+
+    async def _end_keeping(self, keeping: list[asyncio.Task[None]]) -> None:
+        for task in keeping:
+            task.cancel()
+        await asyncio.gather(*keeping, return_exceptions=True)
+        for slot in self.slots:
+            if slot.successor is not None:
+                slot.successor.kill()
+
+    def kill(self) -> None:
+        """Ends all workers at once."""
+        for worker in self.workers:
+            worker.kill()
+
+    # -- upgrade
+
+    async def _hand_over(self, keeping: list[asyncio.Task[None]]) -> HandOver:
+        await self._end_keeping(keeping)
+        self._is_open = False
+        for worker in self.workers:
+            worker.tell(messages.Hush())
+        hushed = [
+            asyncio.ensure_future(_first(each.hushed.wait(), each.ended.wait())) for each in self.workers
+        ]
+        if hushed:
+            await asyncio.wait(hushed, timeout=HUSH_S)
+        for worker in list(self.workers):
+            if not worker.hushed.is_set():
+                log.warning("worker %d (%d) does not answer and is killed", worker.slot, worker.pid)
+                worker.kill()
+        await asyncio.gather(*hushed)
+        self.sums.keep(sums.families(self.registry))
+        return HandOver(
+            workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
+            sockets=self.sockets.hand_over(),
+            kept=self.sums.kept,
+        )
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    """Until one of them is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,199 @@
+"""A worker: serves as its supervisor says, until that says to end or is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+
+from headgate.gateway import pages
+from headgate.gateway.service import Service
+from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.workers import channel as wire
+from headgate.gateway.workers import messages
+from headgate.telemetry import sums
+
+COUNT_INTERVAL_S = 5.0
+"""How often metrics are told unasked: what was counted since is lost if the worker is killed."""
+LAST_WORDS_S = 1.0
+
+
+async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -> None:
+    """Serves until told to end, and until its requests have ended. Needs uvloop.
+
+    Raises what keeps it from starting, after telling it to the supervisor at the other end of `sock`.
+    """
+    channel = await wire.to_supervisor(sock)
+    try:
+        begin = begin or await _first(channel)
+        service = Service(known(begin.settings), begin.worker / begin.workers)
+        try:
+            await _Worker(channel, service).run()
+        finally:
+            await service.close()
+            channel.send(messages.Counted(0, sums.families(service.registry)))
+    except* wire.Closed:
+        pass
+    except* Exception as group:
+        channel.send(messages.Failed("; ".join(dict.fromkeys(_texts(group)))))
+        raise
+    finally:
+        await channel.flush(LAST_WORDS_S)
+        channel.close()
+
+
+async def _first(channel: wire.Channel[messages.Order, messages.Report]) -> messages.Begin:
+    order = await channel.receive()
+    if not isinstance(order, messages.Begin):
+        raise wire.Closed(f"it began with {order!r:.80}")
+    return order
+
+
+def known(settings: dict[str, Any]) -> GatewaySettings:
+    """The settings that this version knows, of those that another may have said."""
+    names = GatewaySettings.__struct_fields__
+    return msgspec.convert(
+        {name: value for name, value in settings.items() if name in names}, GatewaySettings
+    )
+
+
+def _texts(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    found = []
+    for error in group.exceptions:
+        found += _texts(error) if isinstance(error, BaseExceptionGroup) else [str(error) or repr(error)]
+    return found
+
+
+class _Worker:
+    """Orders in, reports out."""
+
+    def __init__(self, channel: wire.Channel[messages.Order, messages.Report], service: Service) -> None:
+        self._channel = channel
+        self._service = service
+        self._pages: Starlette = pages.admin_page(service.proxy)
+        self._is_hushed = False
+        self._unsaid: list[messages.Report] = []
+        self._ending: asyncio.Task[int] | None = None
+        self._is_draining = False
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._say, messages.Leaving())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                working = [
+                    tasks.create_task(self._service.run(lambda: self._say(messages.Ready()))),
+                    tasks.create_task(self._tell_counts()),
+                    tasks.create_task(self._obey()),
+                ]
+                await self._ended.wait()
+                for task in working:
+                    task.cancel()
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    def _say(self, report: messages.Report) -> None:
+        """Tells the supervisor, or, while that is being replaced, its successor."""
+        if self._is_hushed:
+            self._unsaid.append(report)
+        else:
+            self._channel.send(report)
+
+    async def _tell_counts(self) -> None:
+        while True:
+            await asyncio.sleep(COUNT_INTERVAL_S)
+            if not self._is_hushed:
+                self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
+
+    async def _obey(self) -> None:
+        try:
+            while True:
+                order = await self._channel.receive()
+                self._is_hushed = False
+                while self._unsaid:
+                    self._channel.send(self._unsaid.pop(0))
+                await self._do(order)
+        except wire.Closed:
+            # Nobody tells it any more. What runs may end, unless that was being waited for already.
+            if self._is_draining:
+                self._ended.set()
+            else:
+                await self._drain(self._service.proxy.settings.drain_s)
+
+    async def _do(self, order: messages.Order) -> None:
+        proxy = self._service.proxy
+        match order:
+            case messages.Serve(listeners):
+                await self._service.listen(listeners)
+            case messages.Change(settings):
+                self._service.change(known(settings))
+            case messages.Leave():
+                proxy.leave()
+            case messages.Retire(limit_s):
+                await self._service.listen(())
+                self._end(proxy.retire(limit_s))
+            case messages.Drain(limit_s):
+                await self._drain(limit_s)
+            case messages.Ask():
+                self._say(await answer(self._pages, order))
+            case messages.Count(number):
+                self._say(messages.Counted(number, sums.families(self._service.registry)))
+            case messages.Hush():
+                self._channel.send(messages.Hushed())
+                self._is_hushed = True
+
+    async def _drain(self, limit_s: float) -> None:
+        self._is_draining = True
+        # The supervisor has let go of its listening sockets: who is in their queues would be reset.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self._service.listen(())
+        self._end(self._service.proxy.drain(limit_s))
+
+    def _end(self, leaving: Coroutine[Any, Any, int]) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = self._tasks.create_task(leaving)
+        self._ending.add_done_callback(self._ended_by)
+
+    def _ended_by(self, ending: asyncio.Task[int]) -> None:
+        if not ending.cancelled():
+            self._ended.set()
+
+
+async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
+    """What an application says to a request that did not come over HTTP."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": ask.body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": ask.method,
+        "scheme": "http",
+        "path": ask.path,
+        "raw_path": ask.path.encode(),
+        "query_string": ask.query.encode(),
+        "headers": [(b"content-length", b"%d" % len(ask.body))],
+        "client": None,
+        "server": None,
+        "root_path": "",
+    }
+    await app(scope, receive, send)
+    headers = dict(sent[0]["headers"])
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    return messages.Answered(ask.id, sent[0]["status"], content_type, body)
