@@ -1,7 +1,7 @@
 """Suites that know of an API server what its kubeconfig says, and nothing else.
 
 `HEADGATE_TEST_KUBECONFIG` names any API server: a real kube-apiserver, say. Without it, an embedded one is
-started for the session, and only its kubeconfig is handed on. The definitions of our kinds, and one that the
+started for the session, and only its kubeconfig is handed on. The definitions of our kinds, and two that the
 suites bring along, are installed if they are missing. Each test has a namespace of its own.
 """
 
@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ from headgate.api.definitions import custom_definitions
 KUBECONFIG_VARIABLE = "HEADGATE_TEST_KUBECONFIG"
 GROUP = "conformance.headgate.dev"
 WAIT_S = 30.0
+SERVE = """
+import sys
+from headgate.cli.apiserver import apiserver
+
+apiserver(["--state", sys.argv[1], "--port", "0"])
+"""
 
 
 @dataclass(frozen=True)
@@ -48,18 +55,32 @@ class Server:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The API server under test, with the definitions that the suites need."""
+    with _server(SERVE, tmp_path_factory.mktemp("apiserver")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def another_server() -> Callable[[str, Path], AbstractContextManager[Server]]:
+    """Makes servers that are embedded and started by a program of one's own; given another, it is that one.
+
+    The program has the folder of its state as its argument, and prints "ready" when it is.
+    """
+    return _server
+
+
+@contextmanager
+def _server(program: str, state: Path) -> Iterator[Server]:
     if chosen := os.environ.get(KUBECONFIG_VARIABLE):
         given = Server(Path(chosen).expanduser(), embedded=False)
         _install_definitions(given)
         yield given
         return
-    state = tmp_path_factory.mktemp("apiserver")
-    command = "from headgate.cli.apiserver import apiserver; apiserver()"
-    arguments = [sys.executable, "-c", command, "--state", str(state), "--port", "0"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(state)], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout
-            assert process.stdout.readline().startswith("API server ready")
+            assert "ready" in process.stdout.readline()
             started = Server(state / "kubeconfig", embedded=True)
             _install_definitions(started)
             yield started
@@ -99,6 +120,21 @@ def has_controllers(server: Server, client: lightkube.Client) -> bool:
     return True
 
 
+@pytest.fixture(scope="session")
+def namespaces_of() -> Callable[[Server, int], AbstractContextManager[tuple[str, ...]]]:
+    """Makes namespaces on a server that may be another one; they go at the end."""
+
+    @contextmanager
+    def made(server: Server, number: int) -> Iterator[tuple[str, ...]]:
+        with server.client() as client:
+            names = tuple(_new_namespace(client) for _ in range(number))
+            yield names
+            for name in names:
+                _delete(client, Namespace, name)
+
+    return made
+
+
 @pytest.fixture
 def namespace(server: Server, client: lightkube.Client, has_controllers: bool) -> Iterator[str]:
     """A namespace for one test, with a name that nobody has had."""
@@ -123,7 +159,9 @@ def gate() -> dict[str, Any]:
     }
 
 
-GATES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("gates.yaml").read_text())
+OWN_DEFINITIONS: list[dict[str, Any]] = [
+    yaml.safe_load(Path(__file__).with_name(name).read_text()) for name in ("gates.yaml", "weirs.yaml")
+]
 
 Definition = create_global_resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
@@ -132,7 +170,7 @@ Definition = create_global_resource(
 
 def _install_definitions(server: Server) -> None:
     """Creates the definitions that are missing, and waits until their kinds are served."""
-    definitions = [*custom_definitions(), GATES]
+    definitions = [*custom_definitions(), *OWN_DEFINITIONS]
     names = [definition["metadata"]["name"] for definition in definitions]
     with server.client() as client:
         for definition, name in zip(definitions, names, strict=True):

@@ -150,9 +150,10 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
 
 def remove(value: Any, gone: set[Path], schema: Schema, path: Path = ()) -> Any:
     """The value without the paths in `gone`; what became empty by that goes too (MISSING)."""
-    if path in gone and not (isinstance(value, dict) and value):
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    if path in gone and (is_atomic or not (isinstance(value, dict) and value)):
         return MISSING
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not is_atomic:
         kept = {n: remove(v, gone, child(schema, n), (*path, f"f:{n}")) for n, v in value.items()}
         kept = {name: inner for name, inner in kept.items() if inner is not MISSING}
         return MISSING if value and not kept and path else kept

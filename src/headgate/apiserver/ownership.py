@@ -120,8 +120,11 @@ def apply(
     for other, path in conflicts:
         claims[other].fields.discard(path)
     mine = claims.setdefault(owner, Claim())
-    dropped = _droppable(mine.fields - fields.keys(), [c.fields for o, c in claims.items() if o != owner])
+    others = [claim for other, claim in claims.items() if other != owner]
+    dropped = _droppable(mine.fields - fields.keys(), [claim.fields for claim in others])
     merged = fieldset.remove(merged, dropped, served.merge_schema)
+    for claim in others:
+        claim.fields -= {path for path in claim.fields if _is_below(path, dropped)}
     if mine.fields != fields.keys() or merged != live:
         mine.fields, mine.time = set(fields), now
     merged = copy.deepcopy(merged)
@@ -130,9 +133,23 @@ def apply(
 
 
 def _droppable(candidates: Iterable[Path], others: list[set[Path]]) -> set[Path]:
-    """The candidates that nobody else has, nor anything below them."""
-    held = {path[:depth] for fields in others for path in fields for depth in range(1, len(path) + 1)}
+    """The candidates that nobody else has.
+
+    A map is also had by who has something in it. The item of a list is not: it goes with all that is in it
+    when the last who applied it, and so has its keys, no longer does.
+    """
+    held = {
+        path[:depth]
+        for fields in others
+        for path in fields
+        for depth in range(1, len(path) + 1)
+        if depth == len(path) or path[depth - 1].startswith("f:")
+    }
     return {path for path in candidates if path not in held}
+
+
+def _is_below(path: Path, tops: set[Path]) -> bool:
+    return any(path[:depth] in tops for depth in range(1, len(path)))
 
 
 def _owned(served: Served, obj: Object, subresource: str) -> dict[Path, Any]:

@@ -23,10 +23,8 @@ def test_whoami_and_can_i(every_kubectl: Any) -> None:
 
 def test_a_reader_is_told_what_he_may(kubectl: Any, tmp_path: Path) -> None:
     """A named token reads, and kubectl prints Kubernetes' refusal for everything else."""
-    own, state = (
-        tmp_path / "reader.kubeconfig",
-        str(kubectl.kubeconfig.parent),
-    )  # the folder of the server's state
+    own = tmp_path / "reader.kubeconfig"
+    state = str(kubectl.kubeconfig.parent)  # where the embedded server keeps its tokens, too
     arguments = ["token", "create", "reader", "--kubeconfig", str(own), "--state", state]
     assert CliRunner().invoke(apiserver, arguments).exit_code == 0
     reader = dataclasses.replace(kubectl, kubeconfig=own)
