@@ -125,7 +125,7 @@ class RequestReader:
     # -- llhttp callbacks
 
     def on_message_begin(self) -> None:
-        self._target = b""
+        self._target = self._answer_lines = b""
         self._headers = []
         self._body = []
         self.body_bytes = 0
@@ -154,24 +154,27 @@ class RequestReader:
         if version not in _VERSIONS:
             self._refuse(_unknown_version(version))
         hosts_said = 0
-        host = expected = origin = b""
-        has_body = False
+        host = length = coding = expected = origin = b""
         for name, value in self._headers:
             if name in _CHECKED:
                 if name == b"host":
                     hosts_said += 1
                     host = value
                 elif name == b"content-length":
-                    has_body = value != b"0"
-                    if int(value) > self._settings.max_body_bytes:
-                        self._body_too_large()
+                    length = value
                 elif name == b"origin":
                     origin = value
                 elif name == b"expect":
                     expected = value
                 else:
-                    has_body = True
-                    self._check_coding(value)
+                    coding = coding + b", " + value if coding else value
+        cors = self._policy.cors
+        if cors is not None:
+            self._answer_lines = cors.lines(origin) if origin else cors.unasked
+        if length and int(length) > self._settings.max_body_bytes:
+            self._body_too_large()
+        if coding:
+            self._check_coding(coding)
         if hosts_said != 1:
             self._check_count_of_hosts(hosts_said)
         if self._target[0] != _SLASH or b"#" in self._target:
@@ -179,10 +182,8 @@ class RequestReader:
         if host != self._host_checked:
             host = self._check_host(host)
         self._host = host
-        cors = self._policy.cors
-        self._answer_lines = b"" if cors is None else cors.lines(origin) if origin else cors.unasked
         if expected:
-            self._expect(expected, has_body=has_body)
+            self._expect(expected, has_body=bool(coding) or (length or b"0") != b"0")
 
     def on_body(self, body: bytes) -> None:
         pieces = self._body
