@@ -103,6 +103,11 @@ class Answer:
         """Waits to be sent together with the first bytes of the body."""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the client has a part of it."""
+        return not self._head
+
+    @property
     def taken_bytes(self) -> int:
         """By how much the body became shorter on the way."""
         return self._body.taken_bytes if self._body is not None else 0

@@ -340,7 +340,7 @@ class Exchange:
     def upstream_broke(self, message: str) -> None:
         """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
         self._leave_upstream()
-        if self.status:
+        if self._answer is not None and self._answer.has_begun:
             self._break_off("upstream_invalid", message)
         else:
             self._endpoint_failed("invalid")

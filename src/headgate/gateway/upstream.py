@@ -229,8 +229,11 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             pass
-        elif self._until_close or not self._keep_alive or transport.get_write_buffer_size():
-            # An endpoint that answered before it read all of the request might be confused by the next.
+        elif transport.get_write_buffer_size():
+            # An endpoint that answered before it read all of the request might be confused by the next, and
+            # may never read it: a close would wait for that.
+            transport.abort()
+        elif self._until_close or not self._keep_alive:
             transport.close()
         else:
             self.reused = True
