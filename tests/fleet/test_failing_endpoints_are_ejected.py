@@ -77,6 +77,20 @@ def test_answer_ends_an_ejection():
     assert endpoint.share(2.0) == 0.1
 
 
+def test_answers_that_begin_and_break_are_failures_in_a_row():
+    """That an answer began ends an ejection; only one that ended well sets the count to zero."""
+    endpoint = load()
+    for at in range(4):
+        endpoint.answered(float(at))
+        assert not endpoint.failed(float(at))
+    endpoint.answered(4.0)
+    assert endpoint.failed(4.0)
+    endpoint.answered(5.0)
+    assert (endpoint.ejected_until, endpoint.failures_in_row) == (5.0, 5)
+    endpoint.succeeded(6.0)
+    assert endpoint.failures_in_row == 0
+
+
 def test_ejection_can_be_turned_off():
     """With a count of 0 an endpoint is avoided for a second after a failure, and that is all."""
     endpoint = load(policy=fleet.EjectionPolicy(failures=0))

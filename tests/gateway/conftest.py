@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 import uvloop
-from prometheus_client.parser import text_string_to_metric_families
 
 from headgate import api, routing
 from headgate.gateway import GatewaySettings
@@ -291,8 +290,8 @@ class Gateway:
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of the samples of a metric that have these labels."""
-        families = text_string_to_metric_families(self.registry.render().decode())
-        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        samples = [sample for family in self.registry.collect() for sample in family.samples]
+        samples = [sample for sample in samples if sample.name == name]
         return sum(s.value for s in samples if labels.items() <= s.labels.items())
 
     @property

@@ -95,7 +95,25 @@ async def test_answers_that_are_no_http_count(start_gateway, start_endpoint):
         settings={"ejection_failures": 1},
     )
     assert [(await gateway.ask()).status for _ in range(3)] == [502, 200, 200]
-    assert gateway.metric("headgate_gateway_ejections_total", reason="invalid") == 1
+    assert gateway.metric("headgate_gateway_ejections_total", reason="upstream_invalid") == 1
+
+
+async def test_answers_that_always_break(start_gateway, start_endpoint):
+    """An endpoint whose answers begin well and never end well is out after five, one after the other."""
+
+    def break_off(call):
+        call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf")
+        call.close()
+
+    failing = await start_endpoint(behave=break_off)
+    gateway = await start_gateway(failing, await start_endpoint(b"alive"))
+    for request in range(8):
+        _later(gateway, request * 1.01)
+        client = await gateway.connect()
+        client.post()
+        await client.rest() if request < 5 else await client.response()
+    assert len(failing.calls) == 5
+    assert gateway.metric("headgate_gateway_ejections_total", reason="upstream_lost") == 1
 
 
 async def test_pool_that_fails_as_a_whole_is_asked_nevertheless(start_gateway, start_endpoint):

@@ -38,22 +38,37 @@ async def test_invalid_head(gateway, endpoint, answer):
     assert gateway.settled == 2
 
 
-@pytest.mark.parametrize(
-    ("head", "body"),
-    [
-        (b"transfer-encoding: chunked", b"2\r\nab\r\nxyz\r\n"),
-        (b"transfer-encoding: chunked", b"2\r\nab\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
-        (b"content-length: 2", b"abHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
-    ],
-)
-async def test_invalid_body(gateway, endpoint, head, body):
+BODIES = [
+    (b"transfer-encoding: chunked", b"2\r\nab\r\n", b"xyz\r\n"),
+    (b"transfer-encoding: chunked", b"2\r\nab\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"),
+    (b"content-length: 2", b"ab", b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize(("head", "body", "more"), BODIES)
+async def test_invalid_body(gateway, endpoint, head, body, more):
+    """An answer that proves to be none before any of it was passed on is a 502."""
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).write(HEAD + head + b"\r\n\r\n" + body + more)
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (502, "upstream_invalid")
+    await endpoint.connections[0].lost
+    assert gateway.settled == 1
+
+
+@pytest.mark.parametrize(("head", "body", "more"), BODIES)
+async def test_invalid_body_behind_a_valid_head(gateway, endpoint, head, body, more):
     """Bytes that belong to no body, or to a second answer, end the connection instead of being passed on."""
     client = await gateway.connect()
     client.post()
-    (await endpoint.call()).write(HEAD + head + b"\r\n\r\n" + body)
+    call = await endpoint.call()
+    call.write(HEAD + head + b"\r\n\r\n")
+    assert (await client.head()).status == 200
+    call.write(body + more)
     received = await client.rest()
     assert b"xyz" not in received
-    assert received.count(b"HTTP/1.1") <= 1
+    assert b"HTTP/1.1" not in received
     assert gateway.settled == 1
 
 

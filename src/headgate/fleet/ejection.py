@@ -35,7 +35,7 @@ class EjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointHealth:
-    """What the requests of one endpoint tell about it. Changed only through `failed` and `succeeded`.
+    """What the requests of one endpoint tell about it. Changed only through its methods.
 
     The count of failures in a row is not begun anew by an ejection: who fails the first request after the
     return goes again, at the cost of that one request.
@@ -102,8 +102,13 @@ class EndpointHealth:
         self.ejections += 1
 
     def succeeded(self, now: float) -> None:
-        """Notes an answer: the failures before it count no more, and an ejection ends with a slow start."""
+        """Notes a whole answer: the failures before it count no more."""
         self.failures_in_row = 0
+        self.answered(now)
+
+    def answered(self, now: float) -> None:
+        """Notes that an answer has begun: an ejection ends with a slow start. Streams that begin well and
+        always break are failures in a row nevertheless."""
         if self.ejected_until > now:
             self.ejected_until = now
             self.suspect_until = now + self.policy.slow_start_s

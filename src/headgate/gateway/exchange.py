@@ -272,7 +272,7 @@ class Exchange:
                 return
             self._endpoint_failed(f"status_{status}")
         elif load.failures_in_row and status < 500:
-            load.succeeded(self._proxy.now())
+            load.answered(self._proxy.now())
         answer = self._answer = Answer(
             self.request,
             self.request_id,
@@ -319,6 +319,8 @@ class Exchange:
         self._leave_upstream()
         if self._answer is not None and (held := self._answer.flush()):
             self._client.write(held)
+        if self.load is not None and self.load.failures_in_row and self.upstream_status < 500:
+            self.load.succeeded(self._proxy.now())
         self._settle("served")
         self._client.exchange_done(self._answer is None or self._answer.keep_alive)
 
@@ -340,10 +342,10 @@ class Exchange:
     def upstream_broke(self, message: str) -> None:
         """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
         self._leave_upstream()
-        if self._answer is not None and self._answer.has_begun:
+        if self.status:
             self._break_off("upstream_invalid", message)
         else:
-            self._endpoint_failed("invalid")
+            self._endpoint_failed("upstream_invalid")
             self._refuse(Refusal.upstream(message, code="upstream_invalid"))
 
     def _endpoint_failed(self, reason: str) -> None:
@@ -423,11 +425,17 @@ class Exchange:
 
     def _break_off(self, outcome: str, message: str) -> None:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the
-        connection is the only honest sign left."""
+        connection is the only honest sign left. An answer of which nothing was passed on is refused."""
+        assert self._answer is not None
+        self._endpoint_failed(outcome)
         refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
+        if not self._answer.has_begun:
+            self._answer = None
+            self.bytes_out = 0
+            self._refuse(refusal)
+            return
         self.error_message = refusal.message
         self._settle(outcome)
-        assert self._answer is not None
         last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()

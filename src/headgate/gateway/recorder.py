@@ -107,7 +107,7 @@ class Recorder:
         )
         self.attempts_failed = Counter(
             "headgate_gateway_attempts_failed",
-            "Attempts without an answer, or with 502, 503 or 504.",
+            "Attempts without a whole answer, or with 502, 503 or 504; what happened is the reason.",
             ("pool", "reason"),
         )
         self.retries = Counter(

@@ -163,7 +163,7 @@ async def test_cell(
     assert (pool.budget.granted, pool.budget.denied) == (is_retried, 0)
     await nothing_is_left(gateway, files)
     (line,) = gateway.log_lines()
-    assert f"/v1/chat/completions {seen.status} " in line
+    assert f'" {seen.status} outcome=' in line
     assert f" attempts={1 + is_retried} " in line
     assert gateway.settled == 1
 
