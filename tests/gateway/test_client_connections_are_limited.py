@@ -51,6 +51,16 @@ async def test_clients_of_one_address(start_gateway, endpoint, eventually):
     await eventually(lambda: gateway.proxy.client_count.statistics() == {"clients": 0, "addresses": 0})
 
 
+async def test_trusted_proxies_are_not_one_client(start_gateway, endpoint, eventually):
+    """A load balancer has the connections of all clients behind it: the limit of an address is not for it."""
+    limits = {"max_clients_per_address": 1, "trusted_clients": ("127.0.0.0/8",)}
+    gateway = await start_gateway(endpoint, settings=limits)
+    for _ in range(3):
+        await gateway.connect()
+    await eventually(lambda: len(gateway.proxy.clients) == 3)
+    assert gateway.proxy.client_count.statistics() == {"clients": 3, "addresses": 0}
+
+
 async def test_client_turned_away_is_not_parsed(start_gateway, endpoint, eventually):
     """Whatever it sends, it is told the same, and can read it although it was sending."""
     gateway = await start_gateway(endpoint, settings={"max_clients": 0})

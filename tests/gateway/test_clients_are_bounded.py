@@ -131,6 +131,62 @@ async def test_slow_second_request(gateway, endpoint, request_bytes, eventually)
     assert await _refused(client) == (408, "request_timeout")
 
 
+async def test_long_body_earns_its_time(start_gateway, eventually):
+    """A body that comes at the least rate or faster is not cut off; one that stops is."""
+    gateway = await start_gateway(settings={"min_body_bytes_per_s": 1000})
+    client = await gateway.connect()
+    client.send(HEAD + b"content-length: 20000\r\n\r\n" + b"x" * 10_000)
+    connection = next(iter(gateway.proxy.clients))
+    await eventually(lambda: connection._reader.body_bytes == 10_000)
+    connection.sweep(gateway.proxy.now() + 39)
+    assert not connection._transport.is_closing()
+    connection.sweep(gateway.proxy.now() + 41)
+    assert await _refused(client) == (408, "request_timeout")
+
+
+async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
+    """Bytes that are no body keep a request alive for no longer, however many they are."""
+    client = await gateway.connect()
+    client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1;%b\r\nx\r\n" % (b"a" * 30_000)) * 20)
+    connection = next(iter(gateway.proxy.clients))
+    await eventually(lambda: connection._reader.body_bytes == 20)
+    connection.sweep(gateway.proxy.now() + 31)
+    assert await _refused(client) == (408, "request_timeout")
+
+
+@pytest.mark.parametrize(
+    ("sent", "remedy"),
+    [
+        (HEAD + b"x-a: " + b"a" * 5000 + b"\r\n\r\n", "raise max_head_bytes"),
+        (HEAD + b"a: b\r\n" * 20 + b"\r\n", "raise max_headers"),
+        (HEAD + b"content-length: 3000\r\n\r\n", "raise max_body_bytes"),
+        (HEAD + b"expect: more\r\n\r\n", "only 100-continue is known"),
+        (b"POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 needs one"),
+        ((HEAD + b"content-length: 0\r\n\r\n") * 9, "wait for answers"),
+    ],
+)
+async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, request_bytes):
+    """Who meets a limit is told what to do, and each is counted under the code that the client got."""
+    limits = {"max_head_bytes": 4096, "max_headers": 20, "max_body_bytes": 2048, "max_pipelined": 4}
+    gateway = await start_gateway(endpoint, settings=limits)
+    client = await gateway.connect()
+    if sent.count(b"POST") > 1:  # pipelined, they wait behind one that is running
+        client.send(request_bytes())
+        await endpoint.call()
+        client.send(sent)
+        await asyncio.sleep(0.02)
+        endpoint.behave = lambda call: call.answer()
+        endpoint.calls[0].answer()
+        responses = [await client.response() for _ in range(6)]
+    else:
+        client.send(sent)
+        responses = [await client.response()]
+    error = responses[-1].json["error"]
+    assert remedy in error["message"]
+    assert await client.is_closed()
+    assert gateway.metric("headgate_gateway_rejected_total", reason=error["code"]) == 1
+
+
 async def test_idle_connection_is_closed(gateway, eventually):
     """A connection without requests is closed after a while, without an answer that nobody asked for."""
     client = await gateway.connect()

@@ -69,13 +69,15 @@ class ClientCount:
         """Counts a client of an address ("" where those are not counted), or says why it may not come in."""
         if self._total >= self._most:
             return Refusal.unavailable(
-                f"the gateway has {self._most} client connections, which is its limit",
+                f"the gateway has {self._most} client connections, which is its limit: try again, keep "
+                f"connections for several requests, or raise max_clients",
                 code="too_many_clients",
             )
         if address:
             if self._by_address[address] >= self._most_per_address:
                 return Refusal.unavailable(
-                    f"the limit is {self._most_per_address} connections for each client address",
+                    f"the limit is {self._most_per_address} connections for each client address: keep them "
+                    f"for several requests, or raise max_clients_per_address",
                     code="too_many_clients_of_address",
                 )
             self._by_address[address] += 1

@@ -180,7 +180,10 @@ class ClientConnection(asyncio.Protocol):
         """
         if len(self._waiting) >= self._settings.max_pipelined:
             limit = self._settings.max_pipelined
-            return Refusal.bad_request(f"more than {limit} requests sent ahead", code="pipeline_too_long")
+            return Refusal.bad_request(
+                f"more than {limit} requests sent ahead: wait for answers before more are sent",
+                code="pipeline_too_long",
+            )
         self._waiting.append(request)
         ahead_bytes = sum(len(request.body) for request in self._waiting)
         is_full = len(self._waiting) == self._settings.max_pipelined or ahead_bytes > READ_AHEAD_BYTES
@@ -307,7 +310,8 @@ class ClientConnection(asyncio.Protocol):
 
 def _too_slow(age_s: float) -> Refusal:
     return Refusal.bad_request(
-        f"the request was not complete after {age_s:.0f} s: send it faster, or less of it",
+        f"the request was not complete after {age_s:.0f} s: send it faster, or raise head_timeout_s "
+        f"of the gateway, and for long bodies lower min_body_bytes_per_s",
         code="request_timeout",
         status=408,
     )

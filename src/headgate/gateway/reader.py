@@ -321,14 +321,19 @@ class RequestReader:
 
 
 def _too_large(part: str, limit: int, status: int) -> Refusal:
+    setting = "max_body_bytes" if part == "body" else "max_head_bytes"
     return Refusal.bad_request(
-        f"the request {part} is longer than {limit} bytes", code=f"{part}_too_large", status=status
+        f"the request {part} is longer than {limit} bytes: send less, or raise {setting} of the gateway",
+        code=f"{part}_too_large",
+        status=status,
     )
 
 
 def _too_many_headers(limit: int) -> Refusal:
     return Refusal.bad_request(
-        f"the request has more than {limit} headers", code="head_too_large", status=431
+        f"the request has more than {limit} headers: send fewer, or raise max_headers of the gateway",
+        code="head_too_large",
+        status=431,
     )
 
 
