@@ -28,6 +28,8 @@ from lightkube.resources.core_v1 import Namespace, ServiceAccount
 
 from headgate.api.definitions import custom_definitions
 
+sys.path.insert(0, str(Path(__file__).parent / "driver"))
+
 KUBECONFIG_VARIABLE = "HEADGATE_TEST_KUBECONFIG"
 GROUP = "conformance.headgate.dev"
 WAIT_S = 30.0

@@ -29,7 +29,7 @@ EVERYTHING: dict[str, Any] = {
     "material": "steel",
     "note a": "1",
     "note b": "1",
-    "place": {"north": 1},
+    "place": {"north": 1, "east": 2},
     "tag x": ITEM,
     "tag y": ITEM,
     "board a": {"thickness": 1},

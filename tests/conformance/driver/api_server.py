@@ -82,20 +82,6 @@ class ApiServer:
         """The answers to requests that are made at once."""
         return list(self._threads.map(self._ask, requests))
 
-    def raw(
-        self, method: str, url: str, body: bytes | None, headers: dict[str, str]
-    ) -> urllib3.BaseHTTPResponse:
-        """A request as it is, from its path on."""
-        return self._pool.request(
-            method,
-            self._api.configuration.host + url,
-            body=body,
-            headers=headers | self._headers,
-            retries=False,
-            redirect=False,
-            timeout=TIMEOUT_S,
-        )
-
     def watch(self, path: str, **query: str) -> Watching:
         """A watch; 200 is its only answer, and what else there is to say comes as an event."""
         response = self._pool.request(
