@@ -1,4 +1,4 @@
-"""The commands of docs/cli.md print what the page says, one after the other."""
+"""The commands of these pages print what they say, one after the other."""
 
 import os
 import re
@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "cli.md"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def commands() -> Iterator[tuple[str, str]]:
+def commands(page: Path) -> Iterator[tuple[str, str]]:
     """Each command with the text below it; lines that go on begin with "> "."""
-    for block in _BLOCK.findall(PAGE.read_text()):
+    for block in _BLOCK.findall(page.read_text()):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = part.split("\n")
             more = [line[2:] for line in lines[1:] if line.startswith("> ")]
@@ -29,12 +30,13 @@ def steady(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-01-01T00:00:00Z", text).strip("\n")
 
 
-def test_the_page_is_true(kubeconfig: Path, tmp_path: Path) -> None:
-    """From the first mistake to the last deletion."""
+@pytest.mark.parametrize("page", ["cli.md", "explain.md"])
+def test_the_page_is_true(page: str, kubeconfig: Path, tmp_path: Path) -> None:
+    """From the first command to the last."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path, "HOME": str(tmp_path)}
-    for command, output in commands():
+    for command, output in commands(ROOT / "docs" / page):
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=tmp_path,

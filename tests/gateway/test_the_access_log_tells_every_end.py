@@ -203,6 +203,7 @@ HOSTILE = [
     "line\nline",
     "\x1b[31mred",
     "\x00",
+    "\x7f",
     "\u202e",
     "é \u2028",
     "a=b c=d",

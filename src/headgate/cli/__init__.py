@@ -18,6 +18,7 @@ _COMMANDS = {
     "describe": "headgate.cli.objects.describe:describe",
     "delete": "headgate.cli.objects.delete:delete",
     "validate": "headgate.cli.validate:validate",
+    "route": "headgate.cli.route.command:route",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",

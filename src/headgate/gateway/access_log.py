@@ -224,11 +224,11 @@ def origin(status: int, outcome: str) -> str | None:
 
 def _escaped(text: str) -> str:
     """Printable ASCII, as between the quotes of JSON."""
-    return encode_basestring_ascii(text[:SHOWN_CHARACTERS])[1:-1]
+    return _escaped_quoted(text)[1:-1]
 
 
 def _escaped_quoted(text: str) -> str:
-    return encode_basestring_ascii(text[:SHOWN_CHARACTERS])
+    return encode_basestring_ascii(text[:SHOWN_CHARACTERS]).replace("\x7f", r"\u007f")
 
 
 def _word(text: str | None) -> str:
@@ -243,4 +243,4 @@ def _cut(text: str | None) -> str | None:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", r"\u007f")

@@ -5,21 +5,42 @@ Pure, apart from the turn that a weighted split takes: nothing is sent, and noth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from headgate import routing
+from headgate.api import ObjectKey
 from headgate.gateway import forms
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.proxy import PoolState
     from headgate.gateway.request import Request
 
 _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 """Where a stream ends with its token counts only if `stream_options` says so."""
+
+
+class Turns(Protocol):
+    """Gives the target of a rule whose turn it is, and takes that turn; or only looks."""
+
+    def next(self, route: ObjectKey, rule: routing.Rule) -> routing.Target | None: ...
+
+
+class Surroundings(Protocol):
+    """What a decision depends on besides the request; a Proxy, or what somebody supposes."""
+
+    @property
+    def snapshot(self) -> routing.Snapshot: ...
+    @property
+    def pools(self) -> Mapping[ObjectKey, PoolState]: ...
+    @property
+    def splits(self) -> Turns: ...
+    @property
+    def is_ready(self) -> bool: ...
 
 
 class Decision:
@@ -62,10 +83,10 @@ class Decision:
         return self.model if served is None or is_adapter else served
 
 
-def decide(proxy: Proxy, request: Request) -> Decision:
+def decide(known: Surroundings, request: Request) -> Decision:
     """Finds the pool of the request and what is sent to it."""
     decision = Decision()
-    decision.refusal = _fill(decision, proxy, request)
+    decision.refusal = _fill(decision, known, request)
     return decision
 
 
@@ -73,7 +94,7 @@ def _not_ready() -> Refusal:
     return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
 
 
-def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
+def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:
     form: forms.Form | None = None
     fields = inspect(request.body)
     if not isinstance(fields, Fields):
@@ -84,16 +105,16 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
         fields = Fields(form.model, form.stream)
     model = decision.model = fields.model or ""
     decision.stream = bool(fields.stream)
-    match = decision.match = routing.match(proxy.snapshot, model, request.path, request.header)
+    match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     if match is None:
-        return Refusal.model_not_found(model) if proxy.is_ready else _not_ready()
-    target = proxy.splits.next(match.route.key, match.rule)
+        return Refusal.model_not_found(model) if known.is_ready else _not_ready()
+    target = known.splits.next(match.route.key, match.rule)
     if target is None:
         return Refusal.unavailable(
             f"rule {match.rule.name} of ModelRoute {match.route.key} has no target with a weight",
             code="no_target",
         )
-    pool = decision.pool = proxy.pools.get(target.pool)
+    pool = decision.pool = known.pools.get(target.pool)
     if pool is None:
         return Refusal(
             status=404,
@@ -122,3 +143,14 @@ def _fill(decision: Decision, proxy: Proxy, request: Request) -> Refusal | None:
         request.refuse_codings()
     decision.body = body
     return None
+
+
+def no_endpoint(pool: PoolState, max_requests: int) -> Refusal:
+    """Why a pool has no endpoint that could be asked, each of which may have so many requests."""
+    key = pool.pool.key
+    if not pool.loads:
+        return Refusal.unavailable(f"ModelServer {key} has no ready endpoint", code="no_ready_endpoint")
+    return Refusal.unavailable(
+        f"every endpoint of ModelServer {key} was tried or has {max_requests} requests from this gateway",
+        code="endpoints_full",
+    )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.gateway.answer import Answer
-from headgate.gateway.decision import decide
+from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.upstream import ShortageError
 from headgate.gateway.usage import Tail
@@ -149,7 +149,7 @@ class Exchange:
         assert self.pool is not None
         load = self._proxy.pick(self.pool, self._tried)
         if load is None:
-            self._refuse(self._nowhere_to_go())
+            self._refuse(no_endpoint(self.pool, self._proxy.settings.max_endpoint_connections))
             return
         self.load = load
         self._tried.append(load)
@@ -243,17 +243,6 @@ class Exchange:
             self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
         else:
             self._attempt()
-
-    def _nowhere_to_go(self) -> Refusal:
-        assert self.pool is not None
-        key = self.pool.pool.key
-        if not self.pool.loads:
-            return Refusal.unavailable(f"ModelServer {key} has no ready endpoint", code="no_ready_endpoint")
-        most = self._proxy.settings.max_endpoint_connections
-        return Refusal.unavailable(
-            f"every endpoint of ModelServer {key} was tried or has {most} requests from this gateway",
-            code="endpoints_full",
-        )
 
     # -- what the upstream connection reports
 

@@ -90,7 +90,7 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
     return {
         "name": load.endpoint.name,
         "address": load.endpoint.address,
-        "state": _state(load, is_ejected, now),
+        "state": state(load, is_ejected, now),
         "requests": load.requests,
         "work_tokens": load.work_tokens,
         "requests_started": load.started,
@@ -104,7 +104,8 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
     }
 
 
-def _state(load: fleet.EndpointLoad, is_ejected: bool, now: float) -> str:
+def state(load: fleet.EndpointLoad, is_ejected: bool, now: float) -> str:
+    """How an endpoint is, in a word; docs/gateway.md has them."""
     if is_ejected:
         return "ejected"
     if load.ejected_until > now:

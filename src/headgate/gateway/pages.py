@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import in_flight
+from headgate.gateway import explaining, in_flight
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
@@ -39,15 +40,39 @@ def admin_page(proxy: Proxy) -> Starlette:
             return JSONResponse({"message": told}, 400)
         return JSONResponse(in_flight.requests(proxy, int(given[:9])))
 
+    async def explain(request: Request) -> Response:
+        body = await _read(request, proxy.settings.max_body_bytes)
+        if body is None:
+            return JSONResponse(
+                {"message": f"the body is longer than {proxy.settings.max_body_bytes} bytes"}, 413
+            )
+        path = request.scope["raw_path"].decode("latin-1").removeprefix("/debug/explain")
+        view = explaining.View.of_proxy(proxy)
+        headers = [(name.lower(), value) for name, value in request.headers.raw]
+        found = explaining.explain(view, path or explaining.DEFAULT_PATH, headers, body)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
     return Starlette(
         routes=[
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/debug/config", config),
             Route("/debug/endpoints", endpoints),
+            Route("/debug/explain", explain, methods=["POST"]),
+            Route("/debug/explain/{path:path}", explain, methods=["POST"]),
             Route("/debug/requests", requests),
         ]
     )
+
+
+async def _read(request: Request, most: int) -> bytes | None:
+    """The body; None if it is longer than `most` bytes."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > most:
+            return None
+    return bytes(body)
 
 
 def describe(proxy: Proxy) -> dict[str, object]:

@@ -2,9 +2,11 @@
 
 Given the objects of every dialect, `translate` makes one immutable Snapshot of routes and pools, once per
 change. Given a request's model, path and headers, `match` finds its route and rule in that snapshot, and
-`Splits` the target, by weight. Nothing here knows which dialect an object came from, but for its name.
+`Splits` the target, by weight; `explain` tells why every other rule is passed over. Nothing here knows which
+dialect an object came from, but for its name.
 """
 
+from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.match import Match, match
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.snapshot import EMPTY, Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
@@ -20,12 +22,17 @@ __all__ = [
     "Match",
     "Pool",
     "Problem",
+    "Reading",
     "Route",
+    "RouteReading",
     "Rule",
+    "RuleReading",
     "Snapshot",
     "Splits",
     "Target",
     "WeightedSplit",
+    "conditions",
+    "explain",
     "match",
     "translate",
 ]

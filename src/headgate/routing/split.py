@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 from headgate.api import ObjectKey
@@ -49,6 +50,12 @@ class WeightedSplit:
         credits_[chosen] -= total
         return targets[chosen]
 
+    def peek(self) -> Target | None:
+        """What `next` would give, without taking the turn."""
+        copied = copy.copy(self)
+        copied._credits = self._credits.copy()
+        return copied.next()
+
     def validate(self) -> None:
         """Checks the invariants; for tests."""
         assert sum(self._credits) == 0
@@ -71,6 +78,11 @@ class Splits:
         if split is None:
             split = self._splits[route, targets] = WeightedSplit(targets, self._phase)
         return split.next()
+
+    def peek(self, route: ObjectKey, rule: Rule) -> Target | None:
+        """What `next` would give, without taking the turn."""
+        split = self._splits.get((route, rule.targets)) or WeightedSplit(rule.targets, self._phase)
+        return split.peek()
 
     def keep(self, rules: set[tuple[ObjectKey, tuple[Target, ...]]]) -> None:
         """Forgets the turns of all other rules."""

@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     path: str
     query: str
     body: bytes = b""
+    headers: list[tuple[str, str]] = []
 
 
 class Count(msgspec.Struct, tag=True, frozen=True):

@@ -83,10 +83,10 @@ def admin_page(supervisor: Supervisor) -> Starlette:
         ready = sorted(_serving(supervisor), key=lambda worker: worker.slot)
         if not ready:
             return JSONResponse({"message": "no worker is ready"}, 503)
+        path, query = request.scope["raw_path"].decode("latin-1"), request.url.query
+        headers = request.headers.items()
         try:
-            return _response(
-                await ready[0].ask(request.method, request.url.path, request.url.query, body, ANSWER_S)
-            )
+            return _response(await ready[0].ask(request.method, path, query, body, ANSWER_S, headers))
         except NoAnswer as error:
             return JSONResponse({"message": str(error)}, 504)
 

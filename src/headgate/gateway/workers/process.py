@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -185,9 +185,18 @@ class WorkerProcess:
             return "retiring"
         return "ready" if self.ready.is_set() else "starting"
 
-    async def ask(self, method: str, path: str, query: str, body: bytes, limit_s: float) -> messages.Answered:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        body: bytes,
+        limit_s: float,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> messages.Answered:
         """A request to its debug pages. Raises NoAnswer."""
-        answered = await self._request(messages.Ask(next(_ids), method, path, query, body), limit_s)
+        ask = messages.Ask(next(_ids), method, path, query, body, list(headers))
+        answered = await self._request(ask, limit_s)
         assert isinstance(answered, messages.Answered)
         return answered
 

@@ -187,7 +187,7 @@ async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
         "path": ask.path,
         "raw_path": ask.path.encode(),
         "query_string": ask.query.encode(),
-        "headers": [(b"content-length", b"%d" % len(ask.body))],
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in ask.headers],
         "client": None,
         "server": None,
         "root_path": "",

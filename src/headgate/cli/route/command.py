@@ -1,0 +1,122 @@
+"""`headgate route explain`: where a request would go, and why nowhere else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli import options
+
+if TYPE_CHECKING:
+    from headgate.cli.objects.connecting import Server
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+
+@click.group()
+def route() -> None:
+    """Ask how requests are routed."""
+
+
+@route.command()
+@click.option(
+    "-f",
+    "--filename",
+    "file",
+    type=click.Path(allow_dash=True),
+    metavar="FILE|-",
+    help="The body of the request. -: standard input. Without it, --model is enough.",
+)
+@click.option("--path", default="/v1/chat/completions", show_default=True, help="Path that it is posted to.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeat it for more."
+)
+@click.option("--model", help="Model of the request, instead of the one in its body.")
+@click.option(
+    "--objects",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    metavar="FILE|DIRECTORY",
+    help="Ask by these manifests, without a server; repeat it for more.",
+)
+@click.option(
+    "--gateway",
+    metavar="URL",
+    help="Ask a running gateway, by its admin port: http://localhost:8081. It knows its endpoints' load "
+    "and health, and whose turn it is.",
+)
+@click.option("-n", "--namespace", help="Objects of this namespace only. Default: all.")
+@options.server
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
+)
+def explain(
+    file: str | None,
+    path: str,
+    headers: tuple[str, ...],
+    model: str | None,
+    objects: tuple[str, ...],
+    gateway: str | None,
+    namespace: str | None,
+    server: Server,
+    output: str,
+) -> None:
+    """Tell where a request would go, and why nowhere else; nothing is sent.
+
+    The objects are those of the API server, unless --objects or --gateway is given. Exits with 1 if the
+    request would be refused.
+
+    Example: headgate route explain --model sim-8b --objects examples/quickstart
+    """
+    from headgate.cli.route import rendering, sources
+
+    if objects and gateway:
+        raise click.UsageError("--objects and --gateway are two ways to ask: give one of them")
+    if file is None and model is None:
+        raise click.UsageError("no request: give its body with -f, or --model")
+    if not path.startswith("/") or not path.isprintable() or not path.isascii() or " " in path:
+        raise click.UsageError(f"--path {path!r}: a path such as /v1/completions is needed")
+    asked = sources.Asked(path, [_header(text) for text in headers], _body(file, model))
+    if gateway:
+        found = sources.from_gateway(gateway, asked)
+    elif objects:
+        found = sources.from_manifests(list(objects), namespace, asked)
+    else:
+        found = sources.from_server(server, namespace, asked)
+    click.echo(rendering.as_json(found) if output == "json" else rendering.as_text(found), nl=False)
+    if rendering.is_refused(found):
+        raise SystemExit(1)
+
+
+def _header(text: str) -> tuple[bytes, bytes]:
+    """From "x-tier=premium", or "x-tier: premium"."""
+    separator = "=" if "=" in text and (":" not in text or text.index("=") < text.index(":")) else ":"
+    name, found, value = text.partition(separator)
+    if not found or not name.strip() or not text.isprintable():
+        raise click.UsageError(f"--header {text!r}: NAME=VALUE is needed")
+    try:
+        return name.strip().lower().encode("ascii"), value.strip().encode("latin-1")
+    except UnicodeEncodeError:
+        raise click.UsageError(f"--header {text!r}: only Latin-1 can stand in a header") from None
+
+
+def _body(file: str | None, model: str | None) -> bytes:
+    if file is None:
+        return json.dumps({"model": model}).encode()
+    try:
+        body = sys.stdin.buffer.read(MAX_BODY_BYTES) if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from error
+    if model is None:
+        return body
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise click.ClickException(f"{file}: --model needs a body in JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise click.ClickException(f"{file}: --model needs a body that is a JSON object")
+    return json.dumps(content | {"model": model}).encode()

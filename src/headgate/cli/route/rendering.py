@@ -1,0 +1,171 @@
+"""An explanation for a person: what serves is marked with ">", and every other line says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import NamedTuple
+
+import msgspec
+
+from headgate.gateway.explanation import Answer, EndpointShown, Explanation, RouteShown, TargetShown
+
+MARK, NO_MARK = "  > ", "    "
+
+
+def is_refused(found: Explanation) -> bool:
+    """Whether the request would be refused, whoever has the turn."""
+    return _refusal(found) is not None
+
+
+def _refusal(found: Explanation) -> Answer | None:
+    if found.answer is not None:
+        return found.answer
+    if found.decided is not None:
+        return found.decided.answer
+    possible = [target for target in found.targets if target.weight]
+    return possible[0].answer if all(target.answer for target in possible) else None
+
+
+def as_json(found: Explanation) -> str:
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+
+
+def as_text(found: Explanation) -> str:
+    return "\n".join(_plain(line) for line in _lines(found)) + "\n"
+
+
+def _plain(line: str) -> str:
+    """Safe to print: what clients and objects are called may have control characters."""
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    stream = ", streamed" if found.stream else ""
+    yield f"POST {found.path}, model {json.dumps(found.model, ensure_ascii=False)}{stream}"
+    for route in found.routes:
+        yield ""
+        yield from _route(route)
+    for name in found.shadowed:
+        yield ""
+        yield f"    ModelRoute {name}: has the name as an adapter; not asked, as it is another route's model"
+    if not found.routes and found.model:
+        yield ""
+        yield "No ModelRoute has this name as its model or as an adapter."
+        if found.similar:
+            yield f"There are {', '.join(found.similar)}."
+    if len(found.targets) > 1:
+        yield ""
+        yield from _targets(found)
+    for target in _told(found):
+        yield ""
+        yield from _target(target)
+    if found.problems:
+        yield ""
+        yield "Faults of these objects:"
+        yield from (f"    {problem}" for problem in found.problems)
+    yield ""
+    yield from _outcome(found)
+
+
+def _route(route: RouteShown) -> Iterator[str]:
+    mark = MARK if route.serves else NO_MARK
+    created = f", of {route.created}" if route.created else ""
+    yield f"{mark}ModelRoute {route.name}{created}: {route.why}"
+    rows = []
+    for rule in route.rules:
+        asks = f" ({'; '.join(rule.conditions)})" if rule.serves and rule.conditions else ""
+        rows.append(_Row(rule.serves, (f"rule {rule.name}", f"{rule.why}{asks}")))
+    yield from _table(rows, indent=4)
+
+
+def _targets(found: Explanation) -> Iterator[str]:
+    yield "Targets, by weight:"
+    rows = []
+    for target in found.targets:
+        if not target.weight:
+            turn = "never"
+        elif target.is_next is None:
+            turn = "whose turn it is, each gateway knows for itself"
+        else:
+            turn = "its turn" if target.is_next else "not its turn"
+        is_marked = target.weight > 0 if target.is_next is None else target.is_next
+        weight = f"weight {target.weight}, {target.share:.0%}"
+        rows.append(_Row(is_marked, (f"ModelServer {target.model_server}", weight, turn)))
+    yield from _table(rows)
+
+
+def _told(found: Explanation) -> list[TargetShown]:
+    """The target that it goes to, or all that it may go to."""
+    if found.decided is not None:
+        return [found.decided]
+    return [target for target in found.targets if target.weight]
+
+
+def _target(target: TargetShown) -> Iterator[str]:
+    if target.upstream_model is None:
+        yield f"ModelServer {target.model_server}: there is none of this name"
+        return
+    tokens = target.prompt_tokens_estimate
+    yield f"ModelServer {target.model_server}: about {tokens} tokens of prompt"
+    yield from (f"    {change}" for change in target.changes or ("the body is sent as it came",))
+    if target.endpoints is None:
+        yield "    its endpoints are not known here: no Pods are among the manifests"
+    elif not target.endpoints:
+        yield "    it has no ready endpoint"
+    else:
+        yield from _table([_endpoint(each) for each in target.endpoints])
+
+
+def _endpoint(each: EndpointShown) -> _Row:
+    load = f"{each.requests} requests, {each.work_tokens} tokens"
+    return _Row(each.picked, (each.name, each.address, each.state, load, each.why))
+
+
+class _Row(NamedTuple):
+    is_marked: bool
+    cells: tuple[str, ...]
+
+
+def _table(rows: list[_Row], indent: int = 0) -> Iterator[str]:
+    """Columns side by side."""
+    widths = [max(map(len, column)) for column in zip(*(row.cells for row in rows), strict=True)]
+    for row in rows:
+        padded = "  ".join(cell.ljust(width) for cell, width in zip(row.cells, widths, strict=True))
+        yield " " * indent + (MARK if row.is_marked else NO_MARK) + padded.rstrip()
+
+
+def _outcome(found: Explanation) -> Iterator[str]:
+    refusal = _refusal(found)
+    if refusal is not None:
+        yield "It would be refused:"
+        yield f"    HTTP {refusal.status} {_phrase(refusal.status)}"
+        yield from (f"    {name}: {value}" for name, value in refusal.headers.items())
+        yield f"    {refusal.body}"
+        return
+    target = found.decided
+    if target is None:
+        yield f"It would be {' or '.join(_possibility(each) for each in found.targets if each.weight)}."
+    elif target.endpoint is None:
+        yield f"It would be sent to an endpoint of {target.model_server}."
+    else:
+        live = "" if found.is_live else ", or another of the pool: load and health are known to gateways only"
+        yield f"It would be sent to {target.endpoint.name} ({target.endpoint.address}){live}."
+
+
+def _possibility(target: TargetShown) -> str:
+    """What becomes of it if the target has the turn."""
+    if target.answer is not None:
+        code = f"{target.answer.status} {_phrase(target.answer.status)}"
+        return f"refused with {code} where {target.model_server} has the turn ({target.share:.0%})"
+    return f"sent to an endpoint of {target.model_server} ({target.share:.0%})"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

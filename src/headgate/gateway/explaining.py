@@ -1,0 +1,308 @@
+"""What would become of a request, and why not otherwise; nothing is sent, and nothing changes.
+
+The same `decide` and the same pick that serve requests are asked, with turns that are seen and not taken.
+Run when somebody asks; the data path knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate import fleet, routing, scheduling
+from headgate.api import ObjectKey
+from headgate.gateway import in_flight, refusals, trust
+from headgate.gateway.decision import Decision, decide, no_endpoint
+from headgate.gateway.explanation import (
+    Answer,
+    EndpointShown,
+    Explanation,
+    RouteShown,
+    RuleShown,
+    TargetShown,
+)
+from headgate.gateway.proxy import PoolState, Proxy
+from headgate.gateway.refusals import Refusal
+from headgate.gateway.request import Header, Request
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+
+DEFAULT_PATH = "/v1/chat/completions"
+SHOWN_BODY_BYTES = 4096
+_NOBODY = trust.Peer("", trust.Networks(()))
+
+
+@dataclass(frozen=True)
+class View:
+    """What an explanation is made from."""
+
+    snapshot: routing.Snapshot
+    pools: Mapping[ObjectKey, PoolState]
+    turns: routing.Splits
+    now: float
+    max_requests: int
+    """That an endpoint may have."""
+    is_live: bool
+    is_ready: bool = True
+    """Whether the objects are known at all."""
+    knows_endpoints: bool = True
+
+    @classmethod
+    def of_proxy(cls, proxy: Proxy) -> View:
+        """A gateway as it is now."""
+        return cls(
+            proxy.snapshot,
+            proxy.pools,
+            proxy.splits,
+            proxy.now(),
+            proxy.settings.max_endpoint_connections,
+            is_live=True,
+            is_ready=proxy.is_ready,
+        )
+
+    @classmethod
+    def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
+        """Objects alone: a gateway that has just started with them, and has no requests."""
+        ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
+        pools = {key: PoolState(pool, ledger, budget) for key, pool in snapshot.pools.items()}
+        return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
+
+
+@dataclass(frozen=True)
+class _Supposing:
+    """The surroundings of a decision in which a turn is seen and not taken, or a target given."""
+
+    snapshot: routing.Snapshot
+    pools: Mapping[ObjectKey, PoolState]
+    turns: routing.Splits
+    is_ready: bool
+    given: routing.Target | None = None
+
+    @property
+    def splits(self) -> _Supposing:
+        return self
+
+    def next(self, route: ObjectKey, rule: routing.Rule) -> routing.Target | None:
+        return self.given or self.turns.peek(route, rule)
+
+
+def explain(view: View, path: str, headers: list[Header], body: bytes) -> Explanation:
+    """Explains a request that is posted to a path; names of headers are lower case."""
+    return _Explainer(view, path, headers, body).explanation()
+
+
+class _Explainer:
+    def __init__(self, view: View, path: str, headers: list[Header], body: bytes) -> None:
+        self._view = view
+        self._path = path
+        self._headers = headers
+        self._body = body
+
+    def explanation(self) -> Explanation:
+        view = self._view
+        decision = self._decide(None)
+        request = self._request()
+        reading = routing.explain(view.snapshot, decision.model, request.path, request.header)
+        match = decision.match
+        targets = self._targets(match) if match is not None else ()
+        names = view.snapshot.names()
+        return Explanation(
+            model=decision.model,
+            path=request.path,
+            stream=decision.stream,
+            is_live=view.is_live,
+            routes=tuple(_routes(reading)),
+            shadowed=tuple(route.name for route in reading.shadowed),
+            similar=() if reading.routes else tuple(difflib.get_close_matches(decision.model[:256], names)),
+            targets=targets,
+            answer=None if any(target.weight for target in targets) else self._answer(decision.refusal),
+            problems=self._problems(reading),
+        )
+
+    def _request(self) -> Request:
+        target = self._path.encode("latin-1", "replace")
+        host = next((value for name, value in self._headers if name == b"host"), b"")
+        headers = list(self._headers)
+        return Request(b"POST", target, headers, self._body, True, False, self._view.now, _NOBODY, host)
+
+    def _decide(self, given: routing.Target | None) -> Decision:
+        view = self._view
+        return decide(
+            _Supposing(view.snapshot, view.pools, view.turns, view.is_ready, given), self._request()
+        )
+
+    def _targets(self, match: routing.Match) -> tuple[TargetShown, ...]:
+        targets = match.rule.targets
+        turn = self._view.turns.peek(match.route.key, match.rule)
+        next_place = targets.index(turn) if turn is not None else -1
+        is_known = self._view.is_live or sum(target.weight > 0 for target in targets) == 1
+        total = sum(target.weight for target in targets)
+        return tuple(
+            self._target(
+                target,
+                share=target.weight / total if total else 0.0,
+                is_next=place == next_place if is_known else None,
+            )
+            for place, target in enumerate(targets)
+        )
+
+    def _target(self, target: routing.Target, *, share: float, is_next: bool | None) -> TargetShown:
+        decision = self._decide(target)
+        pool, refusal = decision.pool, decision.refusal
+        endpoints: tuple[EndpointShown, ...] | None = None
+        if pool is not None and self._view.knows_endpoints:
+            picked = self._pick(pool)
+            endpoints = tuple(_Endpoints(pool, picked, self._view).shown())
+            if picked is None and refusal is None:
+                refusal = no_endpoint(pool, self._view.max_requests)
+        return TargetShown(
+            model_server=str(target.pool),
+            weight=target.weight,
+            share=round(share, 4),
+            is_next=is_next,
+            upstream_model=decision.upstream_model if pool is not None else None,
+            changes=tuple(_changes(decision)),
+            body=_text(decision.body) if decision.refusal is None else None,
+            prompt_tokens_estimate=decision.prompt_tokens,
+            endpoints=endpoints,
+            answer=self._answer(refusal),
+        )
+
+    def _pick(self, pool: PoolState) -> EndpointLoad | None:
+        rng = random.Random(0)  # noqa: S311 - a tie is broken in the same way each time somebody asks
+        return scheduling.least_work(pool.loads, self._view.now, rng, (), self._view.max_requests)
+
+    def _answer(self, refusal: Refusal | None) -> Answer | None:
+        """The very bytes that a client would get, taken apart again."""
+        if refusal is None:
+            return None
+        request = self._request()
+        whole = refusals.refused(refusal, request.target, keep_alive=True)
+        head, _, body = whole.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")[1:]
+        headers = dict(line.split(": ", 1) for line in lines)
+        return Answer(status=refusal.status, headers=headers, body=body.decode())
+
+    def _problems(self, reading: routing.Reading) -> tuple[str, ...]:
+        routes = {("ModelRoute", found.route.key) for found in reading.routes}
+        pools = {
+            ("ModelServer", target.pool)
+            for found in reading.routes
+            for rule in found.route.rules
+            for target in rule.targets
+        }
+        return tuple(
+            f"{problem.kind} {problem.key}: {problem.field}: {problem.message}"
+            for problem in self._view.snapshot.problems
+            if (problem.kind, problem.key) in routes | pools
+        )
+
+
+def _routes(reading: routing.Reading) -> list[RouteShown]:
+    match, shown, serving = reading.match, [], ""
+    for place, found in enumerate(reading.routes):
+        serves = match is not None and found.route is match.route and not serving
+        if serves:
+            why = "the oldest for this name" if place == 0 else "the oldest with a rule that fits"
+        elif serving:
+            why = f"not asked, as {serving} serves"
+        else:
+            why = "no rule fits"
+        shown.append(
+            RouteShown(
+                name=found.route.name,
+                created=found.route.created,
+                serves=serves,
+                why=why,
+                rules=tuple(_rules(found, serves)),
+            )
+        )
+        if serves:
+            serving = found.route.name
+    return shown
+
+
+def _rules(found: routing.RouteReading, route_serves: bool) -> list[RuleShown]:
+    shown = []
+    is_open = route_serves
+    for reading in found.rules:
+        serves = is_open and reading.fits
+        if serves:
+            why = "fits" if reading.rule.pattern is not None else "fits every request"
+        elif reading.fits:
+            why = "would fit, but an earlier rule serves" if route_serves else "would fit"
+        else:
+            why = reading.unmet
+        conditions = routing.conditions(reading.rule.pattern)
+        shown.append(RuleShown(name=reading.rule.name, conditions=conditions, serves=serves, why=why))
+        is_open = is_open and not serves
+    return shown
+
+
+class _Endpoints:
+    """The endpoints of a pool, with the reason why each is picked or passed over."""
+
+    def __init__(self, pool: PoolState, picked: EndpointLoad | None, view: View) -> None:
+        self._pool = pool
+        self._picked = picked
+        self._view = view
+
+    def shown(self) -> list[EndpointShown]:
+        out = fleet.ejected(self._pool.loads, self._view.now)
+        return [self._one(load, load in out) for load in self._pool.loads]
+
+    def _one(self, load: EndpointLoad, is_ejected: bool) -> EndpointShown:
+        is_full = load.requests >= self._view.max_requests
+        state = "full" if is_full else in_flight.state(load, is_ejected, self._view.now)
+        return EndpointShown(
+            name=load.endpoint.name,
+            address=load.endpoint.address,
+            state=state,
+            requests=load.requests,
+            work_tokens=load.work_tokens,
+            picked=load is self._picked,
+            why=self._why(load, state),
+        )
+
+    def _why(self, load: EndpointLoad, state: str) -> str:
+        now, picked = self._view.now, self._picked
+        if load is picked:
+            return "owes the least work" if state == "healthy" else "no other is better"
+        if state == "full":
+            return f"has {load.requests} requests, the most that one gateway gives it"
+        if state == "ejected":
+            left_s = load.ejected_until - now
+            return (
+                f"gets no requests for another {left_s:.1f} s, after {load.failures_in_row} failures in a row"
+            )
+        if state == "avoided":
+            return f"failed {now - load.failed_at:.1f} s ago: asked only if there is no other"
+        if state == "returning":
+            return f"was ejected: gets {load.share(now):.0%} of its share"
+        if picked is not None and load.work_tokens > picked.work_tokens:
+            return f"owes more work: {load.work_tokens} tokens, not {picked.work_tokens}"
+        return "owes as much: which of them is left to chance"
+
+
+def _changes(decision: Decision) -> list[str]:
+    changes = []
+    if decision.client_name:
+        asked, served = json.dumps(decision.model), json.dumps(decision.upstream_model)
+        changes.append(f"model {asked} becomes {served}, and {asked} again in the answer")
+    if decision.usage_unasked:
+        changes.append("stream_options.include_usage is added, and the event with usage taken out again")
+    return changes
+
+
+def _text(body: bytes) -> str | None:
+    if len(body) > SHOWN_BODY_BYTES:
+        return None
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None

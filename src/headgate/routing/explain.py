@@ -1,0 +1,136 @@
+"""Why a request is matched as it is: what `match` decides, with a reason for each rule that it passes over.
+
+Run when somebody asks, never for a request that is served; it changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from headgate.routing.match import Match
+from headgate.routing.patterns import Headers, RequestPattern, StringPattern
+from headgate.routing.snapshot import Route, Rule, Snapshot
+
+SHOWN_CHARACTERS = 256
+"""Of a value that a client made up."""
+
+
+class RuleReading(msgspec.Struct, frozen=True):
+    """A rule as one request meets it. `unmet` is the first condition that fails; "" if the rule fits."""
+
+    rule: Rule
+    unmet: str
+
+    @property
+    def fits(self) -> bool:
+        return not self.unmet
+
+
+class RouteReading(msgspec.Struct, frozen=True):
+    """A route with all its rules, whether or not one is reached."""
+
+    route: Route
+    rules: tuple[RuleReading, ...]
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidates for a model name, in the order in which they are asked."""
+
+    routes: tuple[RouteReading, ...]
+    is_adapter: bool
+    """Whether the name was found among the adapters."""
+    shadowed: tuple[Route, ...] = ()
+    """Routes that have the name as an adapter, and are not asked since others have it as their model."""
+
+    @property
+    def match(self) -> Match | None:
+        """The rule that serves, as `routing.match` finds it."""
+        for reading in self.routes:
+            for rule in reading.rules:
+                if rule.fits:
+                    return Match(reading.route, rule.rule, self.is_adapter)
+        return None
+
+
+def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Reading:
+    """Reads every rule of every candidate route; the arguments are those of `match`."""
+    by_model = snapshot.models.get(model)
+    by_adapter = snapshot.adapters.get(model, ())
+    routes = by_adapter if by_model is None else by_model
+    return Reading(
+        routes=tuple(
+            RouteReading(
+                route, tuple(RuleReading(rule, unmet(rule, model, path, headers)) for rule in route.rules)
+            )
+            for route in routes
+        ),
+        is_adapter=by_model is None,
+        shadowed=by_adapter if by_model is not None else (),
+    )
+
+
+def unmet(rule: Rule, model: str, path: str, headers: Headers) -> str:
+    """The first condition of a rule that a request does not meet, in words; "" if it meets all."""
+    pattern = rule.pattern
+    if pattern is None:
+        return ""
+    if pattern.model is not None and model != pattern.model:
+        return f"body model: {_quoted(model)} is not {_quoted(pattern.model)}"
+    if pattern.path is not None and (why := _unmet(pattern.path, path)):
+        return f"path: {why}"
+    for name, condition in pattern.headers:
+        value = headers(name)
+        if why := _unmet(condition, value):
+            missing = " (the request has none)" if not value else ""
+            return f"header {name.decode('latin-1')}: {why}{missing}"
+    return ""
+
+
+def _unmet(condition: StringPattern, value: str) -> str:
+    if condition.fits(value):
+        return ""
+    if condition.exact is not None:
+        verb = "is not exactly"
+    elif condition.prefix is not None:
+        verb = "does not begin with"
+    else:
+        verb = "is not matched by"
+    return f"{_quoted(value)} {verb} {_wanted(condition)}"
+
+
+def conditions(pattern: RequestPattern | None) -> tuple[str, ...]:
+    """What a rule asks of a request, in words, in the order in which it is looked at."""
+    if pattern is None:
+        return ()
+    found = []
+    if pattern.model is not None:
+        found.append(f"body model is {_quoted(pattern.model)}")
+    if pattern.path is not None:
+        found.append(f"path {_asked(pattern.path)}")
+    found += [f"header {name.decode('latin-1')} {_asked(value)}" for name, value in pattern.headers]
+    return tuple(found)
+
+
+def _asked(condition: StringPattern) -> str:
+    if condition.exact is not None:
+        return f"is exactly {_wanted(condition)}"
+    if condition.prefix is not None:
+        return f"begins with {_wanted(condition)}"
+    return f"is matched by {_wanted(condition)}" if condition.regex is not None else "is anything"
+
+
+def _wanted(condition: StringPattern) -> str:
+    """The pattern itself, in quotes."""
+    if condition.exact is not None:
+        return _quoted(condition.exact)
+    if condition.prefix is not None:
+        return _quoted(condition.prefix)
+    return f"the expression {_quoted(str(condition.regex.pattern))}"
+
+
+def _quoted(text: str) -> str:
+    """In quotes, bounded, and safe to print on a terminal."""
+    cut = "..." if len(text) > SHOWN_CHARACTERS else ""
+    return json.dumps(text[:SHOWN_CHARACTERS]).replace("\x7f", r"\u007f") + cut

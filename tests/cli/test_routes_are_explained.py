@@ -1,0 +1,157 @@
+"""`headgate route explain` tells where a request would go, from objects of a server or from manifests."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli import main
+
+OBJECTS = """
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelServer
+metadata: {name: small}
+spec: {inferenceEngine: vLLM, model: Qwen/Qwen3-8B, workloadSelector: {matchLabels: {app: small}}}
+---
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelServer
+metadata: {name: large}
+spec: {inferenceEngine: vLLM, workloadSelector: {matchLabels: {app: large}}}
+---
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelRoute
+metadata: {name: chat}
+spec:
+  modelName: chat
+  rules:
+    - name: premium
+      modelMatch: {headers: {x-tier: {exact: premium}}}
+      targetModels: [{modelServerName: large}]
+    - name: everybody
+      targetModels: [{modelServerName: small, weight: 90}, {modelServerName: large, weight: 10}]
+"""
+
+PODS = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: small-1, labels: {app: small}}
+status: {podIP: 127.0.0.2, conditions: [{type: Ready, status: "True"}]}
+"""
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(main, ["route", "explain", *arguments], input=stdin, catch_exceptions=False)
+
+
+@pytest.fixture
+def objects(tmp_path):
+    file = tmp_path / "objects.yaml"
+    file.write_text(OBJECTS)
+    return str(file)
+
+
+EXPECTED = """\
+POST /v1/chat/completions, model "chat"
+
+  > ModelRoute default/chat: the oldest for this name
+        rule premium    header x-tier: "basic" is not exactly "premium"
+      > rule everybody  fits every request
+
+Targets, by weight:
+  > ModelServer default/small  weight 90, 90%  whose turn it is, each gateway knows for itself
+  > ModelServer default/large  weight 10, 10%  whose turn it is, each gateway knows for itself
+
+ModelServer default/small: about 6 tokens of prompt
+    model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the answer
+    its endpoints are not known here: no Pods are among the manifests
+
+ModelServer default/large: about 4 tokens of prompt
+    the body is sent as it came
+    its endpoints are not known here: no Pods are among the manifests
+
+It would be sent to an endpoint of default/small (90%) or sent to an endpoint of default/large (10%).
+"""
+
+
+def test_manifests_alone(objects):
+    """Each rule has its reason; what manifests cannot tell is said to be unknown."""
+    result = run("--objects", objects, "--model", "chat", "-H", "x-tier=basic")
+    assert (result.stdout, result.exit_code) == (EXPECTED, 0)
+
+
+def test_manifests_with_pods(tmp_path, objects):
+    """Pods as a cluster has them are endpoints; a target without one is refused when it has the turn."""
+    with open(objects, "a") as file:
+        file.write(PODS)
+    result = run("--objects", objects, "--model", "chat")
+    assert "  > default/small-1  127.0.0.2:8000  healthy" in result.stdout
+    assert "refused with 503 Service Unavailable where default/large has the turn (10%)." in result.stdout
+    assert result.exit_code == 0
+    result = run("--objects", objects, "--model", "chat", "--header", "X-Tier: premium")
+    assert "It would be refused:\n    HTTP 503 Service Unavailable\n    retry-after: 1\n" in result.stdout
+    assert "no_ready_endpoint" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_name_without_a_route(objects):
+    """The answer that a client would get, and the name that was meant."""
+    result = run("--objects", objects, "--model", "chta", "--path", "/v1/messages", "-o", "json")
+    found = json.loads(result.stdout)
+    assert (found["routes"], found["similar"], found["answer"]["status"]) == ([], ["chat"], 404)
+    assert json.loads(found["answer"]["body"])["type"] == "error"
+    assert result.exit_code == 1
+
+
+def test_request_from_a_file_and_from_standard_input(tmp_path, objects):
+    """The body is read as the gateway reads it; --model goes before the one in it."""
+    body = '{"stream": true, "model": "chat", "seed": 1}'
+    file = tmp_path / "request.json"
+    file.write_text(body)
+    by_file = run("-f", str(file), "--objects", objects, "-o", "json")
+    by_input = run("-f", "-", "--objects", objects, "-o", "json", stdin=body)
+    assert by_file.stdout == by_input.stdout
+    target = json.loads(by_file.stdout)["targets"][0]
+    assert target["body"].startswith('{"stream": true, "model": "Qwen/Qwen3-8B", "seed": 1')
+    assert '"include_usage":true' in target["body"]
+    assert run("-f", str(file), "--objects", objects, "--model", "other").exit_code == 1
+
+
+def test_objects_of_a_server(headgate, objects):
+    """What the server has counts, in the namespace that is asked for."""
+    with open(objects) as file:
+        headgate("apply", "-f", "-", stdin=file.read())
+    arguments = ["--kubeconfig", str(headgate.kubeconfig), "-n", headgate.namespace, "--model", "chat"]
+    result = run(*arguments)
+    assert f"  > ModelRoute {headgate.namespace}/chat, of 20" in result.stdout
+    assert "it has no ready endpoint" in result.stdout
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give its body with -f, or --model"),
+        (["--model", "m", "--objects", "x", "--gateway", "y"], "give one of them"),
+        (["--model", "m", "--path", "v1"], "a path such as"),
+        (["--model", "m", "--objects", ".", "-H", "nothing"], "NAME=VALUE is needed"),
+        (["--model", "m", "-f", "missing.json"], "missing.json: No such file"),
+        (["--model", "m", "--objects", "missing.yaml"], "missing.yaml"),
+        (["--model", "m", "--gateway", "127.0.0.1:1"], "no answer from the gateway at http://127.0.0.1:1"),
+    ],
+)
+def test_mistakes_of_the_command_line(arguments, told):
+    """They say what is needed."""
+    result = run(*arguments)
+    assert result.exit_code in (1, 2)
+    assert told in result.output
+
+
+def test_object_of_a_wrong_type(tmp_path):
+    """It is named with its file, line and field."""
+    file = tmp_path / "route.yaml"
+    file.write_text(OBJECTS.replace("weight: 90", "weight: many"))
+    result = run("--model", "chat", "--objects", str(file))
+    assert result.exit_code == 1
+    assert "route.yaml:12: ModelRoute chat: Expected `int`" in result.output
+    assert "rules[1].targetModels[0].weight" in result.output

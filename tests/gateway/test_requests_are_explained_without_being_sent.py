@@ -1,0 +1,264 @@
+"""`/debug/explain` tells what would become of a request; a real one then comes to just that."""
+
+import asyncio
+import contextlib
+import copy
+import json
+
+import httpx2
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import api, routing, serving
+from headgate.cli import main
+from headgate.gateway import explaining, pages
+from headgate.gateway.decision import decide
+from headgate.gateway.explaining import View, explain
+from headgate.gateway.explanation import Explanation
+from headgate.gateway.request import Request
+from headgate.gateway.trust import Networks, Peer
+from headgate.gateway.workers import messages, worker
+from headgate.routing.patterns import RequestPattern, StringPattern
+
+
+async def asked(gateway, body, path="/v1/chat/completions", **headers):
+    """The explanation that the admin port gives."""
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = await client.post(f"/debug/explain{path}", content=content, headers=headers)
+    assert response.status_code == 200
+    return msgspec.json.decode(response.content, type=Explanation)
+
+
+def books(proxy):
+    """Everything that a request changes."""
+    loads = [(load.requests, load.work_tokens, load.started, load.failures) for load in proxy.ledger.loads()]
+    return loads, copy.deepcopy({key: split._credits for key, split in proxy.splits._splits.items()})
+
+
+async def test_request_that_would_be_served(start_gateway, start_endpoint):
+    """The route, the rule, the target, the endpoint and the body that is sent; then it happens so."""
+    endpoint = await start_endpoint(b"{}")
+    gateway = await start_gateway(endpoint, model="served-name")
+    body = {"model": "m", "stream": True, "messages": []}
+    before = books(gateway.proxy)
+    found = await asked(gateway, body)
+    assert books(gateway.proxy) == before
+    assert endpoint.calls == []
+    assert (found.model, found.path, found.stream) == ("m", "/v1/chat/completions", True)
+    assert found.is_live
+    (route,) = found.routes
+    assert (route.name, route.serves, route.rules[0].serves) == ("default/route", True, True)
+    target = found.decided
+    assert (target.model_server, target.upstream_model, target.share) == ("default/pool", "served-name", 1)
+    assert (target.endpoint.name, target.endpoint.state) == ("default/pod-0", "healthy")
+    assert target.answer is None
+    assert len(target.changes) == 2
+    await gateway.ask(body)
+    assert endpoint.calls[0].body.decode() == target.body
+
+
+async def test_refusals_are_the_very_answers(start_gateway):
+    """Status, headers and body are those that a client then gets."""
+    gateway = await start_gateway()
+    gateway.serve([])
+    for body, path in (
+        ({"model": "nobody"}, "/v1/chat/completions"),
+        ({"model": "nobody"}, "/v1/messages"),
+        (b"{", "/v1/completions"),
+        ({"model": 5}, "/v1/completions"),
+        ({"model": "m"}, "/v1/completions"),
+    ):
+        found = await asked(gateway, body, path)
+        told = found.answer or found.decided.answer
+        response = await gateway.ask(body, path)
+        assert (told.status, told.body) == (response.status, response.body.decode())
+        assert told.headers.items() <= dict(response.headers).items()
+
+
+async def test_reasons_of_rules_and_targets(start_gateway):
+    """Each rule that is passed over has its reason, and turns come as they are told."""
+    gateway = await start_gateway()
+    gateway.serve([])
+    pools = [api.ObjectKey("default", name) for name in ("pool", "other")]
+    targets = tuple(routing.Target(pool, weight) for pool, weight in zip(pools, (2, 1), strict=True))
+    rules = (
+        routing.Rule("gold", RequestPattern(headers=((b"tier", StringPattern(exact="gold")),)), targets),
+        routing.Rule("all", None, targets),
+        routing.Rule("late", None, targets),
+    )
+    route = routing.Route(key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=(), rules=rules)
+    snapshot = gateway.proxy.snapshot
+    pool = snapshot.pools[pools[0]]
+    gateway.proxy.use(
+        routing.Snapshot(
+            models={"m": (route,)},
+            pools={key: msgspec.structs.replace(pool, key=key) for key in pools},
+        )
+    )
+    served = []
+    for _ in range(6):
+        found = await asked(gateway, {"model": "m"}, tier="basic")
+        assert [rule.why for rule in found.routes[0].rules] == [
+            'header tier: "basic" is not exactly "gold"',
+            "fits every request",
+            "would fit, but an earlier rule serves",
+        ]
+        assert [target.share for target in found.targets] == [0.6667, 0.3333]
+        response = await gateway.ask({"model": "m"}, tier="basic")
+        assert found.decided.model_server in response.json["error"]["message"]
+        served.append(found.decided.model_server)
+    assert sorted(served) == ["default/other"] * 2 + ["default/pool"] * 4
+
+
+async def test_reasons_of_endpoints(start_gateway, start_endpoint):
+    """Those that are ejected, full, avoided, or busier say so; and which it is comes true."""
+    endpoints = [await start_endpoint(behave=lambda call: call.answer(b"x")) for _ in range(5)]
+    gateway = await start_gateway(*endpoints, settings={"max_endpoint_connections": 3})
+    now = 1000.0
+    gateway.proxy.now = lambda: now
+    ejected, full, avoided, busy, idle = gateway.proxy.ledger.loads()
+    for _ in range(5):
+        ejected.failed(now)
+    for _ in range(3):
+        full.start(0)
+    avoided.failed(now)
+    busy.start(10)
+    found = await asked(gateway, {"model": "m"})
+    shown = found.decided.endpoints
+    assert [each.state for each in shown] == ["ejected", "full", "avoided", "healthy", "healthy"]
+    assert [each.why for each in shown] == [
+        "gets no requests for another 5.0 s, after 5 failures in a row",
+        "has 3 requests, the most that one gateway gives it",
+        "failed 0.0 s ago: asked only if there is no other",
+        "owes more work: 210 tokens, not 0",
+        "owes the least work",
+    ]
+    assert found.decided.endpoint.name == idle.endpoint.name
+    await gateway.ask()
+    assert [len(endpoint.calls) for endpoint in endpoints] == [0, 0, 0, 0, 1]
+    for _ in range(3):
+        full.finish(0)
+    busy.finish(10)
+
+
+async def test_explanations_are_bounded_and_posted(gateway, endpoint):
+    """A body beyond the limit of requests is refused here too; a GET is no request to explain."""
+    settings = msgspec.structs.replace(gateway.proxy.settings, max_body_bytes=1000)
+    gateway.proxy.settings = settings
+    transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:
+        assert (await client.post("/debug/explain", content=b"x" * 2000)).status_code == 413
+        assert (await client.get("/debug/explain")).status_code == 405
+        response = await client.post("/debug/explain", content=b'{"model":"m"}')
+        assert response.json()["path"] == explaining.DEFAULT_PATH
+
+
+async def test_worker_that_is_asked_by_its_supervisor(gateway):
+    """The headers of the request come along, and so do its path and body."""
+    ask = messages.Ask(1, "POST", "/debug/explain/v1/completions", "", b'{"model":"m"}', [("x-tier", "gold")])
+    rule = routing.Rule("gold", RequestPattern(headers=((b"x-tier", StringPattern(exact="gold")),)), ())
+    route = routing.Route(key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=(), rules=(rule,))
+    gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
+    answered = await worker.answer(pages.admin_page(gateway.proxy), ask)
+    found = msgspec.json.decode(answered.body, type=Explanation)
+    assert (answered.status, found.path, found.model) == (200, "/v1/completions", "m")
+    assert found.routes[0].rules[0].serves
+
+
+async def test_command_that_asks_a_gateway(gateway, endpoint):
+    """The request's headers reach the gateway, and none besides; the endpoint that is picked is told."""
+    listener = serving.listening_socket("127.0.0.1", 0)
+    server = serving.EmbeddedServer(serving.configuration(pages.admin_page(gateway.proxy)))
+    async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve([listener]))
+        await server.accepting.wait()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        arguments = ["route", "explain", "--gateway", url, "--model", "m", "-H", "x-tier=basic"]
+        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+        refused = await asyncio.to_thread(CliRunner().invoke, main, [*arguments, "--model", "n"])
+        server.stop()
+    assert f"It would be sent to default/pod-0 (127.0.0.1:{endpoint.port}).\n" in result.output
+    assert result.exit_code == 0
+    assert "There are m." not in refused.output
+    assert refused.exit_code == 1
+
+
+KEYS = [api.ObjectKey("d", name) for name in "pq"]
+STRINGS = st.sampled_from([None, StringPattern(exact="a"), StringPattern(prefix="a")])
+RULES = st.builds(
+    routing.Rule,
+    st.just("rule"),
+    st.none() | st.builds(lambda value: RequestPattern(headers=((b"h", value or StringPattern()),)), STRINGS),
+    st.lists(st.builds(routing.Target, st.sampled_from(KEYS), st.integers(0, 3)), min_size=1, max_size=3).map(
+        tuple
+    ),
+)
+ROUTES = st.builds(
+    lambda rules: routing.Route(
+        key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=("n",), rules=tuple(rules)
+    ),
+    st.lists(RULES, max_size=3),
+)
+POOLS = st.lists(
+    st.builds(
+        lambda key, model, count: routing.Pool(
+            key=key,
+            model=model,
+            endpoints=tuple(routing.Endpoint(f"d/{n}", "127.0.0.1", 1000 + n) for n in range(count)),
+        ),
+        st.sampled_from(KEYS),
+        st.sampled_from([None, "served"]),
+        st.integers(0, 2),
+    ),
+    max_size=2,
+)
+
+
+@given(ROUTES, POOLS, st.sampled_from(["m", "n", "x"]), st.sampled_from(["", "a", "ab"]), st.booleans())
+def test_explanation_agrees_with_the_decision(route, pools, model, value, stream):
+    """Whatever the objects and the request: the same route, rule, pool, body and refusal."""
+    snapshot = routing.Snapshot(
+        models={"m": (route,)}, adapters={"n": (route,)}, pools={pool.key: pool for pool in pools}
+    )
+    view = View.of_objects(snapshot, knows_endpoints=True)
+    view = View(snapshot, view.pools, view.turns, 0.0, 1, is_live=True)
+    body = json.dumps({"model": model, "stream": stream}).encode()
+    headers = [(b"h", value.encode())]
+    for _ in range(4):
+        found = explain(view, "/v1/completions", headers, body)
+        assert explain(view, "/v1/completions", headers, body) == found
+        request = Request(
+            b"POST", b"/v1/completions", headers, body, True, False, 0.0, Peer("", Networks(())), b""
+        )
+        known = _Known(snapshot, view.pools, view.turns)
+        decision = decide(known, request)
+        serving = [shown.name for shown in found.routes if shown.serves]
+        assert serving == ([decision.match.route.name] if decision.match else [])
+        if decision.refusal is not None:
+            told = found.answer or found.decided.answer
+            assert told.status == decision.refusal.status
+            assert decision.refusal.code in told.body
+        else:
+            assert found.answer is None
+            target = found.decided
+            assert target.model_server == decision.pool.name
+            assert (target.body, target.upstream_model) == (decision.body.decode(), decision.upstream_model)
+            assert (target.endpoint is not None) == bool(decision.pool.loads)
+            assert (target.answer is None) == bool(decision.pool.loads)
+
+
+class _Known:
+    def __init__(self, snapshot, pools, splits):
+        self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
+
+
+@pytest.mark.parametrize("hostile", ["\x00", "‮", "é", "x" * 100_000, "\ud800"])
+async def test_hostile_models(gateway, hostile):
+    """Whatever a model is called, the explanation can be read."""
+    found = await asked(gateway, json.dumps({"model": hostile}).encode())
+    assert found.answer.status in (400, 404)
