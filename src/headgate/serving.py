@@ -15,6 +15,9 @@ import uvicorn
 BACKLOG = 4096
 """Connections that may wait until they are accepted."""
 
+LEAVE_S = 0.1
+"""How long who was just accepted may take to send a request."""
+
 Application = Callable[..., Awaitable[Any]]
 
 
@@ -95,11 +98,27 @@ def configuration(app: Application, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(app, **quiet | options)
 
 
-async def serve_page(app: Application, listener: socket.socket, most: int = 64) -> None:
-    """Serves a small application on a bound socket until cancelled; beyond `most` connections it says 503."""
+async def serve_page(
+    app: Application, listener: socket.socket, leave: asyncio.Event | None = None, most: int = 64
+) -> None:
+    """Serves a small application on a bound socket until cancelled; beyond `most` connections it says 503.
+
+    Or until `leave` is set: then whoever was accepted is answered, and the others stay in the queue of the
+    socket, for whoever else has it open.
+    """
     server = EmbeddedServer(configuration(app, timeout_graceful_shutdown=1, limit_concurrency=most))
-    async with contextlib.aclosing(server):
-        await server.serve(sockets=[listener])
+    async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.serve(sockets=[listener]))
+        leaving = tasks.create_task(_leave(server, listener, leave or asyncio.Event()))
+        await serving
+        leaving.cancel()
+
+
+async def _leave(server: EmbeddedServer, listener: socket.socket, leave: asyncio.Event) -> None:
+    await leave.wait()
+    asyncio.get_running_loop().remove_reader(listener)
+    await asyncio.sleep(LEAVE_S)
+    server.stop()
 
 
 class Listener(socket.socket):

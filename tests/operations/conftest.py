@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -348,16 +347,26 @@ async def start_traffic() -> AsyncIterator[Callable[[Gateway], Traffic]]:
         await traffic.stop()
 
 
+Connect = Callable[[Gateway], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Opens connections to the API of a gateway, which are closed at the end."""
+    opened: list[asyncio.StreamWriter] = []
+
+    async def open_one(gateway: Gateway) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
+        opened.append(writer)
+        return reader, writer
+
+    yield open_one
+    for writer in opened:
+        writer.transport.abort()
+    await asyncio.sleep(0)
+
+
 @pytest.fixture
 async def client(kubeconfig: Path) -> AsyncIterator[cluster.Client]:
     async with cluster.Client.from_kubeconfig(kubeconfig) as made:
         yield made
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs that is not ours to wait for."""
-    try:
-        os.kill(pid, 0)
-        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
-    except (ProcessLookupError, FileNotFoundError):
-        return False

@@ -91,7 +91,8 @@ def test_metrics_and_access_log_tell_of_each_request(machine, eventually):
     log = machine.state / "logs" / "gateway.log"
     eventually(lambda: request_id in log.read_text())
     (line,) = [line for line in log.read_text().splitlines() if request_id in line]
-    assert "200 model=sim-8b route=default/sim-8b pool=default/sim-8b endpoint=default/sim-8b-" in line
+    assert "200 outcome=served model=sim-8b route=default/sim-8b" in line
+    assert "endpoint=default/sim-8b-" in line
     assert (
         'headgate_gateway_requests_total{code="200",model="sim-8b"'
         in machine.get("/metrics", "metrics-port").text

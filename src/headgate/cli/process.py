@@ -23,7 +23,7 @@ def run(main: Main, *, log_level: str = "info") -> None:
     try:
         uvloop.run(_until_signal(main))
     except* (OSError, click.ClickException) as group:
-        raise click.ClickException("; ".join(map(_told, leaves(group)))) from group
+        raise click.ClickException("; ".join(map(told, leaves(group)))) from group
 
 
 def log_to_stderr(log_level: str) -> None:
@@ -45,7 +45,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """What happened and to which file; the number of an OSError says nothing to a person."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)

@@ -42,7 +42,7 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     try:
         handed_over = asyncio.run(_serve(configuration, registry, _taken_over()))
     except* (OSError, StartError) as group:
-        raise click.ClickException("; ".join(str(error) for error in process.leaves(group))) from group
+        raise click.ClickException("; ".join(map(process.told, process.leaves(group)))) from group
     if handed_over is not None:
         _become_the_next(handed_over)
 
@@ -52,11 +52,14 @@ async def _serve(
 ) -> HandOver | None:
     supervisor = Supervisor(configuration, registry, handed_over)
     signals = _Signals(supervisor)
+    leave = signals.upgrade
     try:
         async with asyncio.TaskGroup() as tasks:
+            shown = [
+                tasks.create_task(_page(pages.metrics_page(supervisor), supervisor.sockets.metrics, leave)),
+                tasks.create_task(_page(pages.admin_page(supervisor), supervisor.sockets.admin, leave)),
+            ]
             beside: list[Coroutine[Any, Any, None]] = [
-                _page(pages.metrics_page(supervisor), supervisor.sockets.metrics),
-                _page(pages.admin_page(supervisor), supervisor.sockets.admin),
                 configuration.watch(supervisor.change_settings),
                 _announce(supervisor),
                 signals.upgrade_when_told(),
@@ -64,7 +67,9 @@ async def _serve(
             running = [tasks.create_task(each) for each in beside]
             with signals.heard():
                 left = await supervisor.run(signals.stop, signals.upgrade)
-            for task in running:
+            if left is not None:
+                await asyncio.gather(*shown)
+            for task in (*running, *shown):
                 task.cancel()
         return left
     finally:
@@ -72,9 +77,9 @@ async def _serve(
             supervisor.sockets.close()
 
 
-async def _page(app: serving.Application, sock: socket.socket) -> None:
+async def _page(app: serving.Application, sock: socket.socket, leave: asyncio.Event) -> None:
     """On a copy of the socket: it stays open for who comes after an upgrade."""
-    await serving.serve_page(app, socket.socket(fileno=os.dup(sock.fileno())))
+    await serving.serve_page(app, socket.socket(fileno=os.dup(sock.fileno())), leave)
 
 
 async def _announce(supervisor: Supervisor) -> None:

@@ -19,10 +19,12 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     worker: int
     workers: int
     settings: dict[str, Any]
+    listeners: list[int] = []
+    """Descriptors of all listening sockets, which the worker has from its start."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
-    """Accept on these listening sockets (descriptors that the worker has from its start), and no others."""
+    """Accept on these listening sockets, and on no others."""
 
     listeners: list[int]
 

@@ -89,7 +89,7 @@ class WorkerProcess:
             # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
             pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
         worker = cls(pid, slot, ours, time.time(), listeners)
-        worker._begin = messages.Begin(slot, workers, msgspec.to_builtins(settings))
+        worker._begin = messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners))
         return worker
 
     @classmethod

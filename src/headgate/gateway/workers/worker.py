@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Coroutine
@@ -33,7 +34,7 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
         begin = begin or await _first(channel)
         service = Service(known(begin.settings), begin.worker / begin.workers)
         try:
-            await _Worker(channel, service).run()
+            await _Worker(channel, service, begin.listeners).run()
         finally:
             await service.close()
             channel.send(messages.Counted(0, sums.families(service.registry)))
@@ -72,9 +73,15 @@ def _texts(group: BaseExceptionGroup[BaseException]) -> list[str]:
 class _Worker:
     """Orders in, reports out."""
 
-    def __init__(self, channel: wire.Channel[messages.Order, messages.Report], service: Service) -> None:
+    def __init__(
+        self,
+        channel: wire.Channel[messages.Order, messages.Report],
+        service: Service,
+        listeners: list[int],
+    ) -> None:
         self._channel = channel
         self._service = service
+        self._listeners = listeners
         self._pages: Starlette = pages.admin_page(service.proxy)
         self._is_hushed = False
         self._unsaid: list[messages.Report] = []
@@ -137,7 +144,7 @@ class _Worker:
             case messages.Leave():
                 proxy.leave()
             case messages.Retire(limit_s):
-                await self._service.listen(())
+                await self._let_go()
                 self._end(proxy.retire(limit_s))
             case messages.Drain(limit_s):
                 await self._drain(limit_s)
@@ -149,12 +156,18 @@ class _Worker:
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True
 
+    async def _let_go(self) -> None:
+        """Of all listening sockets: as long as anybody has one, the kernel takes connections in for it."""
+        await self._service.listen(())
+        while self._listeners:
+            os.close(self._listeners.pop())
+
     async def _drain(self, limit_s: float) -> None:
         self._is_draining = True
         # The supervisor has let go of its listening sockets: who is in their queues would be reset.
         for _ in range(3):
             await asyncio.sleep(0)
-        await self._service.listen(())
+        await self._let_go()
         self._end(self._service.proxy.drain(limit_s))
 
     def _end(self, leaving: Coroutine[Any, Any, int]) -> None:

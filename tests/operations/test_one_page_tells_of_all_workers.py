@@ -1,0 +1,96 @@
+"""Metrics and debug pages of several workers are one page, whoever of them ends or hangs."""
+
+import asyncio
+import json
+import os
+import signal
+
+import httpx2
+
+
+async def test_counters_add_up_and_never_go_back(start_gateway, start_traffic, eventually):
+    """What a worker counted that was killed, or replaced by an upgrade, stays in the sum."""
+    gateway = await start_gateway("--workers", "2")
+    traffic = start_traffic(gateway)
+    await traffic.more(100)
+    await traffic.stop()
+    served = traffic.served.total() + len(traffic.failures)
+
+    def requests() -> float:
+        return gateway.metric("headgate_gateway_requests_total")
+
+    # A client hears the end of its answer a little earlier than the counter does.
+    await eventually(lambda: requests() >= served)
+    counted = requests()
+    buckets = gateway.metric("headgate_gateway_request_duration_seconds_bucket", le="+Inf")
+    assert buckets == gateway.metric("headgate_gateway_request_duration_seconds_count") == counted
+    assert gateway.metric("headgate_gateway_pool_endpoints", pool="default/m") == 2
+    assert gateway.metric("headgate_gateway_workers", state="ready") == 2
+    killed = gateway.workers()[0]
+    os.kill(killed, signal.SIGKILL)
+    await eventually(lambda: killed not in (now := gateway.workers()) and len(now) == 2)
+    assert requests() == counted
+    before = set(gateway.workers())
+    gateway.signal(signal.SIGUSR2)
+    await eventually(lambda: len(new := set(gateway.workers())) == 2 and not new & before)
+    await eventually(lambda: gateway.metric("headgate_gateway_workers") == 2)
+    assert requests() == counted
+    assert gateway.metric("headgate_gateway_worker_restarts_total") == 1
+
+
+async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway, eventually):
+    """It is left out and named; its counters are those that it told last."""
+    gateway = await start_gateway("--workers", "2")
+    stuck = gateway.workers()[1]
+    os.kill(stuck, signal.SIGSTOP)
+    try:
+        answers = await asyncio.gather(
+            *(
+                asyncio.to_thread(gateway.get, path)
+                for path in ("/debug/config", "/debug/endpoints", "/debug/requests") * 4
+            ),
+            asyncio.to_thread(gateway.metric, "headgate_gateway_workers", state="ready"),
+        )
+        assert answers.pop() == 2
+        for answer in answers:
+            assert answer.status_code == 200
+            assert "worker 1 " in answer.json()["no_answer"][0]
+        assert gateway.get("/readyz").json() == {"message": "ready", "workers": {"ready": 2}}
+    finally:
+        os.kill(stuck, signal.SIGCONT)
+    await eventually(lambda: "no_answer" not in gateway.get("/debug/requests").json())
+
+
+async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
+    """Each says which worker serves it; so do the views of the endpoints."""
+    gateway = await start_gateway("--workers", "2")
+    body = json.dumps({"model": "m", "prompt": "hello", "stream": True}).encode()
+    request = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    engine.hold.set()
+    try:
+        # The kernel spreads connections by their port: of twenty, all go to one worker once in a million.
+        for _ in range(20):
+            _, writer = await connect(gateway)
+            writer.write(request)
+        await eventually(lambda: gateway.get("/debug/requests").json()["total"] == 20)
+        shown = gateway.get("/debug/requests?limit=15").json()["requests"]
+        assert len(shown) == 15
+        assert {each["worker"] for each in shown} == {0, 1}
+        assert [each["age_s"] for each in shown] == sorted((e["age_s"] for e in shown), reverse=True)
+        endpoints = gateway.get("/debug/endpoints").json()["default/m"]
+        assert [(each["name"], each["worker"]) for each in endpoints] == [
+            (f"default/engine-{number}", worker) for number in (0, 1) for worker in (0, 1)
+        ]
+        assert sum(each["requests"] for each in endpoints) == 20
+    finally:
+        engine.hold.clear()
+    answer = gateway.get("/debug/requests?limit=many")
+    assert (answer.status_code, "number from 1" in answer.text) == (400, True)
+
+
+async def test_what_is_sent_to_the_admin_port_is_bounded(start_gateway):
+    """Long bodies are refused, and what no worker has is not found."""
+    gateway = await start_gateway()
+    assert gateway.get("/debug/nothing").status_code == 404
+    answer = httpx2.post(f"{gateway.admin_url}/debug/nothing", content=b"x" * 2_000_000, trust_env=False)
+    assert answer.status_code == 413

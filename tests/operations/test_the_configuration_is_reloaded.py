@@ -1,0 +1,74 @@
+"""The file may change while serving: valid settings take effect, invalid ones leave everything as it was."""
+
+import json
+import signal
+
+import httpx2
+
+
+def ask(gateway, prompt: str) -> int:
+    body = json.dumps({"model": "m", "prompt": prompt}).encode()
+    return httpx2.post(f"{gateway.url}/v1/completions", content=body, trust_env=False).status_code
+
+
+async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
+    start_gateway, tmp_path, eventually
+):
+    """Without a signal; the invalid one is told by the log, a metric, /readyz and /debug/config."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("max_body_bytes: 2000\n")
+    gateway = await start_gateway("--config", str(file), "--retries", "3")
+    assert ask(gateway, "x" * 5000) == 413
+    file.write_text("max_body_bytes: 20000\nretries: 5\nworkers: 2\nport: 1\n")
+    await eventually(lambda: ask(gateway, "x" * 5000) == 200)
+    shown = gateway.config()
+    assert shown["settings"]["retries"] == 3, "flags go before the file"
+    assert shown["configuration"]["waiting_for_restart"] == {"workers": 2}
+    assert "workers is now 2 instead of 1, with the next start or upgrade" in gateway.said()
+
+    file.write_text("max_body_bytes: 2000\ndrain: 5\n")
+    await eventually(lambda: gateway.config()["configuration"]["errors"])
+    assert ask(gateway, "x" * 5000) == 200
+    error = f"{file}:2:1: error: drain: there is no such setting; did you mean drain_s?"
+    assert gateway.config()["configuration"]["errors"] == [error]
+    ready = gateway.get("/readyz")
+    assert (ready.status_code, ready.json()["configuration_errors"]) == (200, [error])
+    assert f"the new configuration is not used: {error}" in gateway.said()
+    assert gateway.metric("headgate_gateway_config_valid") == 0
+
+    file.write_text("max_body_bytes: 2000\n")
+    await eventually(lambda: ask(gateway, "x" * 5000) == 413)
+    assert gateway.config()["configuration"]["errors"] == []
+    assert gateway.metric("headgate_gateway_config_valid") == 1
+    assert gateway.metric("headgate_gateway_config_reloads_total", result="invalid") == 1
+
+
+async def test_sighup_reads_at_once_and_an_upgrade_takes_the_rest(
+    start_gateway, start_traffic, tmp_path, eventually
+):
+    """More workers, and then fewer, with the next upgrade; one with an invalid file does not begin. No
+    request fails over all of it.
+    """
+    file = tmp_path / "gateway.yaml"
+    file.write_text("{}\n")
+    gateway = await start_gateway("--config", str(file))
+    traffic = start_traffic(gateway)
+    file.write_text("workers: 2\n")
+    gateway.signal(signal.SIGHUP)
+    await eventually(lambda: gateway.config()["configuration"]["waiting_for_restart"])
+    gateway.signal(signal.SIGUSR2)
+    await eventually(lambda: len(gateway.workers()) == 2)
+    assert gateway.config()["configuration"]["waiting_for_restart"] == {}
+    two = gateway.workers()
+    file.write_text("workers: none\n")
+    gateway.signal(signal.SIGUSR2)
+    await eventually(lambda: "no upgrade: " in gateway.said())
+    assert '"none" is not a whole number' in gateway.said()
+    assert gateway.workers() == two
+    file.write_text("workers: 1\n")
+    gateway.signal(signal.SIGUSR2)
+    await eventually(lambda: len(now := gateway.workers()) == 1 and now[0] not in two)
+    await traffic.more(100)  # the socket of the second worker is served by the first
+    await traffic.stop()
+    assert traffic.failures == []
+    assert await gateway.stop() == 0
