@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.apiserver import authorization, discovery, errors, openapi, users
-from headgate.apiserver.handlers import negotiation
+from headgate.apiserver.handlers import negotiation, yaml_answers
 from headgate.apiserver.handlers.compression import compressed
 from headgate.apiserver.handlers.documents import Documents
 from headgate.apiserver.handlers.health import Health
@@ -73,6 +73,7 @@ class _Edge:
             await refused(scope, receive, send)
         elif path.startswith(("/api/", "/apis/")):
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
+            response = await yaml_answers.rewritten(response, _header(scope, b"accept").decode("latin-1"))
             response = await compressed(response, Headers(scope=scope))
             await send_in_parts(response, scope, receive, send)
         else:
@@ -194,7 +195,7 @@ class _Views:
     async def objects(self, request: Request, path: str) -> Response:
         """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
         try:
-            negotiation.check_json(request.headers.get("accept", ""))
+            yaml_answers.check(request)
             match [part for part in path.split("/") if part]:
                 case ["api" | "apis" as root]:
                     return self._discovery(request, core=root == "api")

@@ -10,6 +10,12 @@ Object = dict[str, Any]
 
 SUBRESOURCE_VERBS = ["get", "patch", "update"]
 SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+_KINDS = {
+    "scale": SCALE,
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+}
+"""What is sent to subresources that are not of the object's own kind."""
 AGGREGATED = ("v2", "v2beta1")
 
 
@@ -57,7 +63,7 @@ def _aggregated_resource(served: Served) -> Object:
         resource["categories"] = list(served.categories)
     if subresources := subresources_of(served):
         resource["subresources"] = [
-            {"subresource": name, "responseKind": SCALE if name == "scale" else own, "verbs": verbs}
+            {"subresource": name, "responseKind": _KINDS.get(name, own), "verbs": verbs}
             for name, verbs in subresources
         ]
     return resource
@@ -65,7 +71,7 @@ def _aggregated_resource(served: Served) -> Object:
 
 def subresources_of(served: Served) -> list[tuple[str, list[str]]]:
     """Names and verbs of what hangs below an object."""
-    special = {"log": ["get"], "finalize": ["update"]}
+    special = {"log": ["get"], "finalize": ["update"], "binding": ["create"], "eviction": ["create"]}
     return [(name, special.get(name, SUBRESOURCE_VERBS)) for name in served.all_subresources]
 
 
@@ -103,7 +109,7 @@ def resource_list(registry: Registry, group: str, version: str) -> Object | None
     for served in found:
         resources.append(_legacy_resource(served))
         for name, verbs in subresources_of(served):
-            shown = SCALE if name == "scale" else {"kind": served.kind}
+            shown = _KINDS.get(name, {"kind": served.kind})
             entry = {"name": f"{served.plural}/{name}", "singularName": "", "namespaced": served.namespaced}
             resources.append({**entry, **shown, "verbs": verbs})
     return {

@@ -109,7 +109,9 @@ class Served:
     def all_subresources(self) -> tuple[str, ...]:
         """Those and what has a handler of its own."""
         own = (
-            {"pods": ("log",), "namespaces": ("finalize",)}.get(self.resource, ()) if not self.custom else ()
+            {"pods": ("binding", "eviction", "log"), "namespaces": ("finalize",)}.get(self.resource, ())
+            if not self.custom
+            else ()
         )
         return (*self.subresources, *own)
 

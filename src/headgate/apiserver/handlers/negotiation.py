@@ -38,19 +38,30 @@ def accepted(header: str) -> list[Accepted]:
     return entries
 
 
+_JSON = ("application/json", "application/*", "*/*")
+_YAML = "application/yaml"
+
+
 @functools.lru_cache(maxsize=256)
-def check_json(header: str) -> None:
-    """406 unless JSON is among the forms that the client takes; it is the only one that there is."""
+def check_taken(header: str) -> None:
+    """406 unless JSON or YAML is among the forms that the client takes."""
     wanted = {entry.media for entry in accepted(header)}
-    if wanted and not wanted & {"application/json", "application/*", "*/*"}:
-        raise errors.not_acceptable(("application/json",))
+    if wanted and not wanted & {*_JSON, _YAML}:
+        raise errors.not_acceptable(("application/json", _YAML))
+
+
+@functools.lru_cache(maxsize=256)
+def wants_yaml(header: str) -> bool:
+    """Whether YAML comes before JSON in what the client takes."""
+    media = (entry.media for entry in accepted(header))
+    return next((each == _YAML for each in media if each in (*_JSON, _YAML)), False)
 
 
 @functools.lru_cache(maxsize=256)
 def form(header: str) -> tuple[FormName, str]:
     """The form that objects are wanted in, the first that we have, and the version of meta.k8s.io."""
     for entry in accepted(header):
-        if entry.media not in ("application/json", "application/*", "*/*"):
+        if entry.media not in (*_JSON, _YAML):
             continue
         wanted, version = entry.parameters.get("as"), entry.parameters.get("v", "v1")
         if wanted is None:

@@ -10,13 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
-from headgate.apiserver.handlers import bodies, listing, logs, query, watching
+from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching
 from headgate.apiserver.handlers.forms import Form, json
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.targets import Target
 from headgate.apiserver.watch import Hub
 
 Object = dict[str, Any]
+
+_OF_PODS = frozenset({"log", "binding", "eviction", *pods.NOT_HERE})
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,8 @@ class Rest:
             if method != "POST" or target.name:
                 raise errors.method_not_allowed(method)
             return await self._review(request, target)
-        if target.subresource == "log":
-            if method != "GET":
-                raise errors.method_not_allowed(method)
-            return await logs.proxy(self.objects, target, request)
+        if target.served.resource == builtin.POD and target.subresource in _OF_PODS:
+            return await self._of_pod(request, target)
         if target.name:
             return await self._one(method, request, target)
         match method:
@@ -58,18 +58,34 @@ class Rest:
                 return await self._delete_collection(request, target)
         raise errors.method_not_allowed(method)
 
+    async def _of_pod(self, request: Request, target: Target) -> Response:
+        if target.subresource in pods.NOT_HERE:
+            raise pods.refusal(self.objects, target)
+        if request.method != ("GET" if target.subresource == "log" else "POST"):
+            raise errors.method_not_allowed(request.method)
+        match target.subresource:
+            case "log":
+                return await logs.proxy(self.objects, target, request)
+            case "binding":
+                return json(await pods.bind(self.objects, target, request), 201)
+            case _:
+                return json(await pods.evict(self.objects, target, request), 201)
+
     def _target(self, group: str, version: str, parts: list[str]) -> Target:
         namespace = ""
         # /namespaces/NAME is a Namespace, /namespaces/NAME/PLURAL is what is in it.
         if len(parts) >= 3 and parts[0] == builtin.NAMESPACE and parts[2] not in ("status", "finalize"):
             namespace, parts = parts[1], parts[2:]
         served = self.objects.registry.find(group, version, parts[0]) if parts else None
+        if parts[3:] and parts[2] == "proxy":  # whose path goes on
+            parts = parts[:3]
         if served is None or len(parts) > 3 or (namespace and not served.namespaced):
             raise errors.no_such_path()
         name, subresource = [*parts[1:], "", ""][:2]
         if name and served.namespaced and not namespace:
             raise errors.no_such_path()
-        if subresource and subresource not in served.all_subresources:
+        refused = served.resource == builtin.POD and subresource in pods.NOT_HERE
+        if subresource and subresource not in served.all_subresources and not refused:
             raise errors.no_such_path()
         return Target(served, namespace, name, subresource)
 

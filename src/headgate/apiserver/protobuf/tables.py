@@ -56,6 +56,8 @@ KINDS = {
     ("v1", "Service"): "Service",
     ("v1", "ServiceAccount"): "ServiceAccount",
     ("v1", "DeleteOptions"): "DeleteOptions",
+    ("v1", "Binding"): "Binding",
+    ("policy/v1", "Eviction"): "Eviction",
     ("apps/v1", "Deployment"): "Deployment",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
     ("authentication.k8s.io/v1", "SelfSubjectReview"): "SelfSubjectReview",
@@ -84,6 +86,8 @@ LabelSelectorRequirement: 1 key, 2 operator, 3 values[]
 Condition: 1 type, 2 status, 3 observedGeneration:int, 4 lastTransitionTime:Time, 5 reason, 6 message
 DeleteOptions: 1 gracePeriodSeconds:int?, 2 preconditions:Preconditions, 3 orphanDependents:bool?, 4 propagationPolicy?, 5 dryRun[]
 Preconditions: 1 uid?, 2 resourceVersion?
+Eviction: 1 metadata:ObjectMeta, 2 deleteOptions:DeleteOptions
+Binding: 1 metadata:ObjectMeta, 2 target:ObjectReference
 """  # noqa: E501 - one message a line, as in the text above
 
 _CORE = """
