@@ -1,8 +1,9 @@
 """Objects in few words, and status controllers at work on a real embedded API server."""
 
 import asyncio
+import base64
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,14 +39,29 @@ def pod(
 
 
 def server(
-    name: str, selector: dict[str, str], *, timeout: str | None = None, namespace: str = "default"
+    name: str,
+    selector: dict[str, str],
+    *,
+    timeout: str | None = None,
+    namespace: str = "default",
+    authorities: str | None = None,
 ) -> api.ModelServer:
+    """`authorities` makes it speak https, verified by that Secret."""
     spec = {"inferenceEngine": "vLLM", "workloadSelector": {"matchLabels": selector}}
     if timeout is not None:
         spec["trafficPolicy"] = {"timeout": timeout}
-    return api.ModelServer(
-        metadata=meta(name, namespace=namespace), spec=msgspec.convert(spec, api.ModelServerSpec)
-    )
+    metadata = meta(name, namespace=namespace)
+    if authorities is not None:
+        spec["workloadPort"] = {"port": 8000, "protocol": "https"}
+        metadata = msgspec.structs.replace(metadata, annotations={"headgate.dev/tls-ca": authorities})
+    return api.ModelServer(metadata=metadata, spec=msgspec.convert(spec, api.ModelServerSpec))
+
+
+def secret(name: str, namespace: str = "default", **data: str) -> api.Secret:
+    encoded = {
+        key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in data.items()
+    }
+    return api.Secret(metadata=meta(name, namespace=namespace), data=encoded)
 
 
 def rule(*targets: str, regex: str | None = None, **weights: int) -> api.Rule:
@@ -58,15 +74,27 @@ def rule(*targets: str, regex: str | None = None, **weights: int) -> api.Rule:
     )
 
 
-def route(name: str, *rules: api.Rule, namespace: str = "default", model: str = "m") -> api.ModelRoute:
-    return api.ModelRoute(
-        metadata=meta(name, namespace=namespace), spec=api.ModelRouteSpec(model_name=model, rules=list(rules))
-    )
+def route(
+    name: str,
+    *rules: api.Rule,
+    namespace: str = "default",
+    model: str = "m",
+    adapters: Sequence[str] = (),
+    created: str = "",
+) -> api.ModelRoute:
+    metadata = msgspec.structs.replace(meta(name, namespace=namespace), creation_timestamp=created)
+    spec = api.ModelRouteSpec(model_name=model, lora_adapters=list(adapters), rules=list(rules))
+    return api.ModelRoute(metadata=metadata, spec=spec)
 
 
-def index_of(*objects: Observed | api.Pod) -> ObjectIndex:
+def index_of(*objects: Observed | api.Pod | api.Secret) -> ObjectIndex:
     index = ObjectIndex()
-    puts = {api.Pod: index.set_pod, api.ModelServer: index.set_server, api.ModelRoute: index.set_route}
+    puts = {
+        api.Pod: index.set_pod,
+        api.Secret: index.set_secret,
+        api.ModelServer: index.set_server,
+        api.ModelRoute: index.set_route,
+    }
     for obj in objects:
         puts[type(obj)](obj.metadata.key, obj)
     return index
@@ -103,6 +131,7 @@ def kit() -> SimpleNamespace:
         now=NOW,
         pod=pod,
         server=server,
+        secret=secret,
         rule=rule,
         route=route,
         index_of=index_of,

@@ -7,9 +7,10 @@ from headgate import api
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
 
-KINDS = (api.Pod, api.ModelServer, api.ModelRoute)
+KINDS = (api.Pod, api.Secret, api.ModelServer, api.ModelRoute)
 labels = st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=2)
 names = st.sampled_from(["a", "b"])
+models = st.sampled_from(["m", "n", ""])
 namespaces = st.sampled_from(["n", "o"])
 
 
@@ -23,12 +24,30 @@ def objects(kit):
             st.booleans(),
             namespaces,
         ),
-        st.builds(lambda name, wants, ns: kit.server(name, wants, namespace=ns), names, labels, namespaces),
         st.builds(
-            lambda name, targets, ns: kit.route(name, *[kit.rule(*each) for each in targets], namespace=ns),
+            lambda name, wants, ns, authorities: kit.server(
+                name, wants, namespace=ns, authorities=authorities
+            ),
+            names,
+            labels,
+            namespaces,
+            st.sampled_from([None, "a", "b/key"]),
+        ),
+        st.builds(
+            lambda name, targets, ns, model, adapters: kit.route(
+                name, *[kit.rule(*each) for each in targets], namespace=ns, model=model, adapters=adapters
+            ),
             names,
             st.lists(st.lists(names, max_size=2, unique=True), max_size=2),
             namespaces,
+            models,
+            st.lists(models, max_size=2),
+        ),
+        st.builds(
+            lambda name, ns, keys: kit.secret(name, ns, **dict.fromkeys(keys, "no PEM")),
+            names,
+            namespaces,
+            st.lists(st.sampled_from(["ca_crt", "key"]), max_size=2),
         ),
     )
 
@@ -42,7 +61,8 @@ class Follower:
         self.statuses = {}
 
     def change(self, kind, key, obj) -> None:
-        puts = (self.index.set_pod, self.index.set_server, self.index.set_route)
+        index = self.index
+        puts = (index.set_pod, index.set_secret, index.set_server, index.set_route)
         put = dict(zip(KINDS, puts, strict=True))[kind]
         for subject in put(key, obj):
             if (found := self.index.get(subject)) is not None:
@@ -66,7 +86,9 @@ def test_touched_subjects_are_all_that_changed(kit, data):
             follower.change(*gone, None)
     fresh = kit.index_of(*world.values())
     expected = {
-        key: status_of(obj, fresh, kit.now) for key, obj in world.items() if not isinstance(obj, api.Pod)
+        key: status_of(obj, fresh, kit.now)
+        for key, obj in world.items()
+        if not isinstance(obj, api.Pod | api.Secret)
     }
     assert follower.statuses == expected
 

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -104,11 +105,17 @@ class Endpoint:
         self.behave: Callable[[Call], None] | None = None
         self._unanswered: asyncio.Queue[Call] = asyncio.Queue()
         self.port = 0
+        self.tls: ssl.SSLContext | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _EndpointConnection(self), "127.0.0.1", self.port, reuse_address=True, backlog=2048
+            lambda: _EndpointConnection(self),
+            "127.0.0.1",
+            self.port,
+            reuse_address=True,
+            backlog=2048,
+            ssl=self.tls,
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -380,8 +387,13 @@ async def start_endpoint() -> AsyncIterator[StartEndpoint]:
     """Starts a scripted endpoint; with an answer, it gives that to every call."""
     started: list[Endpoint] = []
 
-    async def start(answer: bytes | None = None, behave: Callable[[Call], None] | None = None) -> Endpoint:
+    async def start(
+        answer: bytes | None = None,
+        behave: Callable[[Call], None] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> Endpoint:
         endpoint = Endpoint()
+        endpoint.tls = tls
         endpoint.behave = behave
         if answer is not None:
             endpoint.behave = lambda call: call.answer(answer)

@@ -102,10 +102,10 @@ def test_policies_of_a_server(server):
     policy = {"timeout": "1m30s", "retry": {"attempts": 3, "retryInterval": "250ms"}}
     made = server(model="org/name", workloadPort={"port": 1, "protocol": "https"}, trafficPolicy=policy)
     pool = routing.translate([], [made], []).pools[POOL]
-    assert (pool.model, pool.secure, pool.timeout_s) == ("org/name", True, 90.0)
+    assert (pool.model, pool.tls, pool.timeout_s) == ("org/name", routing.Tls(), 90.0)
     assert (pool.attempts, pool.retry_interval_s) == (3, 0.25)
     pool = routing.translate([], [server()], []).pools[POOL]
-    assert (pool.model, pool.secure, pool.timeout_s, pool.attempts) == (None, False, None, None)
+    assert (pool.model, pool.tls, pool.timeout_s, pool.attempts) == (None, None, None, None)
 
 
 def test_duration_that_is_none_is_a_problem(server):

@@ -6,6 +6,16 @@ ADDRESS = "headgate.dev/address"
 PORT = "headgate.dev/port"
 """On a Pod: the port to reach it at, where all Pods of a machine share one address."""
 
+TLS_AUTHORITIES = "headgate.dev/tls-ca"
+"""On a ModelServer that speaks https: `secret` or `secret/key`, PEM certificates of the authorities that may
+have signed its endpoints' certificates, instead of the system's. The key is ca.crt unless it is named."""
+
+TLS_SERVER_NAME = "headgate.dev/tls-server-name"
+"""On a ModelServer that speaks https: the name that the certificates of its endpoints must have."""
+
+TLS_INSECURE = "headgate.dev/tls-insecure"
+"""On a ModelServer that speaks https: "true" takes any certificate."""
+
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
 """On a Node: base URL of the loopback server that has the logs of its Pods, with the secret that opens it."""
 

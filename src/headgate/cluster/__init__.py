@@ -24,6 +24,7 @@ from headgate.cluster.errors import (
 from headgate.cluster.events import EventRecorder, EventStatistics, EventType
 from headgate.cluster.informer import Informer, InformerStatistics, Pacing
 from headgate.cluster.kinds import KubeObject
+from headgate.cluster.named import NamedObjects
 from headgate.cluster.store import Change, ChangeKind
 from headgate.cluster.transport import Answer
 from headgate.cluster.workqueue import DueKeys, WorkQueue, WorkQueueStatistics, run_workers
@@ -49,6 +50,7 @@ __all__ = [
     "Invalid",
     "Json",
     "KubeObject",
+    "NamedObjects",
     "NotFound",
     "Pacing",
     "PatchType",

@@ -15,10 +15,14 @@ def status_of(obj: Observed, index: ObjectIndex, now: str) -> api.ObservedStatus
 
 def _of_server(server: api.ModelServer, index: ObjectIndex) -> list[conditions.Finding]:
     pods = index.pods_of(server)
-    return findings.of_server(server, routing.translate([], [server], pods), pods)
+    secrets = index.secrets_of(server)
+    return findings.of_server(server, routing.translate([], [server], pods, secrets), pods)
 
 
 def _of_route(route: api.ModelRoute, index: ObjectIndex) -> list[conditions.Finding]:
     servers = index.servers_of(route)
     pods = {pod.metadata.key: pod for server in servers for pod in index.pods_of(server)}
-    return findings.of_route(route, routing.translate([route], servers, pods.values()))
+    secrets = index.secrets_of(route)
+    return findings.of_route(
+        route, routing.translate([route, *index.rivals_of(route)], servers, pods.values(), secrets)
+    )

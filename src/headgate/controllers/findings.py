@@ -18,7 +18,10 @@ NO_READY_ENDPOINTS = "NoReadyEndpoints"
 def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]:
     """`snapshot` has the route and every ModelServer that it names, as far as they exist."""
     used = _in_use(route, snapshot)
-    accepted = _accepted(route, snapshot) if used else _without_name()
+    accepted = _without_name()
+    if used is not None:
+        accepted = _accepted(route, snapshot)
+        accepted = _shadowed(used, snapshot) or accepted if accepted.holds else accepted
     rules = used.rules if used else ()
     return [accepted, _references(route, snapshot), _route_ready(route, rules, snapshot, accepted)]
 
@@ -26,7 +29,8 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
 def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
     """`pods` are those that the server selects; `snapshot` has the server's pool."""
     pods = [pod for pod in pods if _may_serve(pod)]
-    return [_accepted(server, snapshot), _selection(server, pods), _server_ready(server, snapshot, pods)]
+    references = _secrets(server, snapshot) or _selection(server, pods)
+    return [_accepted(server, snapshot), references, _server_ready(server, snapshot, pods)]
 
 
 def _may_serve(pod: api.Pod) -> bool:
@@ -35,21 +39,35 @@ def _may_serve(pod: api.Pod) -> bool:
 
 
 def _accepted(obj: api.ModelRoute | api.ModelServer, snapshot: routing.Snapshot) -> Finding:
-    own = [
-        problem
-        for problem in snapshot.problems
-        if (problem.kind, problem.key) == (obj.resource.kind, obj.metadata.key)
-        and problem.reason != routing.MODEL_SERVER_NOT_FOUND
-    ]
+    own = [each for each in _problems(obj, snapshot) if each.reason not in routing.UNRESOLVED]
     if not own:
         return Finding(ACCEPTED, True, "Accepted", "Every field is in use")
-    told = enumerated((f"{problem.field}: {problem.message}" for problem in own), "; ")
-    return Finding(ACCEPTED, False, own[0].reason, told)
+    return Finding(ACCEPTED, False, own[0].reason, _told(own))
+
+
+def _problems(obj: api.ModelRoute | api.ModelServer, snapshot: routing.Snapshot) -> list[routing.Problem]:
+    whose = (obj.resource.kind, obj.metadata.key)
+    return [problem for problem in snapshot.problems if (problem.kind, problem.key) == whose]
+
+
+def _told(problems: Sequence[routing.Problem]) -> str:
+    return enumerated((f"{problem.field}: {problem.message}" for problem in problems), "; ")
 
 
 def _without_name() -> Finding:
     told = "spec.modelName and spec.loraAdapters are empty: no request is for this route"
     return Finding(ACCEPTED, False, "NoModelName", told)
+
+
+def _shadowed(route: routing.Route, snapshot: routing.Snapshot) -> Finding | None:
+    """What of its requests the route never gets; None if it may get some for each of its names."""
+    takers = routing.takers(snapshot, route)
+    if not takers:
+        return None
+    told = enumerated(map(str, takers), "; ")
+    if len(takers) == len({route.model, *route.adapters} - {None}):
+        return Finding(ACCEPTED, False, "Shadowed", f"No request gets here: {told}")
+    return Finding(ACCEPTED, True, "PartlyShadowed", f"Not for every name do requests get here: {told}")
 
 
 def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route | None:
@@ -116,6 +134,12 @@ def _names(keys: Iterable[api.ObjectKey]) -> str:
     return enumerated(str(key) for key in dict.fromkeys(keys))
 
 
+def _secrets(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
+    """What of the Secrets that are named cannot be had; None if nothing."""
+    lacking = [each for each in _problems(server, snapshot) if each.reason in routing.UNRESOLVED]
+    return Finding(RESOLVED_REFS, False, lacking[0].reason, _told(lacking)) if lacking else None
+
+
 def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:
     labels = server.spec.workload_selector.match_labels
     if not labels:
@@ -129,6 +153,9 @@ def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:
 
 
 def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> Finding:
-    ready = len(snapshot.pools[server.metadata.key].endpoints)
+    pool = snapshot.pools[server.metadata.key]
+    if pool.fault:
+        return Finding(READY, False, NO_READY_ENDPOINTS, f"No Pod gets requests: {pool.fault}")
+    ready = len(pool.endpoints)
     reason = "EndpointsReady" if ready else NO_READY_ENDPOINTS
     return Finding(READY, ready > 0, reason, f"{ready} of {len(pods)} Pods ready")

@@ -57,13 +57,14 @@ class StatusController:
         self._index = ObjectIndex()
         self._queue: cluster.WorkQueue[Subject] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
+        self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.set_secret))
         self._assessed = self._written = self._conflicts = 0
 
     async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
         """Works until cancelled; `on_ready` is called once all objects are known."""
         informers: tuple[cluster.Informer[Any], ...] = (
             self._follow(api.Pod, self._index.set_pod),
-            self._follow(api.ModelServer, self._index.set_server),
+            self._follow(api.ModelServer, self._set_server),
             self._follow(api.ModelRoute, self._index.set_route),
         )
         async with asyncio.TaskGroup() as tasks:
@@ -72,6 +73,7 @@ class StatusController:
             # Before that, what is merely not listed yet would be reported missing.
             for informer in informers:
                 await informer.wait_synced()
+            tasks.create_task(self._secrets.run())
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
             on_ready()
@@ -89,18 +91,34 @@ class StatusController:
     def _follow(
         self, kind: type[K], put: Callable[[api.ObjectKey, K | None], set[Subject]]
     ) -> cluster.Informer[K]:
+        informer = cluster.Informer(self._client, kind, self._namespace)
+        informer.subscribe(self._handler(put))
+        return informer
+
+    def _handler(
+        self, put: Callable[[api.ObjectKey, K | None], set[Subject]]
+    ) -> Callable[[cluster.Change[K]], None]:
         def changed(change: cluster.Change[K]) -> None:
             for subject in put(change.object.metadata.key, change.new):
                 self._queue.add_after(subject, GATHER_S)
 
-        informer = cluster.Informer(self._client, kind, self._namespace)
-        informer.subscribe(changed)
-        return informer
+        return changed
+
+    def _set_server(self, key: api.ObjectKey, server: api.ModelServer | None) -> set[Subject]:
+        before = self._index.named_secrets()
+        touched = self._index.set_server(key, server)
+        if (named := self._index.named_secrets()) != before:
+            self._secrets.follow(named)
+            for secret in before - named:
+                self._index.set_secret(secret, None)
+        return touched
 
     async def _reconcile(self, subject: Subject) -> float | None:
         obj = self._index.get(subject)
         if obj is None:
             return None
+        if not all(map(self._secrets.is_known, self._index.secrets_named_by(obj))):
+            return GATHER_S  # what was merely not asked for yet would be reported missing
         self._assessed += 1
         now = api.timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)

@@ -149,7 +149,10 @@ def no_endpoint(pool: PoolState, max_requests: int) -> Refusal:
     """Why a pool has no endpoint that could be asked, each of which may have so many requests."""
     key = pool.pool.key
     if not pool.loads:
-        return Refusal.unavailable(f"ModelServer {key} has no ready endpoint", code="no_ready_endpoint")
+        why = pool.pool.fault or "no Pod of it is ready"
+        return Refusal.unavailable(
+            f"ModelServer {key} has no ready endpoint: {why}", code="no_ready_endpoint"
+        )
     return Refusal.unavailable(
         f"every endpoint of ModelServer {key} was tried or has {max_requests} requests from this gateway",
         code="endpoints_full",

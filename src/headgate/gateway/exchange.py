@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.answer import Answer
 from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.upstream import ShortageError
+from headgate.gateway.upstream import ShortageError, why_unreachable
 from headgate.gateway.usage import Tail
 
 if TYPE_CHECKING:
@@ -179,10 +179,7 @@ class Exchange:
             return
         except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
             self._connecting = None
-            why = (
-                "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
-            )
-            self._attempt_failed("connect", f"{connections.endpoint.address} {why}")
+            self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
             return
         self._connecting = None
         assert self.pool is not None

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import random
-import ssl
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.gateway import limits, local
+from headgate.gateway import limits, local, tls
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
@@ -83,8 +82,8 @@ class Proxy:
         """Whether connections without a request are closed."""
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
         self.splits = routing.Splits(self._rng.random() if phase is None else phase)
-        self._connections: dict[tuple[routing.Endpoint, bool], EndpointConnections] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._connections: dict[tuple[routing.Endpoint, routing.Tls | None], EndpointConnections] = {}
+        self._contexts = tls.Contexts()
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
@@ -110,10 +109,11 @@ class Proxy:
             route for named in (snapshot.models, snapshot.adapters) for r in named.values() for route in r
         ]
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
-        reached = {(endpoint, pool.secure) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
+        reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
         self.ledger.keep(endpoint for endpoint, _ in reached)
         for key in self._connections.keys() - reached:
             self._connections.pop(key).close()
+        self._contexts.keep(verified for _, verified in reached if verified is not None)
         self.recorder.use(snapshot)
         self.snapshots_taken += 1
         self.snapshot_at = time.time()
@@ -153,26 +153,24 @@ class Proxy:
     def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
         connections = pool.connections.get(load)
         if connections is None:
-            connections = pool.connections[load] = self._connections_to(load.endpoint, pool.pool.secure)
+            connections = pool.connections[load] = self._connections_to(load.endpoint, pool.pool.tls)
         return connections
 
     def all_connections(self) -> list[EndpointConnections]:
         """Those to all endpoints that were picked and are still known."""
         return list(self._connections.values())
 
-    def _connections_to(self, endpoint: routing.Endpoint, secure: bool) -> EndpointConnections:
-        """Shared by all pools and snapshots that have the endpoint."""
-        connections = self._connections.get((endpoint, secure))
+    def _connections_to(
+        self, endpoint: routing.Endpoint, verified: routing.Tls | None
+    ) -> EndpointConnections:
+        """Shared by all pools and snapshots that have the endpoint and verify it alike."""
+        connections = self._connections.get((endpoint, verified))
         if connections is None:
-            tls = self._tls_context() if secure else None
-            connections = EndpointConnections(endpoint, tls, self.settings)
-            self._connections[endpoint, secure] = connections
+            context = self._contexts.get(verified) if verified is not None else None
+            name = verified.server_name if verified is not None else ""
+            connections = EndpointConnections(endpoint, context, self.settings, server_name=name)
+            self._connections[endpoint, verified] = connections
         return connections
-
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
 
     def retries(self, pool: PoolState) -> int:
         attempts = pool.pool.attempts

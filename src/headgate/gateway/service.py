@@ -21,6 +21,8 @@ from headgate.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
 
+SECRETS_PATIENCE_S = 5.0
+"""How long a start waits for the Secrets that are named: some may not be readable."""
 LOG_FLUSH_INTERVAL_S = 0.1
 
 
@@ -96,6 +98,7 @@ async def _follow_objects(
     pods = cluster.Informer(client, api.Pod, namespace)
     informers = (routes, servers, pods)
     changed = asyncio.Event()
+    secrets = cluster.NamedObjects(client, api.Secret, lambda _: changed.set())
 
     def note(change: cluster.Change[Any]) -> None:
         if not isinstance(change.object, api.Pod) or _facts(change.old) != _facts(change.new):
@@ -107,10 +110,14 @@ async def _follow_objects(
             tasks.create_task(informer.run())
         for informer in informers:
             await informer.wait_synced()
+        tasks.create_task(secrets.run())
         while True:
             # Changes that came together make one translation: the event is cleared before it is made.
             changed.clear()
-            proxy.use(routing.translate(routes.items(), servers.items(), pods.items()))
+            secrets.follow({key for server in servers.items() if (key := routing.authorities_of(server))})
+            if not proxy.is_ready:
+                await secrets.wait_known(SECRETS_PATIENCE_S)
+            proxy.use(routing.translate(routes.items(), servers.items(), pods.items(), secrets.items()))
             if not proxy.is_ready:
                 proxy.is_ready = True
                 on_ready()

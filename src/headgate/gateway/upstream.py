@@ -269,13 +269,31 @@ def _reason(error: Exception) -> str:
     return str(error.__context__ or error)
 
 
+def why_unreachable(error: Exception) -> str:
+    """What went wrong with a new connection, for whoever asked for it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"has a certificate that is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"does not speak TLS as it should: {error.reason or error}"
+    return "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
+
+
 class EndpointConnections:
     """The connections to one endpoint: the idle ones, and how new ones are made."""
 
-    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tls: ssl.SSLContext | None,
+        settings: GatewaySettings,
+        *,
+        server_name: str = "",
+    ) -> None:
         self.endpoint = endpoint
         self.settings = settings
         self._tls = tls
+        self._server_name = server_name or endpoint.host
+        """The name that a certificate must have."""
         self._idle: list[UpstreamConnection] = []
         """In the order in which they fell idle."""
         self._sweeps = 0
@@ -304,6 +322,7 @@ class EndpointConnections:
                     self.endpoint.host,
                     self.endpoint.port,
                     ssl=self._tls,
+                    server_hostname=self._server_name if self._tls is not None else None,
                 )
         except OSError as error:
             if error.errno in _OWN_SHORTAGES:

@@ -9,14 +9,17 @@ dialect an object came from, but for its name.
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.match import Match, match
 from headgate.routing.patterns import InvalidPatternError
+from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import EMPTY, Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
 from headgate.routing.split import Splits, WeightedSplit
-from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, translate
+from headgate.routing.tls import Tls, authorities_of
+from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, UNRESOLVED, translate
 
 __all__ = [
     "EMPTY",
     "MODEL_SERVER_NOT_FOUND",
     "NOT_IN_EFFECT",
+    "UNRESOLVED",
     "Endpoint",
     "InvalidPatternError",
     "Match",
@@ -29,10 +32,14 @@ __all__ = [
     "RuleReading",
     "Snapshot",
     "Splits",
+    "Taker",
     "Target",
+    "Tls",
     "WeightedSplit",
+    "authorities_of",
     "conditions",
     "explain",
     "match",
+    "takers",
     "translate",
 ]

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.api import ObjectKey
 from headgate.routing.patterns import RequestPattern
+from headgate.routing.tls import Tls
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -32,8 +33,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...] = ()
     model: str | None = None
     """Name that the endpoints know the model by; None leaves the request's own."""
-    secure: bool = False
-    """Whether the endpoints speak https."""
+    tls: Tls | None = None
+    """How the endpoints are verified; None where they speak plain http."""
+    fault: str = ""
+    """Why it has no endpoints, whatever Pods there are; empty if it may have."""
     timeout_s: float | None = None
     """How long one attempt may take until its response headers; None is for ever."""
     attempts: int | None = None

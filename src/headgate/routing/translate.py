@@ -5,20 +5,23 @@ What cannot be translated is left out and becomes a Problem: one bad object neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from headgate import api
 from headgate.api import duration, marks
 from headgate.api.addresses import Address
-from headgate.routing import patterns
+from headgate.routing import patterns, tls
 from headgate.routing.snapshot import Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
 
 NOT_IN_EFFECT = "NotInEffect"
 """Reason of a problem with a field that is valid, but that this version does not act on."""
 
 MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
-"""Reason of a problem that is about the object named, not about the one that names it."""
+UNRESOLVED = frozenset(
+    {MODEL_SERVER_NOT_FOUND, tls.SECRET_NOT_FOUND, tls.SECRET_KEY_NOT_FOUND, tls.INVALID_CERTIFICATE}
+)
+"""Reasons of problems that are about the object named, not about the one that names it."""
 
 DEFAULT_PORT = 8000
 """Where an endpoint listens if neither its ModelServer nor its Pod says so: vLLM's own default."""
@@ -36,16 +39,23 @@ class _Context(NamedTuple):
 
 
 def translate(
-    routes: Iterable[api.ModelRoute], servers: Iterable[api.ModelServer], pods: Iterable[api.Pod]
+    routes: Iterable[api.ModelRoute],
+    servers: Iterable[api.ModelServer],
+    pods: Iterable[api.Pod],
+    secrets: Iterable[api.Secret] = (),
 ) -> Snapshot:
-    """Translates all objects. Order of the arguments' items does not matter."""
+    """Translates all objects; of Secrets those that `authorities_of` a ModelServer names.
+
+    Order of the arguments' items does not matter.
+    """
     problems: list[Problem] = []
+    secret_of = {secret.metadata.key: secret for secret in secrets}
     pools = {}
     ordered_servers = sorted(servers, key=lambda server: server.metadata.key)
     pods_of = _pods_by_label(ordered_servers, pods)
     for server in ordered_servers:
         context = _Context("ModelServer", server.metadata.key, problems)
-        pools[server.metadata.key] = _pool(server, pods_of[_index_label(server)], context)
+        pools[server.metadata.key] = _pool(server, pods_of[_index_label(server)], secret_of, context)
     ordered = sorted(routes, key=lambda route: route.metadata.age_order)
     translated = [
         _route(route, pools.keys(), _Context("ModelRoute", route.metadata.key, problems)) for route in ordered
@@ -88,18 +98,30 @@ def _by_name(named: Iterable[tuple[str, Route]]) -> dict[str, tuple[Route, ...]]
     return routes
 
 
-def _pool(server: api.ModelServer, pods: list[api.Pod], context: _Context) -> Pool:
+def _pool(
+    server: api.ModelServer,
+    pods: list[api.Pod],
+    secrets: Mapping[api.ObjectKey, api.Secret],
+    context: _Context,
+) -> Pool:
     spec = server.spec
     policy = spec.traffic_policy
     if spec.workload_selector.pd_group is not None:
         told = "prefill and decode Pods are not told apart yet: every Pod serves whole requests"
         context.report("spec.workloadSelector.pdGroup", NOT_IN_EFFECT, told)
     retry = policy.retry if policy else None
+    verified, fault = None, ""
+    try:
+        verified = tls.settings(server, secrets)
+    except tls.TlsError as error:
+        fault = str(error)
+        context.report(f"metadata.annotations[{error.annotation}]", error.reason, fault)
     return Pool(
         key=server.metadata.key,
-        endpoints=tuple(_endpoints(server, pods, context)),
+        endpoints=() if fault else tuple(_endpoints(server, pods, context)),
         model=spec.model or None,
-        secure=spec.workload_port is not None and spec.workload_port.protocol == "https",
+        tls=verified,
+        fault=fault,
         timeout_s=_seconds(policy.timeout if policy else None, "spec.trafficPolicy.timeout", context),
         attempts=max(retry.attempts, 0) if retry and retry.attempts is not None else None,
         retry_interval_s=_seconds(

@@ -87,6 +87,46 @@ def test_model_servers(judge, make, spec, errors, warnings):
     assert judge(make("server", "s", spec)) == (errors, warnings)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "notes", "warnings"),
+    [
+        ("https", {"tls-ca": "engines/root.pem", "tls-server-name": "engine.example"}, []),
+        (
+            "https",
+            {"tls-ca": "Engines"},
+            [
+                "[headgate.dev/tls-ca]: 'Engines' is not the name of a Secret; write `secret` or `secret/key`; until then no Pod gets requests"
+            ],
+        ),
+        (
+            "https",
+            {"tls-insecure": "1"},
+            [
+                '[headgate.dev/tls-insecure]: \'1\' is neither "true" nor "false"; until then no Pod gets requests'
+            ],
+        ),
+        (
+            "https",
+            {"tls-insecure": "true"},
+            [
+                "[headgate.dev/tls-insecure]: anyone who takes the address of a Pod can read and answer its requests"
+            ],
+        ),
+        (
+            "http",
+            {"tls-ca": "engines"},
+            ["[headgate.dev/tls-ca]: has no effect without workloadPort.protocol https"],
+        ),
+    ],
+)
+def test_how_endpoints_are_verified(judge, make, protocol, notes, warnings):
+    """Annotations that say nothing clear, or too much, are told."""
+    spec = {"workloadSelector": LABELS, "workloadPort": {"port": 1, "protocol": protocol}}
+    annotations = {f"headgate.dev/{name}": value for name, value in notes.items()}
+    told = [f"metadata.annotations{warning}" for warning in warnings]
+    assert judge(make("server", "s", spec, annotations=annotations)) == ([], told)
+
+
 def test_servers_that_share_pods_are_told(judge, make):
     """One selector inside the other means shared Pods for certain; anything else may be as intended."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from headgate.api import marks
 from headgate.api.admission import durations, names, overlaps, selectors
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
+from headgate.api.endpoint_tls import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
 __all__ = ["check"]
 
@@ -24,6 +26,7 @@ def check(server: Place, old: Place | None, others: View, found: Findings) -> No
         told = "has no effect without workloadSelector.pdGroup: no KV cache is handed over"
         found.warn(spec["kvConnector"], told)
     _check_traffic(spec["trafficPolicy"], found)
+    _check_tls(server.at("metadata.annotations"), spec["workloadPort"], found)
     overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
 
 
@@ -53,6 +56,25 @@ def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> Non
         found.warn(prefill, "every Pod that has the decodeLabels has these too: it would get both roles")
     elif decode.texts.items() <= prefill.texts.items():
         found.warn(decode, "every Pod that has the prefillLabels has these too: it would get both roles")
+
+
+def _check_tls(annotations: Place, port: Place, found: Findings) -> None:
+    """Only warnings: annotations never keep an object out."""
+    written = [name for name in ANNOTATIONS if name in annotations.texts]
+    if not written:
+        return
+    if port.get("protocol") != "https":
+        for name in written:
+            found.warn(annotations.key(name), "has no effect without workloadPort.protocol https")
+        return
+    try:
+        asked = EndpointTls.parse(annotations.texts)
+    except InvalidAnnotationError as error:
+        found.warn(annotations.key(error.annotation), f"{error}; until then no Pod gets requests")
+        return
+    if asked.insecure:
+        told = "anyone who takes the address of a Pod can read and answer its requests"
+        found.warn(annotations.key(marks.TLS_INSECURE), told)
 
 
 def _check_traffic(policy: Place, found: Findings) -> None:

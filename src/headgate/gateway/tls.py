@@ -1,0 +1,44 @@
+"""TLS towards endpoints: one context for all that are verified alike."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+
+from headgate.routing import Tls
+
+
+class Contexts:
+    """Makes contexts when they are first needed: reading the system's authorities takes milliseconds."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[Tls, ssl.SSLContext] = {}
+
+    def get(self, tls: Tls) -> ssl.SSLContext:
+        """Raises SSLError if the authorities are none."""
+        alike = _without_name(tls)
+        context = self._contexts.get(alike)
+        if context is None:
+            context = self._contexts[alike] = _context(alike)
+        return context
+
+    def keep(self, used: Iterable[Tls]) -> None:
+        """Forgets all others."""
+        kept = {_without_name(tls) for tls in used}
+        self._contexts = {tls: context for tls, context in self._contexts.items() if tls in kept}
+
+    def statistics(self) -> dict[str, int]:
+        return {"contexts": len(self._contexts)}
+
+
+def _without_name(tls: Tls) -> Tls:
+    return Tls(tls.authorities, "", tls.is_verified)
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=tls.authorities or None)
+    context.set_alpn_protocols(["http/1.1"])
+    if not tls.is_verified:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

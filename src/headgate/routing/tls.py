@@ -1,0 +1,104 @@
+"""How endpoints that speak https are verified: what their ModelServer asks, with the Secret that it names.
+
+A certificate authority that cannot be read is never replaced by another: without it no endpoint is trusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import ssl
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate import api
+from headgate.api import marks
+from headgate.api.endpoint_tls import EndpointTls, InvalidAnnotationError
+
+SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
+SECRET_KEY_NOT_FOUND = "SecretKeyNotFound"  # noqa: S105 - a reason
+INVALID_CERTIFICATE = "InvalidCertificate"
+INVALID_ANNOTATION = "InvalidAnnotation"
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """What is asked of an endpoint's certificate."""
+
+    authorities: str = ""
+    """PEM certificates, one of which must have signed it; empty for those of the system."""
+    server_name: str = ""
+    """The name that it must have, and that is asked for (SNI); empty for the endpoint's address."""
+    is_verified: bool = True
+    """Whether anything is asked at all."""
+
+
+class TlsError(ValueError):
+    """Why no endpoint of a ModelServer can be verified as it asks; `annotation` says it."""
+
+    def __init__(self, annotation: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.annotation = annotation
+        self.reason = reason
+
+
+def authorities_of(server: api.ModelServer) -> api.ObjectKey | None:
+    """The Secret that has the authorities; None for those of the system, and where no https is spoken."""
+    if not _speaks_https(server) or marks.TLS_AUTHORITIES not in server.metadata.annotations:
+        return None
+    try:
+        asked = EndpointTls.parse(server.metadata.annotations)
+    except InvalidAnnotationError:
+        return None
+    return api.ObjectKey(server.metadata.namespace, asked.secret)
+
+
+def settings(server: api.ModelServer, secrets: Mapping[api.ObjectKey, api.Secret]) -> Tls | None:
+    """What the endpoints of a ModelServer are asked; None where they speak http. Raises TlsError."""
+    if not _speaks_https(server):
+        return None
+    try:
+        asked = EndpointTls.parse(server.metadata.annotations)
+    except InvalidAnnotationError as error:
+        raise TlsError(error.annotation, INVALID_ANNOTATION, str(error)) from error
+    authorities = ""
+    if asked.secret:
+        key = api.ObjectKey(server.metadata.namespace, asked.secret)
+        authorities = _authorities(key, asked.key, secrets)
+    return Tls(authorities, asked.server_name, not asked.insecure)
+
+
+def _speaks_https(server: api.ModelServer) -> bool:
+    port = server.spec.workload_port
+    return port is not None and port.protocol == "https"
+
+
+def _authorities(key: api.ObjectKey, entry: str, secrets: Mapping[api.ObjectKey, api.Secret]) -> str:
+    secret = secrets.get(key)
+    if secret is None:
+        told = f"there is no Secret {key}, or it may not be read"
+        raise TlsError(marks.TLS_AUTHORITIES, SECRET_NOT_FOUND, told)
+    if entry not in secret.data:
+        there = ", ".join(sorted(secret.data)[:8]) or "none"
+        told = f"Secret {key} has no key {entry} (its keys: {there})"
+        raise TlsError(marks.TLS_AUTHORITIES, SECRET_KEY_NOT_FOUND, told)
+    try:
+        text = base64.b64decode(secret.data[entry], validate=True).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        told = f"key {entry} of Secret {key} is not PEM text"
+        raise TlsError(marks.TLS_AUTHORITIES, INVALID_CERTIFICATE, told) from None
+    if wrong := _wrong(text):
+        told = f"key {entry} of Secret {key} has no certificates in PEM form: {wrong}"
+        raise TlsError(marks.TLS_AUTHORITIES, INVALID_CERTIFICATE, told)
+    return text
+
+
+@functools.lru_cache(maxsize=64)
+def _wrong(authorities: str) -> str:
+    """Why the text is no PEM certificates, as OpenSSL says it; empty if it is."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authorities)
+    except (ssl.SSLError, ValueError) as error:
+        return str(error)
+    return ""

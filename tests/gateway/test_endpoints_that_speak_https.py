@@ -1,0 +1,228 @@
+"""Endpoints behind TLS are verified as their ModelServer says, and by nothing less."""
+
+import base64
+import datetime
+import ipaddress
+import ssl
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from headgate import api, routing
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+class Authority:
+    """Signs certificates; or one that signs itself, as `openssl req -x509` makes it."""
+
+    def __init__(self, name):
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = self._builder(self.name, self.key, NOW - DAY, NOW + DAY)
+        constraint = x509.BasicConstraints(ca=True, path_length=None)
+        self.certificate = builder.add_extension(constraint, critical=True).sign(self.key, hashes.SHA256())
+
+    @property
+    def pem(self):
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def _builder(self, subject, key, since, until):
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(since)
+            .not_valid_after(until)
+        )
+
+    def context(self, directory, *names, until=NOW + DAY):
+        """The context of a server with a certificate for these names and addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "engine")])
+        builder = self._builder(subject, key, NOW - 5 * DAY, until)
+        builder = builder.add_extension(x509.SubjectAlternativeName([*map(_name, names)]), critical=False)
+        certificate = builder.sign(self.key, hashes.SHA256())
+        path = directory / "server.pem"
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
+
+
+def _name(name):
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+OURS, OTHER = Authority("ours"), Authority("other")
+ADDRESS = "127.0.0.1"
+CA = {"headgate.dev/tls-ca": "engines"}
+NAMED = {**CA, "headgate.dev/tls-server-name": "engine.pool.example"}
+INSECURE = {"headgate.dev/tls-insecure": "true"}
+
+
+def secret(data, name="engines"):
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return api.Secret(metadata=api.ObjectMeta(name=name, namespace="default"), data=encoded)
+
+
+def snapshot(endpoint, annotations, *secrets, protocol="https"):
+    """The model "m", served by one Pod at the endpoint."""
+    meta = {"namespace": "default"}
+    server = {
+        "metadata": {"name": "pool", **meta, "annotations": annotations},
+        "spec": {
+            "inferenceEngine": "vLLM",
+            "workloadSelector": {"matchLabels": {"app": "engine"}},
+            "workloadPort": {"port": endpoint.port, "protocol": protocol},
+        },
+    }
+    rules = [{"targetModels": [{"modelServerName": "pool"}]}]
+    route = {"metadata": {"name": "r", **meta}, "spec": {"modelName": "m", "rules": rules}}
+    pod = {
+        "metadata": {"name": "p", **meta, "labels": {"app": "engine"}},
+        "status": {"podIP": ADDRESS, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return routing.translate(
+        [msgspec.convert(route, api.ModelRoute)],
+        [msgspec.convert(server, api.ModelServer)],
+        [msgspec.convert(pod, api.Pod)],
+        secrets,
+    )
+
+
+OUR_SECRET = secret({"ca.crt": OURS.pem, "other.pem": OTHER.pem, "both": OURS.pem + OTHER.pem})
+CASES = {
+    "our authority": (CA, OURS, (ADDRESS,), None),
+    "a key of the Secret": ({"headgate.dev/tls-ca": "engines/other.pem"}, OTHER, (ADDRESS,), None),
+    "one of two authorities": ({"headgate.dev/tls-ca": "engines/both"}, OTHER, (ADDRESS,), None),
+    "a name": (NAMED, OURS, ("engine.pool.example",), None),
+    "a wildcard": (NAMED, OURS, ("*.pool.example",), None),
+    "an address as name": ({**CA, "headgate.dev/tls-server-name": "10.1.1.1"}, OURS, ("10.1.1.1",), None),
+    "insecure": (INSECURE, OTHER, ("elsewhere.example",), None),
+    "another authority": (CA, OTHER, (ADDRESS,), "unable to get local issuer certificate"),
+    "the system's authorities": ({}, OURS, (ADDRESS,), "unable to get local issuer certificate"),
+    "another address": (CA, OURS, ("10.1.1.1",), "not valid for '127.0.0.1'"),
+    "another name": (NAMED, OURS, ("other.example", ADDRESS), "not valid for 'engine.pool.example'"),
+}
+
+
+@pytest.mark.parametrize(("annotations", "authority", "names", "told"), CASES.values(), ids=CASES)
+async def test_verification(start_gateway, start_endpoint, tmp_path, annotations, authority, names, told):
+    """A request is sent only to an endpoint whose certificate is as its ModelServer asks; else it is told."""
+    endpoint = await start_endpoint(b"served", tls=authority.context(tmp_path, *names))
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, annotations, OUR_SECRET))
+    response = await gateway.ask()
+    if told is None:
+        assert (response.status, response.body) == (200, b"served")
+    else:
+        assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
+        assert told in response.json["error"]["message"]
+        assert not endpoint.calls
+
+
+async def test_an_expired_certificate(start_gateway, start_endpoint, tmp_path):
+    """It is not trusted, and insecure takes it all the same."""
+    endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS, until=NOW - DAY))
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    assert "certificate has expired" in (await gateway.ask()).json["error"]["message"]
+    gateway.proxy.use(snapshot(endpoint, INSECURE))
+    assert (await gateway.ask()).body == b"served"
+
+
+async def test_an_endpoint_that_speaks_no_tls(start_gateway, start_endpoint):
+    """It is told as such, and gets nothing in clear."""
+    endpoint = await start_endpoint(b"served")
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, INSECURE))
+    response = await gateway.ask()
+    assert response.status == 503
+    assert not endpoint.calls
+
+
+async def test_the_name_is_asked_for(start_gateway, start_endpoint, tmp_path):
+    """Of an endpoint that has several certificates the one for the server name is asked for (SNI)."""
+    asked = []
+    context = OURS.context(tmp_path, "engine.pool.example")
+    context.sni_callback = lambda connection, name, context: asked.append(name)
+    endpoint = await start_endpoint(b"served", tls=context)
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, NAMED, OUR_SECRET))
+    assert (await gateway.ask()).status == 200
+    assert asked == ["engine.pool.example"]
+
+
+async def test_another_secret_is_in_effect_at_once(start_gateway, start_endpoint, tmp_path):
+    """No request goes over a connection that was verified by what the Secret had before."""
+    endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
+    gateway = await start_gateway()
+    for _ in range(2):
+        gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+        assert (await gateway.ask()).status == 200
+    assert len(endpoint.connections) == 1
+    gateway.proxy.use(snapshot(endpoint, CA, secret({"ca.crt": OTHER.pem})))
+    assert (await gateway.ask()).status == 503
+    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    assert (await gateway.ask()).status == 200
+    assert gateway.proxy._contexts.statistics() == {"contexts": 1}
+
+
+WRONG = {
+    "no Secret": (CA, [], "SecretNotFound", "there is no Secret default/engines"),
+    "no such key": (
+        CA,
+        [secret({"a": b"", "b": b""})],
+        "SecretKeyNotFound",
+        "no key ca.crt (its keys: a, b)",
+    ),
+    "no certificate": (CA, [secret({"ca.crt": b"hello"})], "InvalidCertificate", "has no certificates"),
+    "an empty key": (CA, [secret({"ca.crt": b""})], "InvalidCertificate", "has no certificates"),
+    "no text": (CA, [secret({"ca.crt": b"\xff\xfe"})], "InvalidCertificate", "is not PEM text"),
+    "yes": ({"headgate.dev/tls-insecure": "yes"}, [], "InvalidAnnotation", "'yes' is neither"),
+    "both": ({**CA, **INSECURE}, [OUR_SECRET], "InvalidAnnotation", "contradicts headgate.dev/tls-ca"),
+    "no Secret's name": (
+        {"headgate.dev/tls-ca": "a,b=c"},
+        [],
+        "InvalidAnnotation",
+        "is not the name of a Secret",
+    ),
+    "no name": ({"headgate.dev/tls-server-name": "a b"}, [], "InvalidAnnotation", "no DNS name"),
+}
+
+
+@pytest.mark.parametrize(("annotations", "secrets", "reason", "told"), WRONG.values(), ids=WRONG)
+async def test_what_cannot_be_verified_is_not_used(
+    start_gateway, start_endpoint, annotations, secrets, reason, told
+):
+    """Without what verifies it a pool has no endpoints, and both the problem and the answer say why."""
+    endpoint = await start_endpoint(b"served")
+    made = snapshot(endpoint, annotations, *secrets)
+    (problem,) = made.problems
+    assert (problem.reason, told in problem.message) == (reason, True)
+    assert problem.field.startswith("metadata.annotations[headgate.dev/tls-")
+    gateway = await start_gateway()
+    gateway.proxy.use(made)
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
+    assert told in response.json["error"]["message"]
+    # Nothing of it matters where no https is spoken.
+    assert not snapshot(endpoint, annotations, *secrets, protocol="http").problems

@@ -1,0 +1,50 @@
+"""A gateway follows the Secrets that ModelServers name, and no others."""
+
+import asyncio
+
+from headgate import api, apiserver, cluster
+from headgate.gateway import GatewaySettings
+from headgate.gateway.service import Service
+
+POOL = api.ObjectKey("default", "s")
+NOTES = {"headgate.dev/tls-ca": "ours"}
+
+
+async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
+    """Without it a gateway starts all the same; when it is there, or changes, the pool follows."""
+    async with (
+        apiserver.running(apiserver.Config(tmp_path, port=0)) as server,
+        cluster.Client.from_kubeconfig(server.kubeconfig) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        manifest = {
+            "apiVersion": api.ModelServer.resource.api_version,
+            "kind": "ModelServer",
+            "metadata": {"name": "s", "namespace": "default", "annotations": NOTES},
+            "spec": {
+                "inferenceEngine": "vLLM",
+                "workloadSelector": {"matchLabels": {"app": "s"}},
+                "workloadPort": {"port": 1, "protocol": "https"},
+            },
+        }
+        await client.create_manifest(manifest)
+        ready = asyncio.Event()
+        service = Service(GatewaySettings(kubeconfig=str(server.kubeconfig), access_log="off"))
+        following = tasks.create_task(service.run(ready.set))
+        await ready.wait()
+        proxy = service.proxy
+        assert "there is no Secret default/ours" in proxy.snapshot.pools[POOL].fault
+        authority = (tmp_path / "pki" / "ca.crt").read_text()
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "ours", "namespace": "default"},
+            "stringData": {"ca.crt": authority},
+        }
+        await client.create_manifest(secret)
+        await eventually(lambda: not proxy.snapshot.pools[POOL].fault)
+        assert proxy.snapshot.pools[POOL].tls.authorities == authority
+        await client.delete(api.Secret, "ours", "default")
+        await eventually(lambda: proxy.snapshot.pools[POOL].fault)
+        following.cancel()
+        await service.close()
