@@ -27,6 +27,7 @@ POLL_S = 0.1
 EXPLAIN_S = 2.0
 """How often it is looked whether there is something new to say about what is not ready."""
 
+_LOOPBACK = "127.0.0.1"
 _API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
 
 
@@ -177,6 +178,9 @@ class _Machine:
             "--admin-port": options.admin_port,
             "--workers": options.workers,
         }
+        if options.host == _LOOPBACK:
+            # Whoever can connect is on this machine, and may know where its requests go.
+            flags["--trusted-clients"] = f"{_LOOPBACK}/32"
         self._start_child("gateway", "gateway", *(word for flag in flags.items() for word in flag))
 
     def _start_child(self, name: str, *words: object) -> Child:

@@ -107,6 +107,10 @@ class Answer:
         """Whether the client has a part of it."""
         return not self._head
 
+    def add(self, line: bytes) -> None:
+        """Adds a header line to the head, which must not have been passed on yet."""
+        self._head = self._head.replace(b"\r\n", b"\r\n" + line, 1)
+
     @property
     def taken_bytes(self) -> int:
         """By how much the body became shorter on the way."""

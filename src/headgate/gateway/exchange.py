@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headgate.gateway import decision_header
 from headgate.gateway.answer import Answer
 from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal, error_event
@@ -269,6 +270,8 @@ class Exchange:
             takes_usage=self.decision.usage_unasked,
             name=self.decision.client_name,
         )
+        if self.request.wants_decision:
+            answer.add(decision_header.line(self))
         if answer.ends_with_connection:
             connection.ends_with_connection()
         self.status = self.upstream_status = status
@@ -406,6 +409,8 @@ class Exchange:
         self.status = refusal.status
         self.error_message = refusal.message
         self._settle(refusal.code)
+        if self.request.wants_decision:
+            self.request.answer_lines += decision_header.line(self, refusal.code)
         self._client.refuse(refusal, self.request, self.request_id)
         self._client.exchange_done(self.request.keep_alive)
 

@@ -29,6 +29,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"forwarded",
     b"host",
     b"traceparent",
+    b"x-headgate-explain",
     b"transfer_encoding",
     b"x-forwarded-for",
     b"x-forwarded-host",
@@ -68,6 +69,7 @@ class Request:
         "path",
         "target",
         "traceparent",
+        "wants_decision",
     )
 
     def __init__(
@@ -99,6 +101,8 @@ class Request:
         """What the client calls the request in `x-request-id`; empty if it has no name for it."""
         self.traceparent = b""
         """The trace that the request belongs to, as it came; empty if it came without one."""
+        self.wants_decision = False
+        """Whether a trusted client asks for `x-headgate-decision`."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
         self._forwarded = [method, b" ", target, peer.opening(host, headers)]
@@ -149,6 +153,8 @@ class Request:
                 elif name == b"traceparent":
                     self.traceparent = value
                     parts += (name, b": ", value, b"\r\n")
+                elif name == b"x-headgate-explain":
+                    self.wants_decision = is_trusted and value == b"1"
                 elif name == b"connection" and (dropped := nominated(headers)):
                     del parts[4:]
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]

@@ -1,0 +1,46 @@
+"""The decision about a request in one line, for an answer's head: `x-headgate-decision`.
+
+Given only where a trusted client asks for it with `x-headgate-explain: 1`, since it names pools, Pods and
+addresses; the data path does nothing for it otherwise.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.gateway.exchange import Exchange
+
+ASKED_BY = b"x-headgate-explain"
+NAME = b"x-headgate-decision"
+MAX_VALUE_CHARACTERS = 128
+MAX_TRIED = 8
+_SAFE = "/:.,-_[]()*+@!~"
+"""What stands for itself besides letters and digits; all else is percent-encoded."""
+
+
+def line(exchange: Exchange, refused: str = "") -> bytes:
+    """The header line: `key=value` pairs with semicolons between them, ASCII, of bounded length.
+
+    `refused` is the code of the refusal, if it is one.
+    """
+    decision, load = exchange.decision, exchange.load
+    pairs: list[tuple[str, str]] = []
+    if decision.match is not None:
+        pairs += (("route", decision.match.route.name), ("rule", decision.match.rule.name))
+    if exchange.pool is not None:
+        pairs += (("target", exchange.pool.name), ("model", decision.upstream_model))
+    if load is not None:
+        pairs += (("endpoint", load.endpoint.name), ("address", load.endpoint.address))
+    pairs.append(("attempts", str(exchange.attempts)))
+    for name, why, _ in (exchange.failed_attempts or ())[-MAX_TRIED:]:
+        pairs.append(("tried", f"{name}:{why}"))
+    if refused:
+        pairs.append(("refused", refused))
+    return b"%b: %b\r\n" % (NAME, "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode())
+
+
+def _safe(value: str) -> str:
+    cut = value if len(value) <= MAX_VALUE_CHARACTERS else value[:MAX_VALUE_CHARACTERS] + "..."
+    return urllib.parse.quote(cut, safe=_SAFE, errors="replace")
