@@ -46,6 +46,14 @@ RESERVED = (b"x-gateway-", b"x-headgate-")
 _FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip")
 """Prefixes of headers that only a trusted client may send."""
 _X = 120
+_HARMLESS = frozenset(
+    b"x-stainless-" + ending
+    for ending in (
+        *(b"arch", b"async", b"lang", b"os", b"package-version", b"read-timeout", b"retry-count", b"runtime"),
+        *(b"runtime-version", b"timeout", b"helper-method"),
+    )
+)
+"""What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -159,7 +167,12 @@ class Request:
                     del parts[4:]
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
                     return self._pick_forwarded(kept)
-            elif name[0] != _X or is_trusted or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED):
+            elif (
+                name[0] != _X
+                or name in _HARMLESS
+                or is_trusted
+                or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED)
+            ):
                 parts += (name, b": ", value, b"\r\n")
         return None
 
