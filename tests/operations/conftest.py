@@ -228,9 +228,11 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
         log = tmp_path / f"gateway-{len(started)}.log"
         ports = ["--port", "0", "--metrics-port", "0", "--admin-port", "0"]
         arguments = [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(kubeconfig), *ports]
+        if "--config" not in flags:
+            arguments += ["--access-log", "off"]
         with log.open("w") as output:
             process = subprocess.Popen(  # noqa: ASYNC220 - it only starts
-                [*arguments, "--access-log", "off", *flags], stdout=output, stderr=output, text=True
+                [*arguments, *flags], stdout=output, stderr=output, text=True
             )
         gateway = Gateway(process, log)
         started.append(gateway)

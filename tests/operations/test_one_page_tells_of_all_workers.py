@@ -61,6 +61,15 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
     await eventually(lambda: "no_answer" not in gateway.get("/debug/requests").json())
 
 
+async def test_a_worker_that_hangs_for_long_is_replaced(start_gateway, eventually):
+    """Its share of the connections would wait for ever."""
+    gateway = await start_gateway("--workers", "2", "--worker-hang-s", "1")
+    stuck = gateway.workers()[1]
+    os.kill(stuck, signal.SIGSTOP)
+    await eventually(lambda: f"worker 1 ({stuck}) hangs for 1 s and is killed" in gateway.said())
+    await eventually(lambda: stuck not in (now := gateway.workers()) and len(now) == 2)
+
+
 async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
     """Each says which worker serves it; so do the views of the endpoints."""
     gateway = await start_gateway("--workers", "2")

@@ -16,9 +16,10 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
 ):
     """Without a signal; the invalid one is told by the log, a metric, /readyz and /debug/config."""
     file = tmp_path / "gateway.yaml"
-    file.write_text("max_body_bytes: 2000\n")
+    file.write_text("max_body_bytes: 2000\naccess_log: off\n")
     gateway = await start_gateway("--config", str(file), "--retries", "3")
     assert ask(gateway, "x" * 5000) == 413
+    assert "body_too_large" not in gateway.said()
     file.write_text("max_body_bytes: 20000\nretries: 5\nworkers: 2\nport: 1\n")
     await eventually(lambda: ask(gateway, "x" * 5000) == 200)
     shown = gateway.config()
@@ -38,6 +39,7 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
 
     file.write_text("max_body_bytes: 2000\n")
     await eventually(lambda: ask(gateway, "x" * 5000) == 413)
+    await eventually(lambda: " 413 outcome=body_too_large " in gateway.said())
     assert gateway.config()["configuration"]["errors"] == []
     assert gateway.metric("headgate_gateway_config_valid") == 1
     assert gateway.metric("headgate_gateway_config_reloads_total", result="invalid") == 1

@@ -1,6 +1,7 @@
 """The log writes from a thread of its own: a slow reader costs lines, never time."""
 
 import os
+import select
 import time
 
 import pytest
@@ -83,3 +84,23 @@ def test_non_blocking_output_is_waited_for(pipe):
         received += os.read(reading, 65536)
     log.close()
     assert received.decode() == text
+
+
+def test_lines_of_several_processes_do_not_mix_in_a_pipe():
+    """What goes to a pipe in one piece is whole lines, and not more than the system writes in one go."""
+    reading, writing = os.pipe2(os.O_DIRECT)  # each read gives what one write wrote
+    log = LineLog(writing)
+    lines = [f"{place} {'x' * (place * 37 % 900)}\n" for place in range(100)]
+    lines.insert(50, "y" * (select.PIPE_BUF + 10) + "\n")
+    for line in lines:
+        log.add(line)
+    log.close()
+    os.close(writing)
+    pieces = []
+    while piece := os.read(reading, 1 << 16):
+        pieces.append(piece)
+    os.close(reading)
+    assert b"".join(pieces).decode() == "".join(lines)
+    long = [piece for piece in pieces if len(piece) > select.PIPE_BUF or not piece.endswith(b"\n")]
+    assert b"".join(long).replace(b"y", b"").strip() == b"", "but for the line that is longer"
+    assert len(pieces) < 30

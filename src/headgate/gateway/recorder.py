@@ -64,7 +64,7 @@ class Recorder:
     """Counts and logs. `log` is None where no access log is wanted."""
 
     def __init__(self, registry: Registry, log: LineLog | None, log_format: str = "text") -> None:
-        self.log = AccessLog(log, log_format) if log is not None else None
+        self.write_to(log, log_format)
         self._bound: dict[_Key, _Bound] = {}
         self.models = LabelValues(MAX_MODELS)
         labels = ("model", "pool")
@@ -135,6 +135,10 @@ class Recorder:
             self.ejections,
         )
         registry.add(*self._of_pools, self.rejections)
+
+    def write_to(self, log: LineLog | None, log_format: str) -> None:
+        """Lines of requests that end from now on go there, in this form; None ends the access log."""
+        self.log = AccessLog(log, log_format) if log is not None else None
 
     def settled(self, exchange: Exchange, now: float) -> None:
         """Called exactly once for every exchange, whatever happened to it."""

@@ -35,9 +35,9 @@ class Service:
     def __init__(self, settings: GatewaySettings, phase: float | None = None) -> None:
         settings = limits.affordable(settings)
         self.registry = telemetry.Registry()
-        has_log = settings.access_log != "off"
-        self._access_log = telemetry.LineLog(sys.stdout.fileno()) if has_log else None
-        self._recorder = Recorder(self.registry, self._access_log, settings.access_log)
+        self._lines: telemetry.LineLog | None = None
+        self._recorder = Recorder(self.registry, None)
+        self._write_log(settings.access_log)
         self._loop = asyncio.get_running_loop()
         self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase)
         self._servers: dict[int, asyncio.Server] = {}
@@ -75,15 +75,23 @@ class Service:
 
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
+        if settings.access_log != self.proxy.settings.access_log:
+            self._write_log(settings.access_log)
         self.proxy.change(limits.affordable(settings))
         logging.getLogger().setLevel(settings.log_level.upper())
+
+    def _write_log(self, form: str) -> None:
+        self._recorder.flush()
+        if form != "off" and self._lines is None:
+            self._lines = telemetry.LineLog(sys.stdout.fileno())
+        self._recorder.write_to(self._lines if form != "off" else None, form)
 
     async def close(self) -> None:
         """Ends what is left."""
         await self.listen(())
         await self.proxy.close()
-        if self._access_log is not None:
-            self._access_log.close()
+        if self._lines is not None:
+            self._lines.close()
 
 
 async def _follow_objects(

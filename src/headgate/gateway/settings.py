@@ -39,6 +39,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         int, _says("Worker processes, each with its share of the connections.", live=False, ge=1, le=256)
     ] = 1
 
+    worker_hang_s: Annotated[
+        float,
+        _says("A worker that does nothing for this long is killed and replaced; 0 is never.", ge=0, le=DAY_S),
+    ] = 60.0
+
     kubeconfig: Annotated[
         str | None,
         _says(

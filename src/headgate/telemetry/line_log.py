@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import select
+import stat
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 BATCHES = 256
@@ -17,6 +19,7 @@ class LineLog:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._is_pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)
         self._lines: list[str] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(BATCHES)
         self._lines_written = 0
@@ -52,10 +55,10 @@ class LineLog:
 
     def _write(self) -> None:
         while (batch := self._queue.get()) is not None:
-            view = memoryview(batch)
             try:
-                while view:
-                    view = view[self._write_some(view) :]
+                for view in _pieces(batch, select.PIPE_BUF if self._is_pipe else len(batch)):
+                    while view:
+                        view = view[self._write_some(view) :]
             except OSError:
                 return  # nobody reads any more; later batches are dropped once the queue is full
 
@@ -65,3 +68,16 @@ class LineLog:
         except BlockingIOError:  # whoever shares our standard output has made it non-blocking
             select.select([], [self._fd], [])
             return 0
+
+
+def _pieces(batch: bytes, most: int) -> Iterator[memoryview]:
+    """Whole lines of a batch, at most so many bytes at a time, but for a line that is longer.
+
+    The system writes so much to a pipe in one go: several processes share one without mixing their lines.
+    """
+    view, start = memoryview(batch), 0
+    while len(batch) - start > most:
+        end = batch.rfind(b"\n", start, start + most) + 1 or batch.index(b"\n", start) + 1
+        yield view[start:end]
+        start = end
+    yield view[start:]

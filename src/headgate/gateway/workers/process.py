@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import signal
 import socket
@@ -19,10 +20,14 @@ from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
 from headgate.telemetry.sums import Family
 
+CLOSED_S = 60.0
+"""How long a worker may run on that has closed its channel, or drains since it found it broken."""
 MAX_UNANSWERED = 8
 """A worker that owes so many answers is asked nothing more."""
 
 COMMAND = (sys.executable, "-m", "headgate.cli.gateway.worker")
+
+log = logging.getLogger(__name__)
 
 _Answer: TypeAlias = "asyncio.Future[messages.Answered | messages.Counted]"
 _ids = itertools.count(1)
@@ -65,6 +70,7 @@ class WorkerProcess:
         self.leaving = asyncio.Event()
         """Set when somebody told it to end."""
         self.hushed = asyncio.Event()
+        self.heard_at = time.monotonic()
         self.failure = ""
         self.status: int | None = None
         """As waitpid has it."""
@@ -131,8 +137,16 @@ class WorkerProcess:
                 while True:
                     self._hear(await self._channel.receive())
             except wire.Closed:
-                pass
-            await gone.wait()
+                # It ends when it finds nobody at the other end, unless it is stuck.
+                self._channel.close()
+                self._sock.close()
+            try:
+                async with asyncio.timeout(CLOSED_S):
+                    await gone.wait()
+            except TimeoutError:
+                log.warning("worker %d (%d) talks no more and is killed", self.slot, self.pid)
+                self.kill()
+                await gone.wait()
             _, self.status = os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
         finally:
             loop.remove_reader(pidfd)
@@ -145,6 +159,7 @@ class WorkerProcess:
             self.ended.set()
 
     def _hear(self, report: messages.Report) -> None:
+        self.heard_at = time.monotonic()
         match report:
             case messages.Ready():
                 self.ready.set()

@@ -24,6 +24,7 @@ STEADY_S = 60.0
 """A worker that served this long before it ended is replaced at once, and so is the first one that ends."""
 PATIENCE_S = 10.0
 """If nobody is ready for this long, a worker that is not ready takes connections, to say so."""
+MIND_S = 5.0
 HUSH_S = 2.0
 KILL_AFTER_S = 5.0
 """How much longer than it may drain a worker may take to end."""
@@ -115,6 +116,7 @@ class Supervisor:
                         worker.retire(self.configuration.settings.retire_s)
                 self._assign()
                 keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
+                keeping.append(tasks.create_task(self._mind()))
                 await _first(stop.wait(), upgrade.wait())
                 if stop.is_set():
                     await self._stop(keeping)
@@ -129,6 +131,7 @@ class Supervisor:
 
     def change_settings(self) -> None:
         """Tells all workers the settings in effect."""
+        logging.getLogger().setLevel(self.configuration.settings.log_level.upper())
         settings = msgspec.to_builtins(self.configuration.settings)
         for worker in self.workers:
             worker.tell(messages.Change(settings))
@@ -185,6 +188,22 @@ class Supervisor:
             self._restarts.labels().value += 1
             await asyncio.sleep(delay_s)
             delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
+
+    async def _mind(self) -> None:
+        """Kills workers that serve and of which nothing is heard: their share of the connections waits."""
+        while True:
+            limit_s = self.configuration.settings.worker_hang_s
+            pause_s = min(limit_s, MIND_S) if limit_s else MIND_S
+            before = time.monotonic()
+            await asyncio.sleep(pause_s)
+            now = time.monotonic()
+            if now - before > 2 * pause_s:
+                continue  # it was the supervisor that hung, and has not read what was told meanwhile
+            for slot in self.slots:
+                worker = slot.worker
+                if worker is not None and limit_s and now - worker.heard_at > limit_s:
+                    log.error("worker %d (%d) hangs for %g s and is killed", slot.number, worker.pid, limit_s)
+                    worker.kill()
 
     def _start(self, slot: _Slot) -> WorkerProcess:
         listeners = [sock.fileno() for sock in self.sockets.api]

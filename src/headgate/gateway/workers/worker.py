@@ -20,7 +20,8 @@ from headgate.gateway.workers import messages
 from headgate.telemetry import sums
 
 COUNT_INTERVAL_S = 5.0
-"""How often metrics are told unasked: what was counted since is lost if the worker is killed."""
+"""How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
+tells nothing for `worker_hang_s` seconds is taken to hang."""
 LAST_WORDS_S = 1.0
 
 
@@ -115,7 +116,8 @@ class _Worker:
 
     async def _tell_counts(self) -> None:
         while True:
-            await asyncio.sleep(COUNT_INTERVAL_S)
+            hang_s = self._service.proxy.settings.worker_hang_s
+            await asyncio.sleep(min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S)
             if not self._is_hushed:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
 
