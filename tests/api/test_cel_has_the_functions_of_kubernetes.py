@@ -91,6 +91,38 @@ url('https://example.com:80/').getPort() == '80'
 url('https://example.com/path with spaces/').getEscapedPath() == '/path%20with%20spaces/'
 url('https://example.com/path?k1=a&k2=b&k2=c').getQuery() == {'k1': ['a'], 'k2': ['b', 'c']}
 url('https://example.com/path?').getQuery() == {}
+size('é') == 1
+'日本😀'.size() == 3
+b'é'.size() == 2
+['é', 'a'].all(text, text.size() == 1)
+'size(x)'.size() == 7
+{'a': 1}.?a.orValue(2) == 1
+{'a': 1}.?b.orValue(2) == 2
+{'a': {'b': 1}}.?a.?b.value() == 1
+{'a': {'b': 1}}.?a.b.value() == 1
+!{'a': {}}.?a.?b.?c.hasValue()
+[5, 6][?1].value() == 6
+![5, 6][?2].hasValue()
+{'a b': [1]}[?'a b'][?0].value() == 1
+[{'a': 1}, {}].map(item, item.?a.orValue(0)) == [1, 0]
+{'x.?y': 1}['x.?y'] == 1
+(true ? {'a': 1} : {}).?a.hasValue()
+optional.of({'a': 1}).?a.value() == 1
+sets.contains([1, 2, 3], [3, 1])
+sets.contains([], [])
+!sets.contains([1], [1, 4])
+!sets.contains([1], [true])
+sets.contains([[1], [2, 3]], [[2, 3.0]])
+sets.equivalent([1, 1], [1])
+sets.equivalent([1, 2, 3], [3, 2, 1])
+!sets.equivalent(['a'], ['b'])
+sets.intersects([1, 2], [2])
+!sets.intersects([1], [])
+'%s has %d of %.2f%%'.format(['x', 3, 12.5]) == 'x has 3 of 12.50%'
+'%s %s %s'.format([true, null, 1.0]) == 'true null 1'
+'%s'.format([['a', 1, {'k': 2}]]) == '[a, 1, {k: 2}]'
+'%b %o %x %X'.format([5, 8, 255, 255]) == '101 10 ff FF'
+'%x'.format(['hi']) == '6869'
 """
 
 ERRORS = """
@@ -100,6 +132,23 @@ ERRORS = """
 ip('nonsense')
 cidr('10.0.0.0')
 url('../relative')
+{'a': {}}.?a.b.value()
+{}.?a.value()
+1.?a
+'%d'.format(['x'])
+'%s %s'.format(['x'])
+'%s'.format([1, 2])
+'%q'.format([1])
+sets.contains(1, [1])
+"""
+
+REFUSED = """
+{?'a': optional.of(1)}
+[?optional.of(1)]
+[1].all(i, v, v > 0)
+format.dns1123Label().validate('a')
+{'a': 1}.?a.optMap(v, v + 1)
+cel.bind(x, 1, x)
 """
 
 
@@ -114,6 +163,29 @@ def test_what_cannot_be_computed_is_an_error_of_the_rule(source: str) -> None:
     """And of nothing else."""
     with pytest.raises(cel.CelError):
         cel.compiled(source).evaluate({})
+
+
+@pytest.mark.parametrize("source", REFUSED.strip().splitlines())
+def test_what_there_is_not_is_refused_before_it_is_run(source: str) -> None:
+    """A definition with such a rule is not accepted, so no object passes unjudged."""
+    with pytest.raises(cel.CelError):
+        cel.compiled(source)
+
+
+def test_sizes_count_characters_of_objects_too() -> None:
+    """Whatever alphabet the text of an object is in."""
+    rule = cel.compiled("self.name.size() <= 3 && self.items.size() == 1")
+    assert rule.evaluate({"name": "日本語", "items": ["é"]}) is True
+    assert rule.evaluate({"name": "abcd", "items": ["é"]}) is False
+    changed = cel.compiled("self.size() == oldSelf.size()")
+    assert changed.evaluate("a", "é") is True
+
+
+def test_large_sets_are_compared_at_once() -> None:
+    """Each item is looked at once, and not once for each of the others."""
+    began = time.process_time()
+    assert cel.compiled("sets.equivalent(self, self)").evaluate(list(range(50_000))) is True
+    assert time.process_time() - began < 2
 
 
 def test_text_does_not_grow_without_end() -> None:

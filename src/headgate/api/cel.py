@@ -1,12 +1,13 @@
-"""The seam around the CEL engine: the only file that knows which package evaluates the rules of CRDs.
+"""The seam around the CEL engine: which package evaluates the rules of CRDs is known here
+and, for optional values, in `cel_values`.
 
 An `Expression` is compiled once, says at once what is wrong with it, and evaluates with `self` and
-`oldSelf`. The functions that Kubernetes adds to CEL and its rules use most (sum, split, quantity, ...) are
-added here; the rest of them (sets, format, optional syntax `.?`) is refused when the rule is registered, not
-discovered when an object arrives.
+`oldSelf`. The functions that Kubernetes adds to CEL (sum, split, quantity, sets, optional selection, ...) are
+added here; the few that are not (named formats, optional entries of lists and maps, comprehensions of two
+variables) are refused when the rule is registered, not discovered when an object arrives.
 
-Differences from cel-go that remain: `size()` of a string counts UTF-8 bytes, and mistakes of type are
-found when a rule runs, because there is no type checker.
+A difference from cel-go remains: mistakes of type are found when a rule runs, because there is no type
+checker.
 """
 
 import functools
@@ -16,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import cel
+import msgspec
 
-from headgate.api import cel_addresses, cel_quantities, cel_texts
+from headgate.api import cel_addresses, cel_quantities, cel_syntax, cel_texts, cel_values
 
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
 
@@ -63,6 +65,7 @@ _EXTENSIONS: dict[str, Callable[..., Any]] = {
     **cel_addresses.FUNCTIONS,
     **cel_quantities.FUNCTIONS,
     **cel_texts.FUNCTIONS,
+    **cel_values.FUNCTIONS,
     "sum": sum,
     "min": min,
     "max": max,
@@ -80,13 +83,12 @@ class Expression:
     def __init__(self, source: str) -> None:
         if len(source) > _LONGEST_SOURCE:
             raise CelError(f"rule is {len(source)} characters long; at most {_LONGEST_SOURCE} are allowed")
-        try:
-            self._program = cel.compile(source)
-        except ValueError as problem:
-            raise CelError(_first_lines(problem)) from problem
-        self._extensions = {
-            name: _EXTENSIONS[name] for name in self._program.functions() if name in _EXTENSIONS
-        }
+        source = cel_syntax.rewritten(source)
+        self._program = _program(source)
+        self._extensions = _extensions_of(self._program)
+        is_measuring = "size" in self._program.functions()
+        self._measuring = _program(cel_syntax.with_lengths(source)) if is_measuring else None
+        self._is_ascii = source.isascii()
         variables = set(self._program.variables())
         self._refuse_undeclared(source, variables)
         self.is_transition = "oldSelf" in variables
@@ -131,9 +133,12 @@ class Expression:
         if optional_old and old is not MISSING:
             old = cel.OptionalValue.of(old)
         variables = {"self": value, "oldSelf": old}
-        context = cel.Context(variables, self._extensions) if self._extensions else variables
+        program, extensions = self._program, self._extensions
+        if self._measuring is not None and not (self._is_ascii and _is_ascii(value) and _is_ascii(old)):
+            program, extensions = self._measuring, _extensions_of(self._measuring)
+        context = cel.Context(variables, extensions) if extensions else variables
         try:
-            return self._program.execute(context)
+            return program.execute(context)
         except KeyError as problem:
             raise CelError(f"no such key: {problem.args[0]}") from problem
         except ZeroDivisionError as problem:
@@ -150,6 +155,22 @@ class Expression:
 def compiled(source: str) -> Expression:
     """The expression of this source, compiled on first use; raises CelError if it does not compile."""
     return Expression(source)
+
+
+def _program(source: str) -> cel.Program:
+    try:
+        return cel.compile(source)
+    except ValueError as problem:
+        raise CelError(_first_lines(problem)) from problem
+
+
+def _extensions_of(program: cel.Program) -> dict[str, Callable[..., Any]]:
+    return {name: _EXTENSIONS[name] for name in program.functions() if name in _EXTENSIONS}
+
+
+def _is_ascii(value: object) -> bool:
+    """Whether characters are bytes in all texts of a value, so that the engine counts them right."""
+    return isinstance(value, cel.OptionalValue) or msgspec.json.encode(value).isascii()
 
 
 def _first_lines(problem: Exception) -> str:
