@@ -94,6 +94,28 @@ def test_manifests_with_pods(tmp_path, objects):
     assert result.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        ("", "there is no Secret default/engines"),
+        (
+            "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: engines}\nstringData: {a: b}",
+            "(its keys: a)",
+        ),
+    ],
+)
+def test_what_verifies_endpoints_is_missing(objects, secret, told):
+    """Why a pool behind https gets no requests, also where the Secret is among the manifests."""
+    with open(objects) as file:
+        secured = file.read().replace(
+            "{name: small}", "{name: small, annotations: {headgate.dev/tls-ca: engines}}"
+        )
+    secured = secured.replace("app: small}}", "app: small}}, workloadPort: {port: 1, protocol: https}")
+    with open(objects, "w") as file:
+        file.write(secured + PODS + secret)
+    assert told in run("--objects", objects, "--model", "chat", "-o", "json").stdout
+
+
 def test_name_without_a_route(objects):
     """The answer that a client would get, and the name that was meant."""
     result = run("--objects", objects, "--model", "chta", "--path", "/v1/messages", "-o", "json")

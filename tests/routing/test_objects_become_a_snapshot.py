@@ -108,6 +108,24 @@ def test_policies_of_a_server(server):
     assert (pool.model, pool.tls, pool.timeout_s, pool.attempts) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("policy", "timeout_s", "attempts", "retry_interval_s"),
+    [
+        ({}, None, None, 0.0),
+        ({"retry": {}}, None, None, 0.1),
+        ({"retry": {"retryInterval": "1s"}}, None, None, 1.0),
+        ({"retry": {"attempts": 0}}, None, 0, 0.1),
+        ({"retry": {"attempts": -3, "retryInterval": "0s"}}, None, 0, 0.0),
+        ({"timeout": "0s", "retry": {"attempts": 2, "retryInterval": "-1s"}}, None, 2, 0.0),
+        ({"timeout": "1h0.5s"}, 3600.5, None, 0.0),
+    ],
+)
+def test_what_of_a_policy_is_unset_or_odd(server, policy, timeout_s, attempts, retry_interval_s):
+    """What is negative counts as zero, no time is no limit, and an interval counts without attempts too."""
+    pool = routing.translate([], [server(trafficPolicy=policy)], []).pools[POOL]
+    assert (pool.timeout_s, pool.attempts, pool.retry_interval_s) == (timeout_s, attempts, retry_interval_s)
+
+
 def test_duration_that_is_none_is_a_problem(server):
     """It is ignored and reported, and the pool works."""
     made = server(trafficPolicy={"timeout": "soon", "retry": {"retryInterval": "later"}})

@@ -236,7 +236,7 @@ class Exchange:
         )
 
     def _retry(self, pool: PoolState) -> None:
-        interval_s = pool.pool.retry_interval_s if pool.pool.attempts is not None else 0.0
+        interval_s = pool.pool.retry_interval_s
         if interval_s > 0:
             self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
         else:

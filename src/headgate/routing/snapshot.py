@@ -41,7 +41,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """How long one attempt may take until its response headers; None is for ever."""
     attempts: int | None = None
     """How often a failed request is tried again; None leaves it to the gateway."""
-    retry_interval_s: float = 0.1
+    retry_interval_s: float = 0.0
 
 
 class Target(msgspec.Struct, frozen=True):

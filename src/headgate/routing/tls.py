@@ -79,12 +79,13 @@ def _authorities(key: api.ObjectKey, entry: str, secrets: Mapping[api.ObjectKey,
     if secret is None:
         told = f"there is no Secret {key}, or it may not be read"
         raise TlsError(marks.TLS_AUTHORITIES, SECRET_NOT_FOUND, told)
-    if entry not in secret.data:
+    encoded = secret.data.get(entry)
+    if encoded is None:
         there = ", ".join(sorted(secret.data)[:8]) or "none"
         told = f"Secret {key} has no key {entry} (its keys: {there})"
         raise TlsError(marks.TLS_AUTHORITIES, SECRET_KEY_NOT_FOUND, told)
     try:
-        text = base64.b64decode(secret.data[entry], validate=True).decode("ascii")
+        text = base64.b64decode(encoded, validate=True).decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         told = f"key {entry} of Secret {key} is not PEM text"
         raise TlsError(marks.TLS_AUTHORITIES, INVALID_CERTIFICATE, told) from None

@@ -127,7 +127,7 @@ def _pool(
         retry_interval_s=_seconds(
             retry.retry_interval if retry else None, "spec.trafficPolicy.retry.retryInterval", context
         )
-        or 0.0,
+        or 0.0,  # without `retry` the next attempt follows at once, since it goes to another endpoint
     )
 
 

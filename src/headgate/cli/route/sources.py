@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -33,15 +34,24 @@ def from_server(server: connecting.Server, namespace: str | None, asked: Asked) 
     """By the objects that an API server has now."""
 
     async def fetch(client: cluster.Client) -> routing.Snapshot:
-        found = await asyncio.gather(
+        routes, servers, pods = await asyncio.gather(
             client.list(api.ModelRoute, namespace),
             client.list(api.ModelServer, namespace),
             client.list(api.Pod, namespace),
         )
-        return routing.translate(*found)
+        named = {key for server in servers if (key := routing.authorities_of(server)) is not None}
+        secrets = await asyncio.gather(*(_secret(client, key) for key in named))
+        return routing.translate(routes, servers, pods, [each for each in secrets if each is not None])
 
     snapshot = connecting.run(server, fetch)
     return explain(View.of_objects(snapshot, knows_endpoints=True), *asked)
+
+
+async def _secret(client: cluster.Client, key: api.ObjectKey) -> api.Secret | None:
+    try:
+        return await client.get(api.Secret, key.name, key.namespace)
+    except cluster.ApiError:
+        return None  # it is not there or may not be read, which the translation tells
 
 
 def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Explanation:
@@ -54,7 +64,8 @@ def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Exp
     routes = _of_kind(read, api.ModelRoute, namespace)
     servers = _of_kind(read, api.ModelServer, namespace)
     pods = _of_kind(read, api.Pod, namespace)
-    snapshot = routing.translate(routes, servers, pods)
+    secrets = [_stored(secret) for secret in _of_kind(read, api.Secret, namespace)]
+    snapshot = routing.translate(routes, servers, pods, secrets)
     return explain(View.of_objects(snapshot, knows_endpoints=bool(pods)), *asked)
 
 
@@ -68,6 +79,12 @@ def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | 
             if namespace is None or obj.metadata.namespace == namespace:
                 found.append(obj)
     return found
+
+
+def _stored(secret: api.Secret) -> api.Secret:
+    """As an API server would store it, with all in `data`."""
+    texts = {key: base64.b64encode(text.encode()).decode() for key, text in secret.string_data.items()}
+    return msgspec.structs.replace(secret, data=secret.data | texts, string_data={})
 
 
 def _converted(manifest: manifests.Manifest, kind: type[Kind]) -> Kind:
