@@ -35,9 +35,11 @@ bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx and the Rus
 bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
 	$(BIN)/python bench/apiserver.py $(ARGS)
 
-generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/reference anew from the types
+generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from the code
 	$(BIN)/headgate crds --dir deploy/crds
 	$(BIN)/python tools/reference_tables.py
+	$(BIN)/python tools/settings_table.py
+	$(BIN)/python tools/telemetry_tables.py
 
 lock:  ## write both lock files anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock

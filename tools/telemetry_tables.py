@@ -1,0 +1,81 @@
+"""Writes the tables of docs/metrics.md and docs/access-log.md anew: `python tools/telemetry_tables.py`.
+
+They are made of what the code registers and logs, so that no page can promise another name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from headgate.gateway import GatewaySettings, gauges
+from headgate.gateway.access_fields import FIELDS
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.supervisor import Supervisor
+from headgate.telemetry import Registry, add_process_metrics, sums
+from headgate.telemetry.sums import Family
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = (DOCS / "metrics.md", DOCS / "access-log.md")
+_TABLE = re.compile(r"(<!-- table of (\w+) -->\n)(.*?)(<!-- end of table -->)", re.S)
+
+
+def rendered(text: str) -> str:
+    """The page with its tables as they should be."""
+    tables = {"metrics": metrics_table, "fields": fields_table}
+    return _TABLE.sub(lambda found: found[1] + "".join(tables[found[2]]()) + found[4], text)
+
+
+def families() -> list[Family]:
+    """Every metric of a gateway, by name: those of its workers and those of its supervisor."""
+    return asyncio.run(_families())
+
+
+async def _families() -> list[Family]:
+    registry = Registry()
+    settings = GatewaySettings(port=0, metrics_port=0, admin_port=0)
+    recorder = Recorder(registry, None)
+    proxy = Proxy(settings, recorder, asyncio.get_running_loop())
+    gauges.add_gauges(registry, proxy)
+    add_process_metrics(registry)
+    supervisor = Supervisor(Configuration(lambda: settings, None, registry), registry)
+    supervisor.sockets.close()
+    found = sums.families(registry)
+    await proxy.close()
+    return sorted(found, key=lambda family: family.name)
+
+
+def metrics_table() -> Iterator[str]:
+    yield "| name | type | labels | what it says |\n| --- | --- | --- | --- |\n"
+    for family in families():
+        suffix = "_total" if family.kind == "counter" else ""
+        labels = ", ".join(family.label_names)
+        yield f"| `{family.name}{suffix}` | {family.kind} | {labels} | {_escaped(family.help)} |\n"
+
+
+def fields_table() -> Iterator[str]:
+    yield "| JSON | type | in text | what it says |\n| --- | --- | --- | --- |\n"
+    for field in FIELDS:
+        text = f"`{field.text}=`" if field.text.isidentifier() and field.text != "number" else field.text
+        yield f"| `{field.name}` | {field.type} | {text} | {_escaped(field.meaning)} |\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def main() -> None:
+    """Writes the pages that changed."""
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = rendered(old)
+        if new != old:
+            page.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
