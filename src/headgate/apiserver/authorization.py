@@ -22,6 +22,9 @@ OWN_REVIEWS = frozenset(
 )
 """What everybody may ask about himself."""
 
+_WRITE_ONLY = frozenset({"binding", "eviction", "finalize"})
+"""Subresources that nobody can read."""
+
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
@@ -108,7 +111,8 @@ def rules(user: User, registry: Registry) -> tuple[list[Object], list[Object]]:
     for served in registry if user.role else ():
         if served.resource != builtin.SECRET and "get" in served.verbs:
             names = readable.setdefault(served.group, set())
-            names |= {served.plural, *(f"{served.plural}/{name}" for name in served.all_subresources)}
+            readable_parts = (name for name in served.all_subresources if name not in _WRITE_ONLY)
+            names |= {served.plural, *(f"{served.plural}/{name}" for name in readable_parts)}
     found: list[Object] = [
         {"verbs": list(READING), "apiGroups": [group], "resources": sorted(names)}
         for group, names in sorted(readable.items())

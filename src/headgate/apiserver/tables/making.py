@@ -1,0 +1,129 @@
+"""Tables: columns and rows, from the printer columns of a definition or the rows of a built-in kind."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from headgate.apiserver.registry import Column, Served
+from headgate.apiserver.tables import kinds
+from headgate.apiserver.tables.ages import age, since
+from headgate.apiserver.tables.kinds import Row
+
+Object = dict[str, Any]
+IncludeObject = Literal["None", "Metadata", "Object"]
+
+_NAME = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name of the object, unique among its kind in a namespace.",
+}
+
+
+def table(
+    served: Served,
+    objects: Iterable[Object],
+    *,
+    metadata: Object,
+    include: IncludeObject,
+    now: datetime.datetime,
+    with_columns: bool = True,
+) -> Object:
+    """A Table of objects; `metadata` is that of the list. Events after the first leave the columns out."""
+    builtin = kinds.ROWS.get(served.resource) if not served.custom else None
+    rows = []
+    for obj in objects:
+        cells = builtin.cells(obj, now) if builtin else _cells(served.columns, obj, now)
+        rows.append({"cells": [obj["metadata"]["name"], *cells], "object": _row_object(obj, include)})
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": _definitions(served, builtin) if with_columns else None,
+        "rows": rows,
+    }
+
+
+def scale_table(scale: Object, *, include: IncludeObject, now: datetime.datetime) -> Object:
+    """The Table of an autoscaling/v1 Scale, the same for all kinds that have one."""
+    meta = scale["metadata"]
+    cells = [meta["name"], scale["spec"]["replicas"], scale["status"]["replicas"], age(scale, now)]
+    columns = [
+        {**_NAME, "priority": 0},
+        _definition("Desired", "integer", 0, description="Number of desired replicas"),
+        _definition("Available", "integer", 0, description="Number of actual replicas"),
+        _definition("Age", "date", 0),
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": meta["resourceVersion"]},
+        "columnDefinitions": columns,
+        "rows": [{"cells": cells, "object": _row_object(scale, include)}],
+    }
+
+
+def _definitions(served: Served, builtin: Row | None) -> list[Object]:
+    if builtin:
+        shown = [_definition(name, "string", priority) for name, priority in builtin.columns]
+    elif served.columns:
+        shown = [_definition(c.name, c.type, c.priority, c.format, c.description) for c in served.columns]
+    else:
+        shown = [_definition("Age", "date", 0)]
+    return [{**_NAME, "priority": builtin.name_priority if builtin else 0}, *shown]
+
+
+def _definition(name: str, type_: str, priority: int, format_: str = "", description: str = "") -> Object:
+    return {
+        "name": name,
+        "type": type_,
+        "format": format_,
+        "description": description or name,
+        "priority": priority,
+    }
+
+
+def _row_object(obj: Object, include: IncludeObject) -> Object | None:
+    if include == "None":
+        return None
+    if include == "Object":
+        return obj
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"},
+    }
+
+
+def _cells(columns: tuple[Column, ...], obj: Object, now: datetime.datetime) -> list[Any]:
+    if not columns:
+        return [age(obj, now)]
+    return [_cell(column, column.path.find(obj), now) for column in columns]
+
+
+def _cell(column: Column, found: list[Any], now: datetime.datetime) -> Any:
+    """The first value that the path finds; None, which kubectl leaves blank, if it is not of the type."""
+    if not found or found[0] is None:
+        return None
+    value = found[0]
+    match column.type:
+        case "string":
+            return _text(value)
+        case "date":
+            return since(value, now)
+        case "integer" if isinstance(value, int | float):
+            return int(value)
+        case "number" if isinstance(value, int | float):
+            return float(value)
+        case "boolean" if isinstance(value, bool):
+            return value
+        case _:
+            return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
