@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api bench bench-apiserver generated lock clean help
+.PHONY: up test check unit test-api bench bench-apiserver soak generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 17
@@ -34,6 +34,9 @@ bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx and the Rus
 
 bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
 	$(BIN)/python bench/apiserver.py $(ARGS)
+
+soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed workers (ARGS="--minutes 2")
+	$(BIN)/python bench/soak.py $(ARGS)
 
 generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from the code
 	$(BIN)/headgate crds --dir deploy/crds

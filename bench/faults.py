@@ -233,6 +233,7 @@ class FaultyEndpoint:
         """Asked for each connection, before its first request."""
         self.port = 0
         self.requests: list[Received] = []
+        self.keeps_requests = True
         self.open: set[_Connection] = set()
         self._server: asyncio.Server | None = None
 
@@ -306,7 +307,8 @@ class _Connection(asyncio.Protocol):
         is_whole = len(received.body) == length
         if not is_whole and fault.when == "request":
             return
-        self._endpoint.requests.append(received)
+        if self._endpoint.keeps_requests:
+            self._endpoint.requests.append(received)
         self._data = self._data[end + length :]
         self._unread = length - len(received.body)
         self._begin(fault)
