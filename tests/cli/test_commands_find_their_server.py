@@ -31,17 +31,25 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_order_of_kubeconfigs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The option, $KUBECONFIG (its first file that exists), the machine's own, then the usual ones."""
-    assert Server(None).path is None
+    """The option, $KUBECONFIG with all of its files, the machine's own, then the usual ones."""
+    assert Server(None).files == []
     own = Path(".headgate/kubeconfig")
     own.parent.mkdir()
     own.write_text(NOWHERE)
-    assert Server(None).path == own
-    there = tmp_path / "there"
-    there.write_text(NOWHERE)
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}{os.pathsep}{there}")
-    assert Server(None).path == there
-    assert Server(Path("given")).path == Path("given")
+    for empty in ("", os.pathsep):
+        monkeypatch.setenv("KUBECONFIG", empty)
+        assert Server(None).files == [own]
+    monkeypatch.setenv("KUBECONFIG", f"one{os.pathsep}{os.pathsep}{tmp_path / 'two'}")
+    assert Server(None).files == [Path("one"), tmp_path / "two"]
+    assert Server(Path("given")).files == [Path("given")]
+
+
+def test_files_that_do_not_exist_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of $KUBECONFIG, all of them."""
+    monkeypatch.setenv("KUBECONFIG", f"one{os.pathsep}two")
+    result = CliRunner().invoke(main, ["get", "pods"])
+    assert result.exit_code == 1
+    assert "there is no file one or two\nThat is from $KUBECONFIG (one:two)." in result.stderr
 
 
 def test_without_a_server_it_says_where_it_looked_and_how_to_start_one() -> None:

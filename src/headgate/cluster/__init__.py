@@ -24,6 +24,7 @@ from headgate.cluster.errors import (
 from headgate.cluster.events import EventRecorder, EventStatistics, EventType
 from headgate.cluster.informer import Informer, InformerStatistics, Pacing
 from headgate.cluster.kinds import KubeObject
+from headgate.cluster.kubeconfig import named as kubeconfigs_named
 from headgate.cluster.named import NamedObjects
 from headgate.cluster.store import Change, ChangeKind
 from headgate.cluster.transport import Answer
@@ -58,5 +59,6 @@ __all__ = [
     "Unreachable",
     "WorkQueue",
     "WorkQueueStatistics",
+    "kubeconfigs_named",
     "run_workers",
 ]

@@ -53,12 +53,12 @@ class Client:
         self._resources: dict[tuple[str, str], api.Resource] = {}
 
     @classmethod
-    def from_kubeconfig(cls, path: Path | None = None, context: str | None = None) -> Self:
-        """As `path` says; without it: the in-cluster account, then $KUBECONFIG, then ~/.kube/config.
+    def from_kubeconfig(cls, files: Path | Sequence[Path] | None = None, context: str | None = None) -> Self:
+        """As a kubeconfig says, or several as one, in which the first to say something counts.
 
-        Raises ConfigurationError.
+        Without any: the in-cluster account, then $KUBECONFIG, then ~/.kube/config. Raises ConfigurationError.
         """
-        return cls(connection.from_kubeconfig(path, context))
+        return cls(connection.from_kubeconfig(files, context))
 
     @classmethod
     def from_url(cls, url: str) -> Self:

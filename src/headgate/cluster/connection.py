@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
 import httpx2
-import yaml
 from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
+from headgate.cluster import kubeconfig
 from headgate.cluster.errors import ConfigurationError
 
 REQUEST_TIMEOUT = httpx2.Timeout(30, connect=5, pool=10)
@@ -49,26 +50,27 @@ class Connection:
         await self.streams.aclose()
 
 
-def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Connection:
-    """As the file says; without one: the in-cluster account, then $KUBECONFIG, then ~/.kube/config."""
+def from_kubeconfig(files: Path | Sequence[Path] | None = None, context: str | None = None) -> Connection:
+    """As the files say, the first before the others; without any: the in-cluster account, then $KUBECONFIG,
+    then ~/.kube/config."""
+    listed = [] if files is None else [files] if isinstance(files, Path) else files
     try:
-        config = (KubeConfig.from_file(path) if path else KubeConfig.from_env()).get(context)
-        return _connection(config)
+        return _connection(kubeconfig.chosen(listed, context))
     except ConfigError as error:
         raise ConfigurationError(f"no cluster connection: {error}") from error
-    except (KeyError, TypeError, ValueError, OSError, yaml.YAMLError) as error:
-        where = path or "the in-cluster account or the default kubeconfig"
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        where = " and ".join(str(file) for file in listed) or "the in-cluster account or the kubeconfig"
         raise ConfigurationError(f"no cluster connection: {where} is not usable: {error!r}") from error
 
 
 def from_url(url: str) -> Connection:
     """Connect to a server that asks for no credentials."""
-    return _connection(KubeConfig.from_server(url).get())
+    config = KubeConfig.from_server(url).get()
+    assert config
+    return _connection(config)
 
 
-def _connection(config: SingleConfig | None) -> Connection:
-    if config is None:
-        raise ConfigError("no current context is set")
+def _connection(config: SingleConfig) -> Connection:
     user = config.user or User()
     if user.exec and user.exec.apiVersion == "client.authentication.k8s.io/v1":
         # lightkube knows the beta versions only; for tokens, v1 says the same thing in the same place.

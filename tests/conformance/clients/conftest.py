@@ -122,17 +122,34 @@ def _address(kubeconfig: Path) -> tuple[str, int]:
 
 
 @pytest.fixture
-def line(server: Any) -> Iterator[Line]:
-    """The line to the API server under test."""
-    made = Line(*_address(server.kubeconfig))
-    yield made
-    made.close()
+def line_to(tmp_path: Path) -> Iterator[Callable[[Path], tuple[Line, Path]]]:
+    """Lays lines to the servers of kubeconfigs, each with a kubeconfig whose connections go over it."""
+    made: list[Line] = []
+
+    def lay(kubeconfig: Path) -> tuple[Line, Path]:
+        made.append(Line(*_address(kubeconfig)))
+        return made[-1], _through(kubeconfig, made[-1], tmp_path / f"over-line-{len(made)}")
+
+    yield lay
+    for line in made:
+        line.close()
 
 
 @pytest.fixture
-def kubeconfig(server: Any, line: Line, tmp_path: Path) -> Path:
+def _lined(server: Any, line_to: Any) -> Any:
+    return line_to(server.kubeconfig)
+
+
+@pytest.fixture
+def line(_lined: tuple[Line, Path]) -> Line:
+    """The line to the API server under test."""
+    return _lined[0]
+
+
+@pytest.fixture
+def kubeconfig(_lined: tuple[Line, Path]) -> Path:
     """A kubeconfig whose connections go over the line."""
-    return _through(server.kubeconfig, line, tmp_path / "kubeconfig")
+    return _lined[1]
 
 
 class Restartable:

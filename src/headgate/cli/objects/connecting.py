@@ -28,14 +28,14 @@ class Server:
     context: str | None = None
 
     @property
-    def path(self) -> Path | None:
-        """The kubeconfig to use; None for the account of the Pod that we run in, or the user's own file."""
+    def files(self) -> list[Path]:
+        """The kubeconfigs to use; none for the account of the Pod that we run in, or the user's own file."""
         if self.kubeconfig is not None:
-            return self.kubeconfig
-        if named := [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]:
-            return next((path for path in named if path.exists()), named[0])
+            return [self.kubeconfig]
+        if named := cluster.kubeconfigs_named():
+            return named
         own = self.state / "kubeconfig"
-        return own if own.exists() else None
+        return [own] if own.exists() else []
 
     @property
     def state(self) -> Path:
@@ -44,23 +44,24 @@ class Server:
     def connect(self) -> cluster.Client:
         """A client; raises ClickException that says where was looked."""
         try:
-            return cluster.Client.from_kubeconfig(self.path, self.context)
+            return cluster.Client.from_kubeconfig(self.files, self.context)
         except cluster.ConfigurationError as error:
             raise click.ClickException(f"{error}\n{self._looked()}") from error
 
     def unreachable(self, error: cluster.Unreachable) -> str:
         """Why there was no answer, and what to do."""
-        used = self.path or "the in-cluster account or ~/.kube/config"
+        used = " and ".join(str(file) for file in self.files)
+        named = f"{used} names" if used else "the in-cluster account or ~/.kube/config names"
         return (
-            f"no answer from the API server that {used} names: {error.message}\n"
+            f"no answer from the API server that {named}: {error.message}\n"
             "Is it running? `headgate up` starts one on this machine; --kubeconfig names another one."
         )
 
     def _looked(self) -> str:
         if self.kubeconfig is not None:
-            return "The file was named by --kubeconfig."
-        if os.environ.get("KUBECONFIG"):
-            return f"The file was named by $KUBECONFIG ({os.environ['KUBECONFIG']})."
+            return "That is from --kubeconfig."
+        if cluster.kubeconfigs_named():
+            return f"That is from $KUBECONFIG ({os.environ['KUBECONFIG']})."
         return (
             f"Looked for --kubeconfig, $KUBECONFIG, {self.state / 'kubeconfig'}, the in-cluster account and "
             "~/.kube/config.\nStart a server with `headgate up`, or name a kubeconfig with --kubeconfig."

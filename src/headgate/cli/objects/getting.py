@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 import click
@@ -84,7 +84,7 @@ class Fetch:
     async def tables(self, target: Asked) -> AsyncIterator[Table]:
         """The objects of a target as Tables, of one page or one object each."""
         if target.names is None:
-            async for page in self._pages(self.path(target), TABLE):
+            async for page in self.pages(self.path(target), TABLE):
                 yield decoded_table(page)
             return
         for name in target.names:
@@ -93,21 +93,26 @@ class Fetch:
 
     async def objects(self, target: Asked) -> AsyncIterator[Object]:
         """The objects of a target, whole."""
-        resource = target.served.resource
         if target.names is None:
-            async for page in self._pages(self.path(target), "application/json"):
-                for item in msgspec.json.decode(page).get("items") or ():
-                    # Items of a list leave out what the list says for all of them.
-                    yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+            async for page in self.pages(self.path(target), "application/json"):
+                for item in self.items(target, page):
+                    yield item
             return
         for name in target.names:
             if (body := await self._one(target, name, "application/json")) is not None:
                 yield msgspec.json.decode(body)
 
-    async def _pages(self, path: str, accept: str) -> AsyncIterator[bytes]:
+    def items(self, target: Asked, page: bytes) -> Iterator[Object]:
+        """The objects of a page of a list, whose items leave out what the list says for all of them."""
+        resource = target.served.resource
+        for item in msgspec.json.decode(page).get("items") or ():
+            yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
+
+    async def pages(self, path: str, accept: str, **more: str | None) -> AsyncIterator[bytes]:
+        """The bodies of a list, in as many pages as it takes."""
         token: str | None = None
         while token != "":
-            query = self.query(limit=str(PAGE_SIZE), **{"continue": token})
+            query = self.query(limit=str(PAGE_SIZE), **{"continue": token}) | more
             body = (await self.client.ask("GET", path, query=query, accept=accept)).body
             yield body
             token = msgspec.json.decode(body, type=Table).metadata.continue_token

@@ -1,7 +1,13 @@
-"""`headgate get --watch`: what is there, then every change, until the person has seen enough."""
+"""`headgate get --watch`: what is there, then every change, until the person has seen enough.
+
+A watch that ends, or whose connection is cut, goes on from the last version that was seen. If the server no
+longer has what came after that, everything is listed again, and what is different is shown.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,13 +15,16 @@ import msgspec
 
 from headgate import cluster
 from headgate.cli.objects import getting, printing
-from headgate.cli.objects.printing import Column, Object, Printer, Table
+from headgate.cli.objects.printing import Column, Object, Printer, Row, Table, TableMeta
 from headgate.cli.objects.wording import Asked
 
 if TYPE_CHECKING:
     from headgate.cli.objects.getting import Fetch
 
-_SILENCE_S = 3600.0
+_SILENCE_S = 600.0
+"""Bookmarks come more often, so a connection that is silent for so long is dead."""
+_BACKOFF = cluster.Backoff(base_s=0.2, cap_s=5.0)
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -23,67 +32,142 @@ class _Event(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class _Versioned(msgspec.Struct, frozen=True):
+    metadata: TableMeta
+
+
 async def watch(fetch: Fetch, target: Asked) -> None:
-    """Prints what is there and then each change; ends when the server ends the watch."""
+    """Prints what is there and then each change, until it is cancelled."""
     shown = _Shown(fetch, target)
-    name = target.names[0] if target.names else None
-    version = await shown.begin()
+    await shown.begin()
     if fetch.missing:
         return
-    path = fetch.path(Asked(target.served, None))
-    query = fetch.query(watch="true", resourceVersion=version)
-    if name is not None:
-        query["fieldSelector"] = f"metadata.name={name}"
-        path = fetch.client.path_of(target.served.resource, None, fetch.wanted.namespace)
-    accept = getting.TABLE if fetch.wanted.is_table else "application/json"
-    async with fetch.client.stream_lines(path, query, _SILENCE_S, accept=accept) as lines:
-        async for line in lines:
-            event = msgspec.json.decode(line, type=_Event)
-            if event.type == "ERROR":
-                raise cluster.ApiError.from_body(0, bytes(event.object), f"GET {path}")
-            if event.type != "BOOKMARK":
-                shown.tell(event.object)
+    failures, is_told, rng = 0, False, random.Random()  # noqa: S311
+    while True:
+        before = shown.version
+        try:
+            await shown.follow()
+            is_told = False
+        except cluster.Gone:
+            shown.is_expired = True
+            continue
+        except cluster.ApiError as error:
+            if not isinstance(error, cluster.Unreachable) and error.status_code not in _TRANSIENT:
+                raise
+            if not is_told:
+                click.echo(f"lost the API server, trying again: {error.message}", err=True)
+            is_told = True
+        # A watch that tells nothing before it ends is not begun again without end.
+        failures = 0 if shown.version != before else failures + 1
+        await asyncio.sleep(_BACKOFF.delay_s(failures, rng) if failures else 0)
 
 
 class _Shown:
-    """Prints lists and events of one kind in one form."""
+    """Prints lists and events of one kind in one form, and knows what the person has seen."""
 
     def __init__(self, fetch: Fetch, target: Asked) -> None:
+        self.version = ""
+        """Everything up to it has been shown."""
+        self.is_expired = False
+        """Whether the server has lost what came after the version."""
         self._fetch = fetch
         self._target = target
         self._printer: Printer | None = None
         self._columns: list[Column] = []
+        self._seen: dict[tuple[str, str], str] = {}
+        name = target.names[0] if target.names else None
+        self._path = fetch.path(Asked(target.served, None))
+        if name is not None:
+            self._path = fetch.client.path_of(target.served.resource, None, fetch.wanted.namespace)
+        self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
+        self._is_table = fetch.wanted.is_table
+        self._accept = getting.TABLE if self._is_table else "application/json"
 
-    async def begin(self) -> str:
-        """Prints what is there; returns the version to go on from."""
-        version = ""
+    async def begin(self) -> None:
+        """Prints what is there; a named object that is not there is noted as missing."""
         async for table in self._fetch.tables(self._target):
-            version = version or table.metadata.resource_version
-            if self._fetch.wanted.is_table:
+            self.version = self.version or table.metadata.resource_version
+            if self._is_table:
                 self._print(table)
-        if not self._fetch.wanted.is_table:
+        if not self._is_table:
             async for obj in self._fetch.objects(self._target):
                 self._print_object(obj)
-        return version
 
-    def tell(self, raw: msgspec.Raw) -> None:
-        if self._fetch.wanted.is_table:
-            self._print(msgspec.json.decode(raw, type=Table))
+    async def follow(self) -> None:
+        """Prints every change, until the server ends the watch; raises ApiError, Gone among them."""
+        if self.is_expired:
+            await self._catch_up()
+            self.is_expired = False
+        query = self._fetch.query(
+            watch="true", resourceVersion=self.version, allowWatchBookmarks="true", **self._query
+        )
+        client = self._fetch.client
+        async with client.stream_lines(self._path, query, _SILENCE_S, accept=self._accept) as lines:
+            async for line in lines:
+                event = msgspec.json.decode(line, type=_Event)
+                if event.type == "ERROR":
+                    raise cluster.ApiError.from_body(0, bytes(event.object), f"GET {self._path}")
+                if event.type != "BOOKMARK":
+                    self._tell(event)
+                self.version = _version(event.object)
+
+    async def _catch_up(self) -> None:
+        """Lists again, prints what is new or different, and says what is gone."""
+        present: set[tuple[str, str]] = set()
+        version = ""
+        async for page in self._fetch.pages(self._path, self._accept, **self._query):
+            version = version or _version(page)
+            if self._is_table:
+                table = getting.decoded_table(page)
+                rows = table.rows or []
+                present |= {_key(row.metadata) for row in rows}
+                news = [row for row in rows if not self._has_seen(row.metadata)]
+                self._print(Table(table.column_definitions, news))
+            else:
+                for obj in self._fetch.items(self._target, page):
+                    present.add(_key(obj["metadata"]))
+                    if not self._has_seen(obj["metadata"]):
+                        self._print_object(obj)
+        for key in sorted(self._seen.keys() - present):
+            del self._seen[key]
+            click.echo(f"{self._target.served.called(key[1])} was deleted in the meantime", err=True)
+        self.version = version
+
+    def _tell(self, event: _Event) -> None:
+        if self._is_table:
+            table = msgspec.json.decode(event.object, type=Table)
+            self._print(table)
+            metas = [row.metadata for row in table.rows or ()]
         else:
-            self._print_object(msgspec.json.decode(raw))
+            obj = msgspec.json.decode(event.object)
+            self._print_object(obj)
+            metas = [obj["metadata"]]
+        if event.type == "DELETED":
+            for meta in metas:
+                self._seen.pop(_key(meta), None)
+
+    def _has_seen(self, meta: Object) -> bool:
+        return self._seen.get(_key(meta)) == meta.get("resourceVersion")
+
+    def _see(self, meta: Object) -> None:
+        self._seen[_key(meta)] = meta.get("resourceVersion", "")
 
     def _print(self, table: Table) -> None:
         """Headings come once, with the first row."""
         self._columns = table.column_definitions or self._columns
-        if not table.rows:
+        rows: list[Row] = table.rows or []
+        if not rows:
             return
         with_headings = self._printer is None
         if self._printer is None:
             self._printer = getting.printer(self._fetch.wanted, self._target, self._columns, prefix=False)
-        for line in self._printer.lines(table.rows, with_headings=with_headings):
+        for line in self._printer.lines(rows, with_headings=with_headings):
             click.echo(line)
+        for row in rows:
+            self._see(row.metadata)
 
     def _print_object(self, obj: Object) -> None:
+        self._see(obj["metadata"])
         shown: Any = obj
         if not self._fetch.wanted.show_managed_fields:
             shown = printing.without_managed_fields(obj)
@@ -94,3 +178,11 @@ class _Shown:
                 click.echo(f"---\n{printing.as_yaml(shown)}", nl=False)
             case _:
                 click.echo(printing.as_json(shown), nl=False)
+
+
+def _version(body: bytes | msgspec.Raw) -> str:
+    return msgspec.json.decode(body, type=_Versioned).metadata.resource_version
+
+
+def _key(meta: Object) -> tuple[str, str]:
+    return meta.get("namespace", ""), meta.get("name", "")
