@@ -1,11 +1,17 @@
 """Times as Kubernetes writes them: RFC 3339 in UTC. In numbers they are Unix seconds, from whatever clock."""
 
 import datetime
+import functools
 
 
 def seconds(unix_s: float) -> str:
     """To the second, as objects carry it: `2026-01-31T08:15:00Z`."""
-    return _utc(int(unix_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(unix_s))
+
+
+@functools.lru_cache(maxsize=8)
+def _second(unix_s: int) -> str:
+    return _utc(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def nanoseconds(unix_s: float) -> str:

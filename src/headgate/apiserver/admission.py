@@ -86,7 +86,8 @@ def admit(
     complaints = [*complaints, *_unknown_fields(unknown)]
     if complaints and validation == "Strict":
         raise errors.StrictDecodingError(served.kind, served.version, complaints)
-    _set_body(new, body)
+    if unknown:
+        _set_body(new, body)
     written = [] if target.subresource else rules.warnings_of_written(new)
     lacking.fill(body)
     _set_body(new, body)
@@ -96,8 +97,8 @@ def admit(
     # A list beyond its limit may have any length, and rules look at every item.
     is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
     told = _judge(target, new, was, others) if is_bounded else rules.Findings()
-    if found := rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom):
-        raise target.invalid(*found)
+    if errors_of_schema or told.errors:
+        raise target.invalid(*rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom))
     return [*(complaints if validation == "Warn" else []), *written, *told.warnings]
 
 

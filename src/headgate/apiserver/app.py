@@ -74,8 +74,7 @@ class _Edge:
         elif path.startswith(("/api/", "/apis/")):
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
             response = await yaml_answers.rewritten(response, _header(scope, b"accept").decode("latin-1"))
-            response = await compressed(response, Headers(scope=scope))
-            await send_in_parts(response, scope, receive, send)
+            await send_in_parts(await compressed(response, scope), scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -107,7 +106,10 @@ class _Edge:
 
 def _header(scope: Scope, wanted: bytes) -> bytes:
     """The value of a header, which ASGI names in small letters; empty if it is not there."""
-    return next((value for name, value in scope["headers"] if name == wanted), b"")
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return value  # type: ignore[no-any-return]
+    return b""
 
 
 def _is_local(scope: Scope) -> bool:
@@ -182,7 +184,7 @@ class _Views:
         found = self._documents.one(request, request.path_params["path"])
         if found is None:
             return status_response(errors.no_such_path())
-        return await compressed(found, request.headers)
+        return await compressed(found, request.scope)
 
     async def settled(self, response: Response) -> Response:
         """The response, once everything that it shows is on disk."""

@@ -91,14 +91,16 @@ class Collector:
             return
         if event.old is not None:
             self._unlink(event.old)
-        self._note(event.new)
-        self._enqueue(event.new.key)
+        head = self._note(event.new)
+        if head.deletion_timestamp is not None or head.owner_references:
+            self._enqueue(event.new.key)
 
-    def _note(self, stored: Stored) -> None:
+    def _note(self, stored: Stored) -> _Meta:
         head = _head(stored)
         self._uids[head.uid] = stored.key
         for owner in head.owner_references:
             self._dependents.setdefault(owner.uid, set()).add(stored.key)
+        return head
 
     def _unlink(self, stored: Stored) -> _Meta:
         """Takes an object from the owners that it had: it may have got others since."""

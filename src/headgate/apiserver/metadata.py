@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from typing import Any
 
@@ -146,6 +147,16 @@ def normalize(obj: dict[str, Any]) -> list[str]:
             del meta[name]
     meta.pop("selfLink", None)
     return [f"metadata.{name}" for name in unknown]
+
+
+def new_uid() -> str:
+    """A UUID of version 4. It keeps no secret, so the system need not be asked for randomness."""
+    digits = f"{random.getrandbits(128) & _RANDOM_BITS | _VERSION_4:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+_RANDOM_BITS = ~(0xF << 76 | 0b11 << 62)
+_VERSION_4 = 4 << 76 | 0b10 << 62
 
 
 def generate_name(prefix: str) -> str:

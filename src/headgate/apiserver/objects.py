@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +47,8 @@ class Outcome:
     obj: Object
     warnings: list[str] = field(default_factory=list)
     created: bool = False
+    body: bytes | None = None
+    """The object as JSON, if it is stored as it is answered."""
 
 
 def _utc_now() -> datetime.datetime:
@@ -117,7 +118,7 @@ class Objects:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields"):
             meta.pop(name, None)
         now = self._now()
-        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": now}
+        meta |= {"uid": metadata.new_uid(), "creationTimestamp": now}
         if served.counts_generations:
             meta["generation"] = 1
         warnings = admission.admit(target, obj, None, complaints, options.field_validation, self.neighbours)
@@ -126,7 +127,7 @@ class Objects:
         ownership.claim_all(served, obj, options.field_manager, now)
         if served.resource == builtin.SERVICE:  # nobody owns the address but the server
             self._addresses.assign(target, obj)
-        return Outcome(self._write(target, obj, options), warnings, created=True)
+        return self._write(target, obj, options, Outcome(obj, warnings, created=True))
 
     def update(
         self,
@@ -158,7 +159,7 @@ class Objects:
             ownership.record(served, old, new, options.field_manager, through, self._now())
         if served.resource == builtin.SERVICE and target.subresource != "status":
             self._addresses.assign(target, new)
-        return Outcome(self._write(target, new, options), warnings)
+        return self._write(target, new, options, Outcome(new, warnings))
 
     def patch(
         self, target: Target, kind: patch.Kind, body: Any, options: WriteOptions, complaints: list[str]
@@ -197,7 +198,7 @@ class Objects:
             outcome.obj["metadata"].pop("managedFields", None)  # of an update, which this is not
             if managed:
                 outcome.obj["metadata"]["managedFields"] = managed
-            return replace(outcome, obj=self._write(target, outcome.obj, options))
+            return self._write(target, outcome.obj, options, outcome)
         old = in_version(stored.decode(), served)
         merged = ownership.apply(served, old, applied, manager, subresource, now, force=options.force)
         if merged.conflicts:
@@ -221,15 +222,17 @@ class Objects:
             self.store.delete(target.key)
         return obj, True
 
-    def settle(self, key: Key, obj: Object, max_bytes: int | None = None) -> None:
+    def settle(self, key: Key, obj: Object, max_bytes: int | None = None) -> Stored | None:
         """Stores what the server itself changed about an object; removes it if it only waited for that."""
+        stored = None
         if deletion.is_over(key.resource, obj):
             self.store.delete(key, obj)
         else:
-            self.store.put(key, obj, max_bytes)
+            stored = self.store.put(key, obj, max_bytes)
         if key.resource == builtin.DEFINITION:
             # The registry hears of it at once, so that the next definition is checked against this one.
             self.store.flush()
+        return stored
 
     # -- subresources
 
@@ -253,7 +256,7 @@ class Objects:
         new = scale.apply(old, target.served.scale, wanted)
         through = replace(options, field_validation="Ignore", through=target.subresource)
         outcome = self.update(main, new, through, [])
-        return replace(outcome, obj=scale.of(outcome.obj, target.served.scale))
+        return Outcome(scale.of(outcome.obj, target.served.scale), outcome.warnings)
 
     # -- the steps of a write
 
@@ -268,7 +271,7 @@ class Objects:
             meta["namespace"] = target.namespace
         else:
             meta.pop("namespace", None)
-        return replace(target, name=name)
+        return Target(target.served, target.namespace, name, target.subresource)
 
     def _free_name(self, target: Target, prefix: str) -> str:
         """A name that begins like this and that nobody has; 409 if none is found, as Kubernetes does."""
@@ -288,7 +291,7 @@ class Objects:
         space = self.store.get(Key(builtin.NAMESPACE, "", namespace))
         if space is None:
             raise errors.not_found("", builtin.NAMESPACE, namespace)
-        if "deletionTimestamp" in space.decode()["metadata"]:
+        if b"deletionTimestamp" in space.body and "deletionTimestamp" in space.decode()["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             told = f"namespace {namespace} is being terminated"
             raise target.forbidden(why, errors.Cause("NamespaceTerminating", told, "metadata.namespace"))
@@ -303,18 +306,22 @@ class Objects:
     def _now(self) -> str:
         return timestamps.seconds(self._clock().timestamp())
 
-    def _write(self, target: Target, obj: Object, options: WriteOptions) -> Object:
-        obj["apiVersion"], obj["kind"] = target.served.api_version, target.served.kind
+    def _write(self, target: Target, obj: Object, options: WriteOptions, outcome: Outcome) -> Outcome:
+        """Stores the object; gives the outcome with what it is now."""
+        served = target.served
+        obj["apiVersion"], obj["kind"] = served.api_version, served.kind
         if options.dry_run:
-            return obj
-        return self._store(target, obj)
+            return replace(outcome, obj=obj)
+        stored = self._store(target, obj)
+        is_stored_so = stored is not None and served.api_version == served.storage_api_version
+        body = stored.body if stored and is_stored_so else None
+        return Outcome(in_version(obj, served), outcome.warnings, outcome.created, body)
 
-    def _store(self, target: Target, obj: Object) -> Object:
+    def _store(self, target: Target, obj: Object) -> Stored | None:
         if self.store.bytes >= self._max_bytes and "deletionTimestamp" not in obj["metadata"]:
             raise target.forbidden(f"exceeded the limit of {self._max_bytes} bytes in this API server")
         conversion.to_stored(obj, target.served)
-        self.settle(target.key, obj, MAX_OBJECT_BYTES)
-        return in_version(obj, target.served)
+        return self.settle(target.key, obj, MAX_OBJECT_BYTES)
 
 
 def in_version(obj: Object, served: Served) -> Object:

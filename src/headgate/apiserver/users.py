@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ class Tokens:
 
     def __init__(self, state: Path) -> None:
         self._path = state / "pki" / "tokens.json"
+        self._path_text = str(self._path)
 
     def list(self) -> Sequence[Token]:
         if not self._path.exists():
@@ -97,7 +99,7 @@ class Tokens:
     def version(self) -> tuple[int, ...]:
         """Changes whenever the file does."""
         try:
-            found = self._path.stat()
+            found = os.stat(self._path_text)
         except FileNotFoundError:
             return ()
         return (found.st_mtime_ns, found.st_ino, found.st_size)

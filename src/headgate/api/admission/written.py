@@ -15,10 +15,13 @@ __all__ = ["warnings"]
 
 def warnings(obj: dict[str, Any]) -> list[str]:
     """Warnings about an object with apiVersion and kind; to be asked before its defaults are filled in."""
+    kind = obj.get("kind")
+    if kind not in _KINDS:
+        return []
     found = Findings()
     spec = Place(obj)["spec"]
     group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
-    match group, obj.get("kind"):
+    match group, kind:
         case "inference.networking.x-k8s.io", "InferenceModel":
             _check(spec["targetModels"], gie_v1alpha1.TargetModel, "weight", found)
         case "networking.volcano.sh", "ModelRoute":
@@ -27,6 +30,9 @@ def warnings(obj: dict[str, Any]) -> list[str]:
         case "registry.volcano.sh", "Model":
             _check(spec["backends"], kthena_registry.ModelBackend, "routeWeight", found)
     return found.warnings
+
+
+_KINDS = ("InferenceModel", "ModelRoute", "Model")
 
 
 def _check(items: Place, part: type[msgspec.Struct], name: str, found: Findings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import yaml
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from headgate.apiserver import errors, patch, protobuf
 
@@ -24,12 +24,19 @@ async def read(request: Request) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise errors.too_large(MAX_BODY_BYTES)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
+    body, more = b"", True
+    parts: list[bytes] = []
+    size = 0
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body, more = message.get("body", b""), message.get("more_body", False)
+        parts.append(body)
+        size += len(body)
+        if size > MAX_BODY_BYTES:
             raise errors.too_large(MAX_BODY_BYTES)
-    return bytes(body)
+    return b"".join(parts) if len(parts) > 1 else body
 
 
 def media_type(request: Request) -> str:
@@ -39,7 +46,7 @@ def media_type(request: Request) -> str:
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
     """Any JSON value, and the complaints about its duplicate fields."""
     value = msgspec.json.decode(body)
-    if _has_duplicates(body):
+    if _texts(body) != _texts(msgspec.json.encode(value)):  # of a field that is repeated only one is left
         return value, list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
     return value, []
 
@@ -72,16 +79,12 @@ def _decode_protobuf(body: bytes) -> dict[str, Any]:
         raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
 
 
-def _has_duplicates(body: bytes) -> bool:
-    """Whether any object of a JSON text repeats a field; where it does is looked for only then."""
-    found = False
-
-    def note(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len(pairs) != len({name for name, _ in pairs})
-
-    json.loads(body, object_pairs_hook=note)
-    return found
+def _texts(body: bytes) -> int:
+    """How often a text, which may be the name of a field, begins or ends in JSON."""
+    if b"\\" not in body:
+        return body.count(b'"')
+    plain = body.replace(rb"\\", b"")  # so that each backslash that is left escapes what follows it
+    return plain.count(b'"') - plain.count(rb"\"")
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -7,18 +7,19 @@ import gzip
 
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Scope
 
 THRESHOLD_BYTES = 128 * 1024
 _LEVEL = 1
 """Fast: the network is the laptop's own more often than not."""
 
 
-async def compressed(response: Response, headers: Headers) -> Response:
+async def compressed(response: Response, scope: Scope) -> Response:
     """The response, gzipped if its body is large and the client takes it. Streams pass as they are."""
     if isinstance(response, StreamingResponse) or len(response.body) < THRESHOLD_BYTES:
         return response
     response.headers["Vary"] = "Accept-Encoding"
-    if not _takes_gzip(headers.get("accept-encoding", "")):
+    if not _takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
         return response
     # In a thread: zlib lets go of the interpreter, and megabytes take a while.
     body = await asyncio.to_thread(gzip.compress, bytes(response.body), _LEVEL)

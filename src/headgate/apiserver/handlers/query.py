@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from headgate.api.structural import FieldError
@@ -41,7 +43,11 @@ class ListOptions:
 
 def flag(request: Request, name: str) -> bool:
     """Whether a parameter is on. As in Kubernetes, it is on without a value, and with any but false and 0."""
-    return request.query_params.get(name, "false").lower() not in ("false", "0")
+    return _is_on(request.query_params.get(name))
+
+
+def _is_on(value: str | None) -> bool:
+    return value is not None and value.lower() not in ("false", "0")
 
 
 def integer(request: Request, name: str) -> int:
@@ -120,6 +126,8 @@ def selector(request: Request, served: Served) -> Selector:
 
 def include(request: Request) -> tables.IncludeObject:
     """What a row of a Table carries besides its cells."""
+    if not request.scope["query_string"]:
+        return "Metadata"
     value = request.query_params.get("includeObject") or "Metadata"
     if value not in ("None", "Metadata", "Object"):
         told = f'includeObject: Unsupported value: "{value}": supported values: "None", "Metadata", "Object"'
@@ -132,7 +140,13 @@ def write_options(request: Request, kind: str, *, apply: bool | None = None) -> 
 
     `apply` is said of patches only: whether it is a server-side apply.
     """
-    query = request.query_params
+    asked, agent = request.scope["query_string"], request.headers.get("user-agent", "unknown")
+    make = _write_options if len(asked) + len(agent) > _SHORT else _known_write_options
+    return make(asked, agent, kind, apply)
+
+
+def _write_options(asked: bytes, agent: str, kind: str, apply: bool | None) -> WriteOptions:
+    query = QueryParams(asked)
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
     dry_run = query.getlist("dryRun")
@@ -145,13 +159,18 @@ def write_options(request: Request, kind: str, *, apply: bool | None = None) -> 
         found.append(_forbidden("force", "may not be specified for non-apply patch"))
     if found:
         raise errors.invalid(_META, kind, "", found)
-    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
+    agent = agent.partition("/")[0]
     return WriteOptions(
         dry_run="All" in dry_run,
         field_manager=manager or "".join(filter(str.isprintable, agent))[:MAX_MANAGER_BYTES],
         field_validation=cast(FieldValidation, validation),
-        force=flag(request, "force"),
+        force=_is_on(query.get("force")),
     )
+
+
+_SHORT = 512
+_known_write_options = functools.lru_cache(maxsize=256)(_write_options)
+"""A client asks for the same with every write."""
 
 
 async def delete_options(request: Request) -> DeleteOptions:

@@ -195,10 +195,14 @@ class Rest:
         )
 
     def _answer(self, request: Request, target: Target, outcome: Outcome) -> Response:
-        obj: Object = outcome.obj
-        if target.subresource != "scale":
-            obj = Form.of(request).one(target.served, obj, meta={})
-        response = json(obj, 201 if outcome.created else 200)
+        code = 201 if outcome.created else 200
+        form = Form.of(request)
+        if outcome.body is not None and form.name == "Object":
+            response = Response(outcome.body, code, media_type="application/json")
+        elif target.subresource == "scale":
+            response = json(outcome.obj, code)
+        else:
+            response = json(form.one(target.served, outcome.obj, meta={}), code)
         for warning in outcome.warnings[:20]:
             _warn(response, warning)
         return response
