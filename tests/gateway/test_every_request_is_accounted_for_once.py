@@ -1,10 +1,13 @@
 """Whatever happens to a request, the ledger gets back what it gave, and metrics and log count it once."""
 
 import asyncio
+import json
 import random
 
 import msgspec
 import pytest
+
+from headgate.gateway.access_fields import FIELDS
 
 OUTCOMES = ("served", "refuse", "reset", "cut", "silent", "stream", "garbage", "busy", "missing", "close")
 
@@ -42,7 +45,9 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
     endpoints = [await start_endpoint(behave=_script(rng)) for _ in range(3)]
     dead = await start_endpoint()
     await dead.stop()
-    gateway = await start_gateway(*endpoints, dead, timeout_s=0.05, attempts=2, retry_interval_s=0.002)
+    settings = {"access_log": "json"}
+    pool = {"timeout_s": 0.05, "attempts": 2, "retry_interval_s": 0.002}
+    gateway = await start_gateway(*endpoints, dead, settings=settings, **pool)
     sent = answered = 0
 
     async def use():
@@ -75,7 +80,15 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
     changing.cancel()
     await eventually(lambda: not gateway.proxy.clients)
     await gateway.idle()
-    assert gateway.settled == len(gateway.log_lines())
+    lines = [json.loads(line) for line in gateway.log_lines()]
+    assert gateway.settled == len(lines)
+    for line in lines:
+        assert list(line) == [field.name for field in FIELDS]
+        assert len(line["attempts"]) == line["upstream_attempts"]
+        parts = ("request_processing", "upstream_processing", "response_processing")
+        durations = [line[f"duration_{part}"] for part in parts]
+        assert sum(durations) == line["duration_total"]
+        assert min(durations) >= 0
     assert 0 < answered <= gateway.settled <= sent
     gateway.serve(endpoints)
     assert all(load.requests == load.work_tokens == 0 for load in gateway.proxy.ledger.loads())

@@ -47,12 +47,14 @@ class _Bound:
     )
 
     def __init__(self, recorder: Recorder, key: _Key, words: Words) -> None:
-        model, route, _, pool, status, outcome, _ = key
+        model, route, _, pool, status, outcome, is_stream = key
         model = recorder.models.value(model)
         self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
         self.duration = recorder.duration.labels(model, pool)
-        self.first_token = recorder.first_token.labels(model, pool)
-        self.per_token = recorder.per_token.labels(model, pool)
+        # Of what cannot happen, no series are begun: each histogram has twenty.
+        has_tokens = is_stream and pool != NONE
+        self.first_token = recorder.first_token.labels(model, pool) if has_tokens else None
+        self.per_token = recorder.per_token.labels(model, pool) if has_tokens else None
         self.input_tokens = recorder.tokens.labels(model, pool, "input")
         self.output_tokens = recorder.tokens.labels(model, pool, "output")
         self.bytes_in = recorder.body_bytes.labels(pool, "in")
@@ -144,13 +146,12 @@ class Recorder:
         """Called exactly once for every exchange, whatever happened to it."""
         decision, pool = exchange.decision, exchange.pool
         match = decision.match
-        is_stream = decision.stream
         if match is not None:
             route, rule, model = match.route.name, match.rule.name, decision.model
         else:
             route, rule, model = NONE, NONE, UNKNOWN
         pool_name = pool.name if pool is not None else NONE
-        key = (model, route, rule, pool_name, exchange.status, exchange.outcome, is_stream)
+        key = (model, route, rule, pool_name, exchange.status, exchange.outcome, decision.stream)
         bound = self._bound.get(key) or self._bind(key, exchange)
         bound.requests.value += 1
         bound.duration.observe(now - exchange.request.arrived_at)
@@ -162,10 +163,11 @@ class Recorder:
             if usage is not None:
                 bound.input_tokens.value += usage.prompt
                 bound.output_tokens.value += usage.completion
-        if is_stream and (first_at := exchange.first_byte_at):
-            bound.first_token.observe(first_at - exchange.request.arrived_at)
+        first_token, per_token = bound.first_token, bound.per_token
+        if first_token is not None and per_token is not None and (first_at := exchange.first_byte_at):
+            first_token.observe(first_at - exchange.request.arrived_at)
             if usage is not None and usage.completion > 1 and exchange.outcome == "served":
-                bound.per_token.observe((now - first_at) / (usage.completion - 1))
+                per_token.observe((now - first_at) / (usage.completion - 1))
         if self.log is not None:
             words = bound.words if match is not None else Words(exchange)
             self.log.add(self.log.line(exchange, words, usage, now))
