@@ -235,6 +235,26 @@ async def test_hostile_names(start_gateway, endpoint, form):
             assert members["request_id"] in (None, 'a"b\\c')
 
 
+async def test_traces_are_begun_where_told(logging, endpoint):
+    """A request without a trace, or with an invalid one, gets a new one; others keep theirs."""
+    gateway = await logging(endpoint, settings={"begin_traces": 1.0})
+    endpoint.behave = lambda call: call.answer()
+    await gateway.ask()
+    await gateway.ask(traceparent="00-nonsense", tracestate="vendor=1", baggage="user=2")
+    await gateway.ask(traceparent=PARENT, tracestate="vendor=1")
+    begun = []
+    for call in endpoint.calls[:2]:
+        assert [name for name, _ in call.headers].count("traceparent") == 1
+        begun.append(re.fullmatch(r"00-([0-9a-f]{32})-[0-9a-f]{16}-01", call.header("traceparent"))[1])
+        assert call.header("tracestate") is None
+    assert endpoint.calls[1].header("baggage") == "user=2"
+    kept = endpoint.calls[2]
+    assert (kept.header("traceparent"), kept.header("tracestate")) == (PARENT, "vendor=1")
+    lines = [json.loads(line)["trace_id"] for line in gateway.log_lines()]
+    assert lines == [*begun, TRACE]
+    assert begun[0] != begun[1]
+
+
 async def test_trace_of_a_request(logging, endpoint):
     """The trace is in the line if its header is valid; the headers pass as they came either way."""
     cases = [

@@ -139,6 +139,8 @@ class Exchange:
             return
         assert self.pool is not None
         self.pool.budget.requests += 1
+        if self._proxy.settings.begin_traces:
+            self._proxy.begin_trace(self.request)
         self._payload = self.request.message(decision.body, self.request_id)
         self._attempt()
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.gateway import limits, local, tls
+from headgate.gateway import limits, local, tls, trace
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.request import Request
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import EndpointConnections
 
@@ -193,6 +194,11 @@ class Proxy:
         """Unique over all gateways: random for the process, then counted."""
         self._id_count += 1
         return self._id_prefix + b"%x" % self._id_count
+
+    def begin_trace(self, request: Request) -> None:
+        """Begins a trace for its share of the requests that have none."""
+        if not trace.trace_id(request.traceparent) and self._rng.random() < self.settings.begin_traces:
+            request.begin_trace(trace.begin(self._rng))
 
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)

@@ -140,6 +140,17 @@ class Request:
             if parts[at] == b"accept-encoding":
                 parts[at + 2] = b"identity"
 
+    def begin_trace(self, traceparent: bytes) -> None:
+        """Puts the request into another trace; what it said of one before is left out."""
+        parts = self._forwarded
+        kept = parts[:4]
+        for at in range(4, len(parts), 4):
+            if parts[at] not in (b"traceparent", b"tracestate"):
+                kept += parts[at : at + 4]
+        kept += (b"traceparent", b": ", traceparent, b"\r\n")
+        self._forwarded = kept
+        self.traceparent = traceparent
+
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """What is sent upstream: the head with the headers that are passed on, and the body."""
         parts = self._forwarded

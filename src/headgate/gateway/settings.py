@@ -217,6 +217,15 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         Literal["text", "json", "off"],
         _says("Form of the line that is written to standard output for each request."),
     ] = "text"
+    begin_traces: Annotated[
+        float,
+        _says(
+            "Share of the requests without a trace for which one is begun, from 0 to 1: they are sent with "
+            "a new traceparent that says to record them.",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _says("What is logged on standard error.")
     ] = "info"
