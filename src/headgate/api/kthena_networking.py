@@ -192,7 +192,10 @@ class Retry(Part, frozen=True, kw_only=True):
 class TrafficPolicy(Part, frozen=True, kw_only=True):
     timeout: Annotated[
         str | None,
-        described("How long an attempt may take until response headers. Unset: no limit.", **duration.SCHEMA),
+        described(
+            "How long an attempt may take until response headers. Unset: the gateway's own limits.",
+            **duration.SCHEMA,
+        ),
     ] = None
     retry: Annotated[Retry | None, described("What happens when an attempt fails.")] = None
 
