@@ -22,16 +22,14 @@ def gateway(config: Path | None, check_config: bool, flags: dict[str, Any]) -> N
 
     Example: headgate gateway --config examples/gateway.yaml --port 8080
     """
-    from headgate.cli.gateway import configuration
+    from headgate.cli.gateway import configuration, running
 
     try:
         if check_config:
             configuration.load(config, flags)
             click.echo(f"{config or 'the configuration'} is valid")
-            return
-        from headgate.cli.gateway import running
-
-        running.run(config, flags)
+        else:
+            running.run(config, flags)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(1) from error

@@ -22,6 +22,7 @@ from headgate.cli import process
 from headgate.cli.gateway import configuration as reading
 from headgate.gateway.workers import pages, sockets
 from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ HANDED_OVER = "HEADGATE_GATEWAY_HANDED_OVER"
 """Environment variable: descriptor of the file with what the supervisor before this one left."""
 CHECK_S = 60.0
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+
 
 def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     """Serves until a signal says to stop.
@@ -37,10 +40,13 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     Raises ConfigurationErrors, or ClickException for whatever else keeps it from starting.
     """
     registry = telemetry.Registry()
-    configuration = Configuration(lambda: reading.load(file, flags), file, registry)
-    process.log_to_stderr(configuration.settings.log_level)
+    process.log_to_stderr("info")
+    past = _taken_over()
+    settings = known(past.settings) if past is not None else None
+    configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
+    logging.getLogger().setLevel(configuration.settings.log_level.upper())
     try:
-        handed_over = asyncio.run(_serve(configuration, registry, _taken_over()))
+        handed_over = asyncio.run(_serve(configuration, registry, past))
     except* (OSError, StartError) as group:
         raise click.ClickException("; ".join(map(process.told, process.leaves(group)))) from group
     if handed_over is not None:
@@ -109,6 +115,7 @@ class _Signals:
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         yield
         for number in handlers:
             loop.remove_signal_handler(number)
@@ -150,9 +157,10 @@ async def _refused_by_the_next() -> str:
         async with asyncio.timeout(CHECK_S):
             output, _ = await check.communicate()
     except TimeoutError:
-        check.kill()
-        await check.wait()
         return f"`--check-config` did not end in {CHECK_S:g} s"
+    finally:
+        if check.returncode is None:
+            check.kill()
     return "" if check.returncode == 0 else output.decode(errors="replace").strip()
 
 
@@ -167,6 +175,7 @@ def _become_the_next(handed_over: HandOver) -> None:
     os.write(left, msgspec.msgpack.encode(handed_over))
     os.lseek(left, 0, os.SEEK_SET)
     os.set_inheritable(left, True)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # they wait for the next to listen
     command = _command()
     os.execve(command[0], command, {**os.environ, HANDED_OVER: str(left)})  # noqa: S606 - no shell is wanted
 

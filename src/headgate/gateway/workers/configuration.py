@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 
+_ADDRESSES = ("host", "port", "metrics_host", "metrics_port", "admin_host", "admin_port")
+
 Load = Callable[[], GatewaySettings]
 """Reads file and flags. Raises InvalidSettings with all errors."""
 
@@ -27,16 +29,28 @@ Load = Callable[[], GatewaySettings]
 class Configuration:
     """Where the settings come from, and what became of the last try to read them."""
 
-    def __init__(self, load: Load, file: Path | None, registry: telemetry.Registry) -> None:
-        """Raises InvalidSettings."""
+    def __init__(
+        self,
+        load: Load,
+        file: Path | None,
+        registry: telemetry.Registry,
+        past: GatewaySettings | None = None,
+    ) -> None:
+        """`past` settings are kept where new ones are invalid; without them, raises InvalidSettings."""
         self._load = load
         self.file = file
-        self.settings = load()
-        """In effect."""
         self.waiting: dict[str, Any] = {}
         """Settings that differ in the file and take effect with the next start or upgrade."""
         self.errors: list[str] = []
         """Why the last try was refused."""
+        try:
+            self.settings = load()
+            """In effect."""
+        except InvalidSettings as error:
+            if past is None:
+                raise
+            self.settings = past
+            self._refuse(error)
         self.loaded_at = time.time()
         self._signature = self._look()
         self._reloads = telemetry.Counter(
@@ -62,15 +76,25 @@ class Configuration:
         try:
             new = self._load()
         except InvalidSettings as error:
-            self.errors = error.errors
             self._reloads.labels("invalid").value += 1
-            for line in self.errors:
-                log.error("the new configuration is not used: %s", line)
+            self._refuse(error)
             return False
         self.errors = []
         self.loaded_at = time.time()
         self._reloads.labels("valid").value += 1
         return self._take(new)
+
+    def _refuse(self, error: InvalidSettings) -> None:
+        self.errors = error.errors
+        for line in self.errors:
+            log.error("the new configuration is not used: %s", line)
+
+    def keep_addresses(self, past: GatewaySettings) -> None:
+        """Goes on with the addresses that there were: the new ones cannot be used."""
+        kept = {name: getattr(past, name) for name in _ADDRESSES}
+        wanted = self.settings
+        self.settings = msgspec.structs.replace(wanted, **kept)
+        self.waiting |= {name: value for name, (_, value) in changes(self.settings, wanted).items()}
 
     def _take(self, new: GatewaySettings) -> bool:
         types = setting_types.settings()

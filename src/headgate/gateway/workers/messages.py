@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry.sums import Family
 
 # -- to a worker
@@ -111,3 +112,11 @@ class Hushed(msgspec.Struct, tag=True, frozen=True):
 
 Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush
 Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed
+
+
+def known(settings: dict[str, Any]) -> GatewaySettings:
+    """The settings that this version knows, of those that another may have said."""
+    names = GatewaySettings.__struct_fields__
+    return msgspec.convert(
+        {name: value for name, value in settings.items() if name in names}, GatewaySettings
+    )

@@ -6,6 +6,7 @@ socket, the connection waits there for whichever worker accepts on it next.
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 
@@ -28,7 +29,7 @@ class Sockets:
     """Those for the API, one for each worker, and those of the two pages."""
 
     def __init__(self, settings: GatewaySettings, handed_over: list[HandedOver]) -> None:
-        """Opens what is not handed over. Raises OSError, naming the address."""
+        """Opens what is not handed over. Raises OSError, naming the address, and leaves those open."""
         self._known: dict[tuple[str, str, int], list[socket.socket]] = {}
         """By what they are for, and the address as configured, where port 0 lets the system choose."""
         for each in handed_over:
@@ -39,7 +40,12 @@ class Sockets:
             (self.metrics,) = self._open("metrics", settings.metrics_host, settings.metrics_port)
             (self.admin,) = self._open("admin", settings.admin_host, settings.admin_port)
         except OSError:
-            self.close()
+            past = {each.descriptor for each in handed_over}
+            for sock in itertools.chain(*self._known.values()):
+                if sock.fileno() in past:
+                    sock.detach()
+                else:
+                    sock.close()
             raise
         for sock in self.api:
             os.set_inheritable(sock.fileno(), True)  # the workers have them too

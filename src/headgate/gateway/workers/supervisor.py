@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
+from typing import Any
 
 import msgspec
 
 from headgate import telemetry
 from headgate.gateway.workers import messages
 from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.process import Adopted, WorkerProcess
 from headgate.gateway.workers.sockets import HandedOver, Sockets
 from headgate.telemetry import sums
@@ -37,6 +39,7 @@ class StartError(Exception):
 class HandOver(msgspec.Struct, kw_only=True):
     """What one supervisor leaves to the next, which goes on in the same process."""
 
+    settings: dict[str, Any] = {}
     workers: list[Adopted] = []
     sockets: list[HandedOver] = []
     kept: list[sums.Family] = []
@@ -63,10 +66,10 @@ class Supervisor:
         registry: telemetry.Registry,
         handed_over: HandOver | None = None,
     ) -> None:
-        """Raises OSError if an address cannot be bound."""
+        """Raises OSError if an address cannot be bound, and there are none from before."""
         past = handed_over or HandOver()
         self.configuration = configuration
-        self.sockets = Sockets(configuration.settings, past.sockets)
+        self.sockets = _open(configuration, past)
         self.sums = sums.Sums(past.kept)
         self.registry = registry
         self.slots = [_Slot(number) for number in range(configuration.settings.workers)]
@@ -320,10 +323,22 @@ class Supervisor:
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
         return HandOver(
+            settings=msgspec.to_builtins(self.configuration.settings),
             workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
             sockets=self.sockets.hand_over(),
             kept=self.sums.kept,
         )
+
+
+def _open(configuration: Configuration, past: HandOver) -> Sockets:
+    try:
+        return Sockets(configuration.settings, past.sockets)
+    except OSError as error:
+        if not past.sockets:
+            raise
+        log.error("the addresses stay as they are: %s", error.strerror)
+        configuration.keep_addresses(known(past.settings))
+        return Sockets(configuration.settings, past.sockets)
 
 
 async def _first(*waits: Awaitable[object]) -> None:

@@ -9,12 +9,10 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-import msgspec
 from starlette.applications import Starlette
 
 from headgate.gateway import pages
 from headgate.gateway.service import Service
-from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
 from headgate.telemetry import sums
@@ -33,7 +31,7 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
     channel = await wire.to_supervisor(sock)
     try:
         begin = begin or await _first(channel)
-        service = Service(known(begin.settings), begin.worker / begin.workers)
+        service = Service(messages.known(begin.settings), begin.worker / begin.workers)
         try:
             await _Worker(channel, service, begin.listeners).run()
         finally:
@@ -54,14 +52,6 @@ async def _first(channel: wire.Channel[messages.Order, messages.Report]) -> mess
     if not isinstance(order, messages.Begin):
         raise wire.Closed(f"it began with {order!r:.80}")
     return order
-
-
-def known(settings: dict[str, Any]) -> GatewaySettings:
-    """The settings that this version knows, of those that another may have said."""
-    names = GatewaySettings.__struct_fields__
-    return msgspec.convert(
-        {name: value for name, value in settings.items() if name in names}, GatewaySettings
-    )
 
 
 def _texts(group: BaseExceptionGroup[BaseException]) -> list[str]:
@@ -142,7 +132,7 @@ class _Worker:
             case messages.Serve(listeners):
                 await self._service.listen(listeners)
             case messages.Change(settings):
-                self._service.change(known(settings))
+                self._service.change(messages.known(settings))
             case messages.Leave():
                 proxy.leave()
             case messages.Retire(limit_s):
