@@ -25,6 +25,11 @@ def _row(setting: Setting) -> str:
 
 
 def _plain(default: object) -> str:
+    """As it would stand in the file."""
+    if isinstance(default, tuple):
+        return f"[{', '.join(default)}]"
+    if isinstance(default, bool):
+        return "true" if default else "false"
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 

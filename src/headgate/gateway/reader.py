@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import httptools
 
-from headgate.gateway import hosts
+from headgate.gateway import hosts, unreadable
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
 
@@ -105,7 +105,7 @@ class RequestReader:
             self._is_invalid(error)
         if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
             part = "head" if self._in_head else "trailer"
-            self._refusal = _too_large(part, self._settings.max_head_bytes, 431)
+            self._refusal = unreadable.too_large(part, self._settings.max_head_bytes, 431)
         return self._refusal
 
     @property
@@ -143,7 +143,7 @@ class RequestReader:
         headers = self._headers
         headers.append((name.lower(), value))
         if len(headers) > self._settings.max_headers:
-            self._refuse(_too_many_headers(self._settings.max_headers))
+            self._refuse(unreadable.too_many_headers(self._settings.max_headers))
 
     def on_headers_complete(self) -> None:
         if self._unused_bytes + self._fed_bytes > self._settings.max_head_bytes:
@@ -152,7 +152,7 @@ class RequestReader:
         self._unused_bytes = 0
         version = self._version = self._parser.get_http_version()
         if version not in _VERSIONS:
-            self._refuse(_unknown_version(version))
+            self._refuse(unreadable.unknown_version(version))
         hosts_said = 0
         host = length = coding = expected = origin = b""
         for name, value in self._headers:
@@ -233,26 +233,23 @@ class RequestReader:
 
     def _is_invalid(self, error: httptools.HttpParserError) -> None:
         if self._refusal is None:
-            self._refusal = Refusal.bad_request(
-                f"the request is not valid HTTP: {error}", code="invalid_http"
-            )
+            self._refusal = unreadable.invalid(error)
 
     def _check_head_size(self) -> None:
         """Counts exactly, where the bytes that came are enough for the head to be too long."""
         size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers)
         if size > self._settings.max_head_bytes:
-            self._refuse(_too_large("head", self._settings.max_head_bytes, 431))
+            self._refuse(unreadable.too_large("head", self._settings.max_head_bytes, 431))
 
     def _body_too_large(self) -> None:
-        self._refuse(_too_large("body", self._settings.max_body_bytes, 413))
+        self._refuse(unreadable.too_large("body", self._settings.max_body_bytes, 413))
 
     def _check_coding(self, value: bytes) -> None:
         if value.lower() != b"chunked":
-            self._refuse(_unknown_coding(value))
+            self._refuse(unreadable.unknown_coding(value))
         if self._version == "1.0":
             # Whoever passed it on did not know the coding, and may have seen other bytes as the body.
-            message = "a request of HTTP/1.0 has no transfer-encoding"
-            self._refuse(Refusal.bad_request(message, code="invalid_http"))
+            self._refuse(unreadable.invalid("HTTP/1.0 has no transfer-encoding"))
 
     def _check_count_of_hosts(self, count: int) -> None:
         if count > 1:
@@ -264,7 +261,7 @@ class RequestReader:
         """Leaves the path of a URL as the target; returns the host of the request."""
         method = self._parser.get_method()
         if method == b"CONNECT":
-            self._refuse(_no_tunnels())
+            self._refuse(unreadable.no_tunnels())
         split = hosts.split_target(method, self._target)
         if isinstance(split, Refusal):
             self._refuse(split)
@@ -286,9 +283,7 @@ class RequestReader:
 
     def _expect(self, expected: bytes, *, has_body: bool) -> None:
         if expected.strip().lower() != b"100-continue":
-            shown = expected[:64].decode("latin-1")
-            message = f"expectation {shown!r} cannot be met: only 100-continue is known"
-            self._refuse(Refusal.bad_request(message, code="unknown_expectation", status=417))
+            self._refuse(unreadable.unknown_expectation(expected))
         if has_body and self._version == "1.1" and not self._parser.should_upgrade():
             self.owes_continue = True
             self.client.may_continue()
@@ -302,7 +297,7 @@ class RequestReader:
         while self._refusal is None:
             method = self._parser.get_method()
             if method == b"CONNECT":
-                self._refusal = _no_tunnels()
+                self._refusal = unreadable.no_tunnels()
                 return
             head = [b"%b %b HTTP/%b\r\n" % (method, self._target, self._version.encode())]
             head += [b"%b: %b\r\n" % header for header in self._headers if header[0] not in _UPGRADING]
@@ -318,36 +313,3 @@ class RequestReader:
             except httptools.HttpParserError as error:
                 self._is_invalid(error)
             return
-
-
-def _too_large(part: str, limit: int, status: int) -> Refusal:
-    setting = "max_body_bytes" if part == "body" else "max_head_bytes"
-    return Refusal.bad_request(
-        f"the request {part} is longer than {limit} bytes: send less, or raise {setting} of the gateway",
-        code=f"{part}_too_large",
-        status=status,
-    )
-
-
-def _too_many_headers(limit: int) -> Refusal:
-    return Refusal.bad_request(
-        f"the request has more than {limit} headers: send fewer, or raise max_headers of the gateway",
-        code="head_too_large",
-        status=431,
-    )
-
-
-def _no_tunnels() -> Refusal:
-    return Refusal.bad_request("CONNECT is not served", code="connect", status=405)
-
-
-def _unknown_coding(value: bytes) -> Refusal:
-    return Refusal.bad_request(
-        f"transfer-encoding {value[:64].decode('latin-1')!r} is not supported: only chunked is",
-        code="unknown_transfer_coding",
-        status=501,
-    )
-
-
-def _unknown_version(version: str) -> Refusal:
-    return Refusal.bad_request(f"HTTP/{version} is not spoken here", code="unknown_version", status=505)

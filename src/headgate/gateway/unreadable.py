@@ -1,0 +1,53 @@
+"""Why a client's bytes are no request that is served: the words and the status of each case."""
+
+from __future__ import annotations
+
+from headgate.gateway.refusals import Refusal
+
+_SHOWN_BYTES = 64
+
+
+def invalid(why: object) -> Refusal:
+    return Refusal.bad_request(f"the request is not valid HTTP: {why}", code="invalid_http")
+
+
+def too_large(part: str, limit: int, status: int) -> Refusal:
+    setting = "max_body_bytes" if part == "body" else "max_head_bytes"
+    return Refusal.bad_request(
+        f"the request {part} is longer than {limit} bytes: send less, or raise {setting} of the gateway",
+        code=f"{part}_too_large",
+        status=status,
+    )
+
+
+def too_many_headers(limit: int) -> Refusal:
+    return Refusal.bad_request(
+        f"the request has more than {limit} headers: send fewer, or raise max_headers of the gateway",
+        code="head_too_large",
+        status=431,
+    )
+
+
+def no_tunnels() -> Refusal:
+    return Refusal.bad_request("CONNECT is not served", code="connect", status=405)
+
+
+def unknown_coding(value: bytes) -> Refusal:
+    return Refusal.bad_request(
+        f"transfer-encoding {value[:_SHOWN_BYTES].decode('latin-1')!r} is not supported: only chunked is",
+        code="unknown_transfer_coding",
+        status=501,
+    )
+
+
+def unknown_version(version: str) -> Refusal:
+    return Refusal.bad_request(f"HTTP/{version} is not spoken here", code="unknown_version", status=505)
+
+
+def unknown_expectation(value: bytes) -> Refusal:
+    shown = value[:_SHOWN_BYTES].decode("latin-1")
+    return Refusal.bad_request(
+        f"expectation {shown!r} cannot be met: only 100-continue is known",
+        code="unknown_expectation",
+        status=417,
+    )
