@@ -14,7 +14,7 @@ import msgspec
 from headgate.api import admission as rules
 from headgate.api import structural
 from headgate.api.structural import FieldError
-from headgate.apiserver import builtin, errors, metadata, service_addresses
+from headgate.apiserver import builtin, errors, metadata, schema_keywords, service_addresses
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.registry import Served
 from headgate.apiserver.targets import FieldValidation, Target
@@ -66,6 +66,8 @@ def prune(served: Served, obj: Object) -> list[str]:
     """Takes fields that the schema does not have out of the object; the answer are complaints about them."""
     body = _body(obj)
     unknown, _ = served.prepared.prune(body)
+    if served.resource == builtin.DEFINITION:
+        unknown = [*unknown, *schema_keywords.prune(body)]
     _set_body(obj, body)
     return _unknown_fields(unknown)
 
@@ -83,6 +85,8 @@ def admit(
     builtin.normalize(served.resource, new)
     body = _body(new)
     unknown, lacking = served.prepared.prune(body)
+    if served.resource == builtin.DEFINITION:
+        unknown = [*unknown, *schema_keywords.prune(body)]
     complaints = [*complaints, *_unknown_fields(unknown)]
     if complaints and validation == "Strict":
         raise errors.StrictDecodingError(served.kind, served.version, complaints)
