@@ -7,6 +7,8 @@ import pytest
 
 pytestmark = pytest.mark.whole
 
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+
 WRONG = """
 apiVersion: networking.volcano.sh/v1alpha1
 kind: ModelRoute
@@ -74,3 +76,15 @@ def test_what_is_not_ready_in_time_is_explained(new_machine, tmp_path: Path):
     assert "Not ready after " in seen
     assert "Pod default/crashing-" in seen
     assert "command 'no-such-program' is not found" in seen
+
+
+def test_a_file_of_settings_that_is_wrong_starts_nothing(new_machine, tmp_path: Path):
+    """Every error of the gateway's file is told before any process is made."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("drain: 5\nworkers: none\n")
+    machine = new_machine()
+    done = run(machine, QUICKSTART, "--gateway-config", str(file))
+    assert done.returncode == 1
+    assert "did you mean drain_s?" in done.stderr
+    assert '"none" is not a whole number from 1 to 256' in done.stderr
+    assert not machine.state.exists()

@@ -21,7 +21,9 @@ from headgate.cli.progress import Progress
 from headgate.cli.supervisor import Child, lock_state
 
 STOP_GRACE_S = 35.0
-"""A little longer than the drain of the gateway, which takes the longest."""
+"""For every process but the gateway, whose settings say how long it drains."""
+KILL_AFTER_S = 10.0
+"""How much longer than that the gateway may take."""
 API_SERVER_START_S = 20.0
 POLL_S = 0.1
 EXPLAIN_S = 2.0
@@ -45,7 +47,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     apiserver_port: int
     metrics_port: int
     admin_port: int
-    workers: int
+    workers: int | None
+    gateway_config: Path | None
+    gateway_stop_s: float
+    """How long the gateway may take to end by its settings."""
     wait_s: float
 
     @property
@@ -119,9 +124,12 @@ class _Machine:
         """In the order in which nothing is lost: no new requests, no Pods, then nobody needs the objects."""
         try:
             for name in ("gateway", "controller", "node", "apiserver"):
+                grace_s = STOP_GRACE_S
+                if name == "gateway":
+                    grace_s = self._options.gateway_stop_s + KILL_AFTER_S
                 for child in self._children:
-                    if child.name == name and not await child.stop(STOP_GRACE_S):
-                        self._console.print(f"The {name} did not stop in {STOP_GRACE_S:g} s and was killed.")
+                    if child.name == name and not await child.stop(grace_s):
+                        self._console.print(f"The {name} did not stop in {grace_s:g} s and was killed.")
         finally:
             for child in self._children:
                 child.kill()
@@ -170,15 +178,18 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
-        flags = {
+        flags: dict[str, object] = {
             "--kubeconfig": options.kubeconfig,
             "--host": options.host,
             "--port": options.port,
             "--metrics-port": options.metrics_port,
             "--admin-port": options.admin_port,
-            "--workers": options.workers,
         }
-        if options.host == _LOOPBACK:
+        if options.workers is not None:
+            flags["--workers"] = options.workers
+        if options.gateway_config is not None:
+            flags["--config"] = options.gateway_config
+        elif options.host == _LOOPBACK:
             # Whoever can connect is on this machine, and may know where its requests go.
             flags["--trusted-clients"] = f"{_LOOPBACK}/32"
         self._start_child("gateway", "gateway", *(word for flag in flags.items() for word in flag))

@@ -31,15 +31,18 @@ _PORT = click.IntRange(1, 65535)
 )
 @click.option(
     "--workers",
-    default=1,
     type=click.IntRange(1, 256),
-    show_default=True,
-    help="Worker processes of the gateway.",
+    help="Worker processes of the gateway. Default: 1, or what its file says.",
+)
+@click.option(
+    "--gateway-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of the gateway's settings; the flags of this command go before it.",
 )
 @click.option(
     "--wait", "wait_s", default=120.0, show_default=True, help="Seconds until what is not ready is explained."
 )
-def up(manifests: tuple[str, ...], **options: Any) -> None:
+def up(manifests: tuple[str, ...], gateway_config: Path | None, **options: Any) -> None:
     """Start Headgate on this machine and apply manifests to it.
 
     Starts an API server, a node that runs Pods as local processes, the controllers and a gateway; applies
@@ -52,11 +55,22 @@ def up(manifests: tuple[str, ...], **options: Any) -> None:
 
     from headgate import cluster
     from headgate.cli import machine
+    from headgate.cli.gateway import configuration
     from headgate.cli.manifests import ManifestErrors, load
     from headgate.cli.supervisor import StateInUse
 
     try:
         loaded = load(list(manifests)) if manifests else []
-        asyncio.run(machine.run(machine.Options(manifests=loaded, **options)))
+        settings = configuration.load(gateway_config, {})
+        started = machine.Options(
+            manifests=loaded,
+            gateway_config=gateway_config,
+            gateway_stop_s=settings.lameduck_s + settings.drain_s,
+            **options,
+        )
+        asyncio.run(machine.run(started))
+    except configuration.ConfigurationErrors as error:
+        click.echo(error.shown(), err=True)
+        raise SystemExit(1) from error
     except (ManifestErrors, StateInUse, machine.StartError, cluster.ApiError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -1,0 +1,94 @@
+"""The wire between supervisor and workers: whole messages, or an end."""
+
+import asyncio
+import socket
+import struct
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from headgate.gateway import GatewaySettings
+from headgate.gateway.workers import channel, messages
+from headgate.gateway.workers.worker import answer
+from headgate.telemetry.sums import Family, Sample
+
+REPORTS = [
+    messages.Ready(),
+    messages.Answered(7, 200, "application/json", b"{}"),
+    messages.Counted(0, [Family("c", "counter", "C.", ("a",), samples=[Sample(("x",), 2.0, [])])]),
+    messages.Failed("no cluster connection"),
+]
+
+
+async def test_messages_arrive_whole_and_in_order():
+    """Whatever their size; then the end of the other side is told."""
+    ours, theirs = socket.socketpair()
+    supervisor, worker = await channel.to_worker(ours), await channel.to_supervisor(theirs)
+    sent = [*REPORTS, messages.Answered(8, 200, "", b"x" * 500_000), *REPORTS]
+    for report in sent:
+        assert worker.send(report)
+    assert [await supervisor.receive() for _ in sent] == sent
+    worker.close()
+    with pytest.raises(channel.Closed):
+        await supervisor.receive()
+    supervisor.close()
+    await asyncio.sleep(0)
+
+
+@given(st.binary(max_size=64))
+def test_nonsense_is_an_end_and_nothing_worse(data: bytes):
+    """Also where it begins like a message."""
+
+    async def receive() -> None:
+        ours, theirs = socket.socketpair()
+        supervisor = await channel.to_worker(ours)
+        with theirs:
+            theirs.send(struct.pack("!I", len(data)) + data + b"\xff\xff\xff\xff")
+        try:
+            while True:
+                assert isinstance(await supervisor.receive(), messages.Report)
+        except channel.Closed:
+            supervisor.close()
+            await asyncio.sleep(0)
+
+    asyncio.run(receive())
+
+
+async def test_who_does_not_read_is_told_no_more():
+    """The memory of the other side is bounded."""
+    ours, theirs = socket.socketpair()
+    supervisor = await channel.to_worker(ours)
+    orders = 0
+    while supervisor.send(messages.Ask(orders, "GET", "/", "", b"x" * 10_000)):
+        orders += 1
+        assert orders < 1000
+    assert orders * 10_000 > channel.MAX_UNREAD_BYTES
+    await supervisor.flush(0.01)
+    theirs.close()
+    await asyncio.sleep(0)
+
+
+def test_settings_of_another_version_are_taken_as_far_as_they_are_known():
+    """An old worker is told settings by a new supervisor amid an upgrade."""
+    said = msgspec.to_builtins(GatewaySettings(drain_s=7)) | {"of_tomorrow": 1}
+    assert messages.known(said) == GatewaySettings(drain_s=7)
+
+
+async def test_pages_answer_what_did_not_come_over_http():
+    """Method, path, query and body reach the page; status, type and body come back."""
+
+    async def page(request: Request) -> JSONResponse:
+        said = [request.method, request.url.path, request.url.query, (await request.body()).decode()]
+        return JSONResponse(said, 201)
+
+    app = Starlette(routes=[Route("/debug/{name}", page, methods=["POST"])])
+    answered = await answer(app, messages.Ask(5, "POST", "/debug/x", "limit=3", b"body"))
+    assert (answered.id, answered.status, answered.content_type) == (5, 201, "application/json")
+    assert msgspec.json.decode(answered.body) == ["POST", "/debug/x", "limit=3", "body"]
+    assert (await answer(app, messages.Ask(6, "GET", "/nothing", ""))).status == 404
