@@ -1,5 +1,7 @@
 """`headgate delete`: by name, by selector, by manifests; waits until what goes is gone."""
 
+import json
+
 
 def test_by_name_and_by_manifest(headgate, route, config_map) -> None:
     """In kubectl's words; afterwards the objects are not there."""
@@ -49,3 +51,14 @@ def test_either_words_or_files(headgate, config_map) -> None:
     """Both or neither is a usage error."""
     assert headgate.run("delete").exit_code == 2
     assert headgate.run("delete", "cm", "settings", "-f", "-", stdin=config_map).exit_code == 2
+
+
+def test_programs_are_told_what_goes(headgate, config_map) -> None:
+    """`-o json`: one list, with the namespace and the uid of each."""
+    headgate("apply", "-f", "-", stdin=config_map)
+    uid = headgate.object("configmap", "settings")["metadata"]["uid"]
+    told = json.loads(headgate("delete", "configmap", "settings", "-o", "json"))
+    place = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": headgate.namespace}
+    assert told == [{**place, "name": "settings", "uid": uid}]
+    result = headgate.run("delete", "configmap", "none", "-o", "json")
+    assert (result.exit_code, result.stdout) == (1, "[]\n")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import yaml
 
@@ -126,3 +127,32 @@ def test_describe_hides_secrets(headgate) -> None:
     shown = headgate("describe", "secret/key")
     assert "c2VjcmV0" not in shown
     assert "token: (8 characters)" in shown
+
+
+def test_describe_tells_programs_of_objects_and_events(headgate, config_map) -> None:
+    """`-o json`: a list of objects, each with its events; a Secret keeps what it holds."""
+    headgate("apply", "-f", "-", stdin=config_map)
+    about = headgate.object("configmap", "settings")
+    headgate("apply", "-f", "-", stdin=json.dumps(event(about, headgate.namespace)))
+    (told,) = json.loads(headgate("describe", "configmap", "settings", "-o", "json"))
+    assert told["object"]["metadata"]["name"] == "settings"
+    assert "managedFields" not in told["object"]["metadata"]
+    assert [event["reason"] for event in told["events"]] == ["Tested"]
+    secret = "{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {token: c2VjcmV0}}"
+    headgate("apply", "-f", "-", stdin=secret)
+    (told,) = json.loads(headgate("describe", "secret", "key", "-o", "json"))
+    assert told["object"]["data"] == {"token": "(8 characters)"}
+
+
+def event(about: dict[str, Any], namespace: str) -> dict[str, Any]:
+    kept = {key: about[key] for key in ("apiVersion", "kind")}
+    involved = kept | {"name": "settings", "namespace": namespace, "uid": about["metadata"]["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "a.1", "namespace": namespace},
+        "involvedObject": involved,
+        "reason": "Tested",
+        "message": "it was",
+        "type": "Normal",
+    }

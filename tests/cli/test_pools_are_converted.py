@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import yaml
 from click.testing import CliRunner, Result
 
@@ -89,3 +91,9 @@ def test_other_kinds_are_counted_and_left_out() -> None:
     assert "left out, being no InferencePools: 1" in done.stderr
     nothing = convert(other)
     assert (nothing.exit_code, "no InferencePools" in nothing.stderr) == (1, True)
+
+
+def test_pools_come_as_json_too() -> None:
+    """`-o json`: one List of the same objects."""
+    listed = json.loads(convert(OLD, "-o", "json").stdout)
+    assert listed == {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(convert(OLD).stdout)]}

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -43,10 +45,48 @@ def test_every_command_and_option_explains_itself(command: str) -> None:
 
 
 def test_a_mistyped_command_is_refused_with_a_usage_line() -> None:
-    """Exit code 2, as for every usage error."""
+    """Exit code 2, as for every usage error, with the closest command, or all of them."""
     result = CliRunner().invoke(main, ["upp"])
     assert result.exit_code == 2
-    assert "No such command 'upp'" in result.output
+    assert "There is no command 'upp'. Did you mean up?" in result.output
+    assert "There are up, apply, get, describe, " in CliRunner().invoke(main, ["xyzzy"]).output
+
+
+@pytest.mark.parametrize("command", ["get", "describe"])
+def test_a_kind_that_was_forgotten_is_asked_for(command: str) -> None:
+    """With words that work."""
+    result = CliRunner().invoke(main, [command], prog_name="headgate")
+    assert result.exit_code == 2
+    told = f"which kind? Say `headgate {command} modelroutes`, for one, or `headgate {command} all`."
+    assert told in result.output
+
+
+def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+RUNNING = {"up", "gateway", "node", "controller", "simulate engine"}
+SILENT = {"completion", "apiserver token revoke"}
+
+
+def test_whatever_prints_prints_json() -> None:
+    """`--output json` of every command that ends by itself and has something to tell."""
+    lacking = [
+        name
+        for name, command in leaves(main)
+        if name not in RUNNING | SILENT
+        and not any(
+            "--output" in option.opts and "json" in getattr(option.type, "choices", ())
+            for option in command.params
+        )
+    ]
+    assert lacking == []
 
 
 def test_up_tells_all_errors_of_its_manifests_before_it_starts(tmp_path) -> None:

@@ -4,6 +4,7 @@ Is given words and files by a person and hands them to the shells. A command is 
 so that `headgate --help` and completion answer at once.
 """
 
+import difflib
 import importlib
 import os
 import sys
@@ -48,6 +49,15 @@ class _LazyGroup(click.Group):
             # What is left in the buffer has no reader, and must not fail again at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(_PIPE_CLOSED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(args[0], _COMMANDS, 1, 0.5)
+            hint = f" Did you mean {close[0]}?" if close else f" There are {', '.join(_COMMANDS)}."
+            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

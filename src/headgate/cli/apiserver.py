@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 from pathlib import Path
 
 import click
@@ -17,6 +18,11 @@ _STATE = click.option(
     default=Path(".headgate"),
     show_default=True,
     help="Directory of the objects, the certificates and the kubeconfig.",
+)
+
+
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
 )
 
 
@@ -64,7 +70,8 @@ def token() -> None:
     help="Write a kubeconfig with the token there, instead of printing the token.",
 )
 @_STATE
-def create(name: str, admin: bool, kubeconfig: Path | None, state: Path) -> None:
+@_OUTPUT
+def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output: str) -> None:
     """Make a token for NAME. It is shown now and never again."""
     own = state / "kubeconfig"
     if kubeconfig and not own.exists():
@@ -74,21 +81,30 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path) -> None
         made = server.Tokens(state).create(name, role, datetime.datetime.now(datetime.UTC))
     except server.TokenError as error:
         raise click.ClickException(str(error)) from error
-    if kubeconfig is None:
+    if kubeconfig is not None:
+        server.write_kubeconfig_for(own, kubeconfig, name, made)
+    if output == "json":
+        where = {"kubeconfig": str(kubeconfig)} if kubeconfig else {"token": made}
+        click.echo(json.dumps({"name": name, "role": role, **where}, indent=4))
+    elif kubeconfig is None:
         click.echo(made)
-        return
-    server.write_kubeconfig_for(own, kubeconfig, name, made)
-    click.echo(f"{kubeconfig} opens the API server for {name} ({role})")
+    else:
+        click.echo(f"{kubeconfig} opens the API server for {name} ({role})")
 
 
 @token.command(name="list")
 @_STATE
-def list_tokens(state: Path) -> None:
+@_OUTPUT
+def list_tokens(state: Path, output: str) -> None:
     """Show who has a token. The tokens themselves are known to nobody."""
     try:
         tokens = server.Tokens(state).list()
     except server.TokenError as error:
         raise click.ClickException(str(error)) from error
+    if output == "json":
+        rows = [{"name": t.name, "role": t.role, "created": t.created} for t in tokens]
+        click.echo(json.dumps(rows, indent=4))
+        return
     for known in [("NAME", "ROLE", "CREATED"), *((t.name, t.role, t.created) for t in tokens)]:
         click.echo(f"{known[0]:<24} {known[1]:<10} {known[2]}")
 

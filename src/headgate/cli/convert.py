@@ -34,7 +34,15 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
     show_default=True,
     help="v1: of inference.networking.k8s.io. v1alpha1: of inference.networking.x-k8s.io.",
 )
-def convert(files: tuple[str, ...], recursive: bool, version: str) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="How they are printed; json: all in one List.",
+)
+def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) -> None:
     """Print InferencePools in another API version.
 
     Nothing is lost: what the other version has no field for is kept in an annotation, and comes back with a
@@ -43,6 +51,8 @@ def convert(files: tuple[str, ...], recursive: bool, version: str) -> None:
 
     Example: kubectl get inferencepools.inference.networking.x-k8s.io -o yaml | headgate convert -f -
     """
+    import json
+
     import yaml
 
     from headgate.cli.manifests import read
@@ -53,7 +63,10 @@ def convert(files: tuple[str, ...], recursive: bool, version: str) -> None:
     if not pools:
         raise click.ClickException(f"no InferencePools in {', '.join(files)}")
     converted = [_converted(pool, version) for pool in pools]
-    click.echo(yaml.safe_dump_all(converted, sort_keys=False, allow_unicode=True), nl=False)
+    if output == "json":
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": converted}, indent=4))
+    else:
+        click.echo(yaml.safe_dump_all(converted, sort_keys=False, allow_unicode=True), nl=False)
     if left_out := len(reading.manifests) - len(pools):
         click.echo(f"left out, being no InferencePools: {left_out}", err=True)
 

@@ -28,10 +28,27 @@ def simulate() -> None:
 
 
 @simulate.command()
-def profiles() -> None:
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
+)
+def profiles(output: str) -> None:
     """List the engine profiles and their constants."""
+    import json
+
     from headgate.simulator.model import DEFAULT_PROFILE, PROFILES
 
+    if output == "json":
+        rows = [
+            {
+                "name": profile.name,
+                "default": profile.name == DEFAULT_PROFILE,
+                "description": profile.description,
+                "constants": _constants(profile.config),
+            }
+            for profile in PROFILES.values()
+        ]
+        click.echo(json.dumps(rows, indent=4))
+        return
     for profile in PROFILES.values():
         default = " (default)" if profile.name == DEFAULT_PROFILE else ""
         click.echo(f"{profile.name}{default}: {profile.description}")

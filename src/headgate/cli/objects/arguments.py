@@ -20,9 +20,20 @@ def _namespaces(context: click.Context, parameter: click.Parameter, incomplete: 
     return complete_namespace(context, parameter, incomplete)
 
 
+def _need_a_kind(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        command = context.command_path
+        raise click.UsageError(f"which kind? Say `{command} modelroutes`, for one, or `{command} all`.")
+    return words
+
+
 def words(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.argument(
-        "words", nargs=-1, required=required, metavar="KIND [NAME]... | KIND/NAME...", shell_complete=_words
+        "words",
+        nargs=-1,
+        metavar="KIND [NAME]... | KIND/NAME...",
+        callback=_need_a_kind if required else None,
+        shell_complete=_words,
     )
 
 

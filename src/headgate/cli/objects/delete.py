@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "name"]),
+    type=click.Choice(["text", "name", "json"]),
     default="text",
     show_default=True,
     help="What is printed of each object.",

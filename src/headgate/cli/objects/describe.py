@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 @KIND_AND_NAMES
 @namespace_option
 @selectors
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text, or a list of the objects, each with its events.",
+)
 @options.server
 def describe(
     server: Server,
@@ -24,10 +32,15 @@ def describe(
     namespace: str | None,
     selector: str | None,
     field_selector: str | None,
+    output: str,
 ) -> None:
     """Show objects in detail: metadata, spec, conditions, events.
 
-    Example: headgate describe modelroute chat
+    \b
+    Examples:
+      headgate describe modelroute chat
+      headgate describe modelroute/chat modelserver/chat
+      headgate describe pods -l app=sim-8b
     """
     from headgate.cli.objects import connecting, describing, getting
 
@@ -38,7 +51,7 @@ def describe(
         selector=selector,
         field_selector=field_selector,
         watch=False,
-        output="yaml",
+        output=output,
         show_labels=False,
         show_managed_fields=False,
         ignore_not_found=False,

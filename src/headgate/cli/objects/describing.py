@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import click
+import msgspec
 
 from headgate import api, cluster
 from headgate.cli.objects import getting, printing
@@ -17,6 +18,7 @@ _MOST_EVENTS = 20
 _HEAD = 14
 """Columns before the values of the first lines."""
 _LONGEST_NOTE = 200
+_SECRETS = ("data", "stringData")
 
 
 async def describe(client: cluster.Client, wanted: getting.Wanted) -> None:
@@ -25,18 +27,39 @@ async def describe(client: cluster.Client, wanted: getting.Wanted) -> None:
     targets = asked(wanted.words, await discover(client))
     if wanted.selects and any(target.names for target in targets):
         raise click.UsageError("objects are chosen by name or by selector, not both")
-    count = 0
-    for target in targets:
-        async for obj in fetch.objects(target):
-            if count:
-                click.echo("\n")
-            count += 1
-            events = await _events(client, obj)
-            click.echo("\n".join([*lines(obj), "", *events]))
+    objects = (obj for target in targets async for obj in fetch.objects(target))
+    if wanted.output == "json":
+        found = [await _whole(client, obj) async for obj in objects]
+        click.echo(printing.as_json(found), nl=False)
+        count = len(found)
+    else:
+        count = await _as_text(client, objects)
     if fetch.missing:
         raise click.ClickException("\n".join(fetch.missing))
     if not count:
         getting.say_nothing_found(fetch, targets)
+
+
+async def _as_text(client: cluster.Client, objects: AsyncIterator[Object]) -> int:
+    """Prints the objects; how many they are."""
+    count = 0
+    async for obj in objects:
+        if count:
+            click.echo("\n")
+        count += 1
+        events = await _events(client, obj)
+        click.echo("\n".join([*lines(obj), "", *events]))
+    return count
+
+
+async def _whole(client: cluster.Client, obj: Object) -> Object:
+    """An object and its events, for programs; what a Secret holds is for `get` to show."""
+    shown = printing.without_managed_fields(obj)
+    if obj["kind"] == "Secret":
+        shown = {name: _hidden(part) if name in _SECRETS else part for name, part in shown.items()}
+    answer = await _ask_events(client, obj, "application/json")
+    events = msgspec.json.decode(answer.body).get("items") or []
+    return {"object": shown, "events": [printing.without_managed_fields(event) for event in events]}
 
 
 def lines(obj: Object) -> Iterator[str]:
@@ -105,13 +128,17 @@ def _status(status: Object) -> Iterator[str]:
     yield from ["", "Conditions:", *(f"  {line}" for line in table.lines(rows, with_headings=True))]
 
 
-async def _events(client: cluster.Client, obj: Object) -> list[str]:
-    """What happened to the object lately, in the server's words for ages."""
+async def _ask_events(client: cluster.Client, obj: Object, accept: str) -> cluster.Answer:
     meta = obj["metadata"]
     path = client.path_of(api.Event.resource, None, meta.get("namespace") or "default")
     query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(_MOST_EVENTS)}
+    return await client.ask("GET", path, query=query, accept=accept)
+
+
+async def _events(client: cluster.Client, obj: Object) -> list[str]:
+    """What happened to the object lately, in the server's words for ages."""
     try:
-        answer = await client.ask("GET", path, query=query, accept=getting.TABLE)
+        answer = await _ask_events(client, obj, getting.TABLE)
     except cluster.ApiError as error:
         return [f"Events:       not available: {error.message}"]
     table = getting.decoded_table(answer.body)

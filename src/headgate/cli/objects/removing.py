@@ -12,6 +12,7 @@ import msgspec
 
 from headgate import cluster
 from headgate.cli.manifests import Manifest
+from headgate.cli.objects import printing
 from headgate.cli.objects.connecting import told
 from headgate.cli.objects.served import Catalogue, Served, discover
 from headgate.cli.objects.wording import asked
@@ -49,6 +50,7 @@ class _Object:
 
     served: Served
     name: str
+    namespace: str
     path: str
     source: str = ""
     """Where its manifest stands."""
@@ -94,6 +96,8 @@ async def delete(client: cluster.Client, wanted: Wanted) -> bool:
             is_well = False
     if not found:
         click.echo("No resources found", err=True)
+    if wanted.output == "json":
+        click.echo(printing.as_json([_outcome(obj, uid) for obj, uid in going]), nl=False)
     if wanted.wait and not wanted.dry_run:
         await _until_gone(client, going, wanted.timeout_s)
     return is_well
@@ -111,8 +115,9 @@ async def _objects(
                 yield f"{manifest.source}: the server has no kind {kind}"
             continue
         meta = manifest.content["metadata"]
-        path = client.path_of(served.resource, meta["name"], meta.get("namespace") or wanted.namespace)
-        yield _Object(served, meta["name"], path, manifest.source)
+        yield _object(
+            client, served, meta["name"], meta.get("namespace") or wanted.namespace, manifest.source
+        )
     for target in asked(wanted.words, catalogue) if wanted.words else ():
         if target.names is not None and wanted.selects:
             raise click.UsageError("objects are chosen by name or by selector, not both")
@@ -120,8 +125,15 @@ async def _objects(
             raise click.UsageError("which ones? Give names, --selector, or --all")
         names = target.names or [item async for item in _listed(client, target.served, wanted)]
         for name in names:
-            path = client.path_of(target.served.resource, name, wanted.namespace)
-            yield _Object(target.served, name, path)
+            yield _object(client, target.served, name, wanted.namespace)
+
+
+def _object(
+    client: cluster.Client, served: Served, name: str, namespace: str | None, source: str = ""
+) -> _Object:
+    path = client.path_of(served.resource, name, namespace)
+    where = (namespace or client.namespace) if served.resource.namespaced else ""
+    return _Object(served, name, where, path, source)
 
 
 async def _listed(client: cluster.Client, served: Served, wanted: Wanted) -> AsyncIterator[str]:
@@ -155,10 +167,23 @@ async def _delete(client: cluster.Client, obj: _Object, wanted: Wanted) -> str:
     answer = await client.ask("DELETE", obj.path, options, query=query)
     if wanted.output == "name":
         click.echo(obj.served.called(obj.name))
-    else:
+    elif wanted.output == "text":
         suffix = " (server dry run)" if wanted.dry_run else ""
         click.echo(f'{obj.served.title} "{obj.name}" deleted{suffix}')
     return _uid(answer.body)
+
+
+def _outcome(obj: _Object, uid: str) -> dict[str, str]:
+    """What was deleted, or is being deleted, for programs."""
+    resource = obj.served.resource
+    where = {"namespace": obj.namespace} if obj.namespace else {}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        **where,
+        "name": obj.name,
+        "uid": uid,
+    }
 
 
 class _Details(msgspec.Struct, frozen=True):

@@ -34,7 +34,8 @@ def _by_slash(words: tuple[str, ...], catalogue: Catalogue) -> list[Asked]:
     for word in words:
         kind, _, name = word.partition("/")
         if not kind or not name or "/" in name or "," in kind:
-            raise click.UsageError(f"{word!r} is not KIND/NAME")
+            hint = f"; {kind} alone means all of them" if kind and not name else ""
+            raise click.UsageError(f"{word!r} is not KIND/NAME{hint}")
         (served, *more) = catalogue.meant(kind)
         if more:
             raise click.UsageError(f"{kind} is several kinds: name one of them")
