@@ -152,7 +152,7 @@ async def test_an_expired_certificate(start_gateway, start_endpoint, tmp_path):
 async def test_an_endpoint_that_speaks_no_tls(start_gateway, start_endpoint):
     """It is told as such, and gets nothing in clear."""
     endpoint = await start_endpoint(b"served")
-    gateway = await start_gateway()
+    gateway = await start_gateway(settings={"connect_timeout_s": 0.2})
     gateway.proxy.use(snapshot(endpoint, INSECURE))
     response = await gateway.ask()
     assert response.status == 503
@@ -184,6 +184,32 @@ async def test_another_secret_is_in_effect_at_once(start_gateway, start_endpoint
     gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
     assert (await gateway.ask()).status == 200
     assert gateway.proxy._contexts.statistics() == {"contexts": 1}
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+async def test_long_answers_come_whole_at_the_clients_pace(start_gateway, start_endpoint, tmp_path, framing):
+    """However they are framed, and however small the buffers of a client that reads slowly."""
+    body = b"0123456789abcdef" * 200_000
+    head = b"HTTP/1.1 200 OK\r\n"
+
+    def behave(call):
+        if framing == "length":
+            call.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        elif framing == "chunked":
+            chunks = b"".join(
+                b"%x\r\n%b\r\n" % (64_000, body[at : at + 64_000]) for at in range(0, len(body), 64_000)
+            )
+            call.write(head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        else:
+            call.write(head + b"\r\n" + body)
+            call.close()
+
+    endpoint = await start_endpoint(behave=behave, tls=OURS.context(tmp_path, ADDRESS))
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    client = await gateway.connect(receive_buffer=4096)
+    client.post()
+    assert (await client.response()).body == body
 
 
 WRONG = {

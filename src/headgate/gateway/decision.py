@@ -103,8 +103,13 @@ def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal 
             return read or fields
         form = read
         fields = Fields(form.model, form.stream)
-    model = decision.model = fields.model or ""
+    decision.model = fields.model or ""
     decision.stream = bool(fields.stream)
+    return _find_pool(decision, known, request) or _fill_body(decision, request, fields, form)
+
+
+def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:
+    model = decision.model
     match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     if match is None:
         return Refusal.model_not_found(model) if known.is_ready else _not_ready()
@@ -123,7 +128,13 @@ def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal 
             message=f"ModelRoute {match.route.key} names ModelServer {target.pool}, which does not exist",
             param="model",
         )
-    body = request.body
+    return None
+
+
+def _fill_body(
+    decision: Decision, request: Request, fields: Fields, form: forms.Form | None
+) -> Refusal | None:
+    body, model = request.body, decision.model
     upstream_model = decision.upstream_model
     if upstream_model != model:
         try:
