@@ -51,14 +51,14 @@ async def test_claims_of_a_trusted_client_are_added_to(start_gateway, endpoint):
         X_Forwarded_Proto="https",
         X_Forwarded_Host="api.example.com",
         Forwarded="for=203.0.113.7;proto=https",
-        X_Headgate_Explain="1",
+        X_Headgate_Team="1",
     )
     assert told == {
         "x-forwarded-for": "203.0.113.7, 10.0.0.1, 127.0.0.1",
         "x-forwarded-proto": "https",
         "x-forwarded-host": "api.example.com",
         "forwarded": 'for=203.0.113.7;proto=https, for=127.0.0.1;host="gateway";proto=http',
-        "x-headgate-explain": "1",
+        "x-headgate-team": "1",
     }
 
 
