@@ -30,6 +30,15 @@ async def test_body_that_cannot_be_routed(gateway, body, code, param):
         assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", code, param)
 
 
+@pytest.mark.parametrize(
+    ("coding", "status", "code"), [("gzip", 415, "compressed_body"), ("identity", 400, "invalid_json")]
+)
+async def test_a_compressed_body(gateway, coding, status, code):
+    """It is told as such, rather than as JSON with a fault."""
+    response = await gateway.ask(b"\x1f\x8b\x08", content_encoding=coding)
+    assert (response.status, response.json["error"]["code"]) == (status, code)
+
+
 async def test_unknown_model(gateway):
     """404 `model_not_found`, with the name and the request's id (R14)."""
     response = await gateway.ask({"model": "gpt-x"})

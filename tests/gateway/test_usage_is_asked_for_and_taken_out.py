@@ -21,6 +21,8 @@ EVENTS = [
     CONTINUOUS,
     FILTERED,
     COMMENT,
+    USAGE.replace(b'{"prompt_tokens":7,"completion_tokens":2}', b" null"),
+    b'data: {"usage":null,"choices":[],"x":{"usage":{"a":1}}}\n\n',
     CHUNK.replace(b"\n", b"\r\n"),
     b'data: {"usage": not JSON\n\n',
     b"data: " + b"x" * (HELD_BYTES + 10) + b"\n\n",
@@ -74,8 +76,9 @@ def test_only_usage_events_are_taken_however_a_stream_is_cut(events, chunks, rea
 def test_what_engines_send_passes_as_it_came():
     """A chunk of whole events is neither copied nor held back."""
     stream = EventStream(is_chunked=True, takes_usage=True)
-    piece = b"%x\r\n%b\r\n" % (len(COMMENT), COMMENT)
-    assert stream.feed(piece) is piece
+    for event in (COMMENT, CHUNK):
+        piece = b"%x\r\n%b\r\n" % (len(event), event)
+        assert stream.feed(piece) is piece
 
 
 def test_an_event_without_end_is_not_held_without_end():

@@ -100,12 +100,24 @@ def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal 
     if not isinstance(fields, Fields):
         read = forms.read(request.headers, request.body)
         if not isinstance(read, forms.Form):
-            return read or fields
+            return read or _compressed(request) or fields
         form = read
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = bool(fields.stream)
     return _find_pool(decision, known, request) or _fill_body(decision, request, fields, form)
+
+
+def _compressed(request: Request) -> Refusal | None:
+    """Why a body that is no JSON cannot be read, where its client says that it is compressed."""
+    coding = request.header(b"content-encoding").strip()
+    if coding.lower() in ("", "identity"):
+        return None
+    return Refusal.bad_request(
+        f"the request body is compressed ({coding[:64]}), and engines do not read that: send it as it is",
+        code="compressed_body",
+        status=415,
+    )
 
 
 def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:

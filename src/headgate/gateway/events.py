@@ -72,7 +72,7 @@ class EventStream:
         if self._is_clean:
             end = data.find(b"\r\n")
             is_whole = data.endswith(b"\n\n\r\n") and _size(data[:end]) == len(data) - end - 4
-            if is_whole and not (self._takes_usage and _USAGE in data):
+            if is_whole and not (self._takes_usage and _has_usage(data)):
                 if not self._name or _MODEL not in data:
                     return data
                 if self._begins and data.startswith(self._begins, end + 2) and _is_one_event(data, end + 2):
@@ -180,8 +180,15 @@ def _size(line: bytes) -> int:
         return -1
 
 
+def _has_usage(data: bytes) -> bool:
+    """Whether counts may be told; some engines say in every event that there are none yet."""
+    if _USAGE not in data:
+        return False
+    return data.count(_USAGE) > data.count(b'"usage":null') + data.count(b'"usage": null')
+
+
 def _is_usage_only(event: bytes) -> bool:
-    if _USAGE not in event:
+    if not _has_usage(event):
         return False
     try:
         decoded = _decode(b"\n".join(_DATA.findall(event)))
