@@ -37,6 +37,8 @@ KILL_AFFECTS_S = 1.0
 """A worker that is killed takes lines of the access log with it that it had not written yet, and the next
 requests on connections to it, until its clients have noticed."""
 QUIET_WITHIN_S = 30.0
+MEMORY_OF_A_FILE_KB = 20
+"""What a connection more than ever before may cost: its buffers, parser and exchange."""
 MEMORY_GROWTH = 0.03
 MEMORY_NOISE_KB = 3 * 1024
 """Allocators and caches find their size in the first half of a run; later, memory may grow so much."""
@@ -60,6 +62,11 @@ class Samples:
         self.at.append(time.monotonic())
         self.memory_kb.append(cpu.memory_kb(self.pid))
         self.files.append(open_files(self.pid))
+
+    def new_files(self) -> int:
+        """By how much more files were open at a time in the second half than ever in the first."""
+        half = len(self.files) // 2
+        return max(0, max(self.files[half:]) - max(self.files[:half]))
 
     def growth_kb(self) -> float:
         """From the median of the third quarter to that of the last."""
@@ -274,6 +281,7 @@ def explain(result: Result, line: Line | None) -> str | None:
 def grown(samples: Samples, files_before: int) -> list[Finding]:
     memory_kb, growth_kb = samples.memory_kb, samples.growth_kb()
     limit_kb = max(MEMORY_NOISE_KB, MEMORY_GROWTH * statistics.median(memory_kb))
+    limit_kb += MEMORY_OF_A_FILE_KB * samples.new_files()
     files = open_files(samples.pid)
     return [
         Finding(

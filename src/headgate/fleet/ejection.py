@@ -67,7 +67,7 @@ class EndpointHealth:
         self.ejected_until = -math.inf
         """When the ejection ends or ended; it is in force only within the bounds that `ejected` keeps."""
         self.ejected_for_s = 0.0
-        """Length of the last ejection."""
+        """Length of the last ejection; half of that if an answer ended it."""
         self.suspect_until = -math.inf
         """Until then it is avoided, ejected, or in its slow start; later it is like any other. One
         comparison of this tells the pick that it need not look closer."""
@@ -110,6 +110,7 @@ class EndpointHealth:
         """Notes that an answer has begun: an ejection ends with a slow start. Streams that begin well and
         always break are failures in a row nevertheless."""
         if self.ejected_until > now:
+            self.ejected_for_s /= 2  # it served when it had to: should it go again, then for no longer
             self.ejected_until = now
             self.suspect_until = now + self.policy.slow_start_s
 
