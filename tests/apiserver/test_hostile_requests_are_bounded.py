@@ -105,7 +105,7 @@ async def test_a_bad_query_is_a_bad_request(
 
 async def test_the_number_of_objects_is_bounded(tmp_path: Path) -> None:
     """At the limit a create is forbidden; a delete makes room."""
-    parts = Parts(Config(tmp_path, definitions=[], max_objects=3))
+    parts = Parts(Config(tmp_path, definitions=[], max_objects=5))
     headers = {"authorization": "Bearer t"}
     transport = httpx2.ASGITransport(application(parts, "t"))
     url = "/api/v1/namespaces/default/configmaps"

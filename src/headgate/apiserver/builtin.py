@@ -13,6 +13,7 @@ NAMESPACE = "namespaces"
 SECRET = "secrets"  # noqa: S105 - the name of a resource
 EVENT = "events"
 SERVICE = "services"
+SERVICE_ACCOUNT = "serviceaccounts"
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io"
 
 NAMESPACE_FINALIZER = "kubernetes"

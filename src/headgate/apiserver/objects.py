@@ -13,6 +13,7 @@ from typing import Any
 
 from headgate.api import timestamps
 from headgate.apiserver import (
+    accounts,
     admission,
     builtin,
     conversion,
@@ -220,6 +221,8 @@ class Objects:
             return in_version(obj, target.served), False
         if not dry_run:
             self.store.delete(target.key)
+            if target.key == Key(builtin.SERVICE_ACCOUNT, target.namespace, accounts.DEFAULT):
+                accounts.give(self, target.namespace)
         return obj, True
 
     def settle(self, key: Key, obj: Object, max_bytes: int | None = None) -> Stored | None:
@@ -321,7 +324,10 @@ class Objects:
         if self.store.bytes >= self._max_bytes and "deletionTimestamp" not in obj["metadata"]:
             raise target.forbidden(f"exceeded the limit of {self._max_bytes} bytes in this API server")
         conversion.to_stored(obj, target.served)
-        return self.settle(target.key, obj, MAX_OBJECT_BYTES)
+        stored = self.settle(target.key, obj, MAX_OBJECT_BYTES)
+        if target.served.resource == builtin.NAMESPACE:
+            accounts.give(self, target.name)
+        return stored
 
 
 def in_version(obj: Object, served: Served) -> Object:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.apiserver import builtin, reviews, users
+from headgate.apiserver import accounts, builtin, reviews, users
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import Limits
 from headgate.apiserver.handlers.rest import Rest
@@ -104,6 +104,7 @@ class Parts:
         for name in builtin.FIRST_NAMESPACES:
             if self.store.get(Key(builtin.NAMESPACE, "", name)) is None:
                 self._create("namespaces", {"metadata": {"name": name}})
+        accounts.give_all(self.objects)
         for definition in definitions:
             self._create_or_update(definition)
         self.store.flush()

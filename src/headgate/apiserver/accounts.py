@@ -1,0 +1,36 @@
+"""The ServiceAccount `default`, which each namespace has as long as it is there."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from headgate.apiserver import builtin, errors
+from headgate.apiserver.storage import Key
+from headgate.apiserver.targets import Target, WriteOptions
+
+if TYPE_CHECKING:
+    from headgate.apiserver.objects import Objects
+
+DEFAULT = "default"
+_MANAGER = "headgate"
+
+
+def give(objects: Objects, namespace: str) -> None:
+    """Creates the account of a namespace if it has none; not in one that is going, nor in a full server."""
+    space = objects.store.get(Key(builtin.NAMESPACE, "", namespace))
+    if space is None or "deletionTimestamp" in space.decode()["metadata"]:
+        return
+    if objects.store.get(Key(builtin.SERVICE_ACCOUNT, namespace, DEFAULT)) is not None:
+        return
+    served = objects.registry.find("", "v1", builtin.SERVICE_ACCOUNT)
+    assert served
+    with contextlib.suppress(errors.StatusError):
+        account = {"metadata": {"name": DEFAULT}}
+        objects.create(Target(served, namespace, ""), account, WriteOptions(field_manager=_MANAGER), [])
+
+
+def give_all(objects: Objects) -> None:
+    """The same for every namespace that was stored before there were accounts."""
+    for name in [stored.key.name for stored in objects.store.select(builtin.NAMESPACE)]:
+        give(objects, name)
