@@ -178,11 +178,30 @@ class Restartable:
 
 @pytest.fixture
 def restartable(tmp_path: Path) -> Iterator[Restartable]:
-    """An embedded API server that can be stopped and started; watches from before are expired then."""
+    """An embedded API server that can be stopped and started; then it tells nothing of before."""
     made = Restartable(tmp_path / "state")
     made.start()
     yield made
     made.stop()
+
+
+@pytest.fixture
+def is_expired() -> Callable[[Path, str, str], bool]:
+    """Whether the server has nothing to tell any more to who saw a list up to this version."""
+
+    def found(kubeconfig: Path, path: str, version: str) -> bool:
+        from api_server import ApiServer
+
+        server = ApiServer(kubeconfig)
+        watching = server.watch(path, resourceVersion=version)
+        try:
+            event = watching.event()
+            return event["type"] == "ERROR" and event["object"]["code"] == 410
+        finally:
+            watching.close()
+            server.close()
+
+    return found
 
 
 @pytest.fixture

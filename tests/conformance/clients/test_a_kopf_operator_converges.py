@@ -70,6 +70,12 @@ class Harbour:
     def reasons(self) -> set[str]:
         return {event.reason for event in self._client.list(Event, namespace=self._namespace)}
 
+    def version(self) -> str:
+        """Of a list of all boats."""
+        listed = self._client.list(Boat, namespace=self._namespace)
+        list(listed)
+        return str(listed.resourceVersion)
+
     def _meta(self, name: str) -> dict[str, str]:
         return {"name": name, "namespace": self._namespace}
 
@@ -162,21 +168,31 @@ def test_an_operator_works_through_a_cut_line(
 
 
 @pytest.mark.embedded
-def test_an_operator_works_through_expired_watches(restartable: Any, operate: Any, eventually: Any) -> None:
-    """After a restart all of its watches are expired; it lists again and catches up."""
+def test_an_operator_works_through_expired_watches(
+    restartable: Any, line_to: Any, is_expired: Any, operate: Any, eventually: Any
+) -> None:
+    """What it has not seen is lost to watches when the line is back: it lists again and catches up."""
+    line, kubeconfig = line_to(restartable.kubeconfig)
     with Client(config=KubeConfig.from_file(restartable.kubeconfig), trust_env=False) as client:
         define(client)
         harbour = Harbour(client, "default")
-        operate(restartable.kubeconfig, "default")
-        harbour.build("anna", "salt")
-        eventually(lambda: harbour.status("anna").get("captain") == "captain of salt")
+        operate(kubeconfig, "default")
+        for name in ("anna", "olga"):
+            harbour.build(name, "salt")
+        eventually(lambda: all(harbour.status(name).get("ticks") == 2 for name in ("anna", "olga")))
+        seen = harbour.version()
+        line.cut()
+        harbour.load("anna", "tea")
+        harbour.scrap("olga")
+        harbour.build("bella", "rice")
     restartable.stop()
     restartable.start()
+    assert is_expired(restartable.kubeconfig, "/apis/conformance.headgate.dev/v1/boats", seen)
+    line.mend()
     with Client(config=KubeConfig.from_file(restartable.kubeconfig), trust_env=False) as client:
         harbour = Harbour(client, "default")
-        harbour.load("anna", "tea")
-        harbour.build("bella", "rice")
         eventually(lambda: harbour.status("anna").get("cargo") == "tea")
+        eventually(lambda: harbour.boat("olga") == {})
         eventually(lambda: harbour.status("bella").get("captain") == "captain of rice")
         harbour.scrap("anna")
         eventually(lambda: harbour.boat("anna") == {})
