@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from headgate.apiserver import Config
@@ -73,6 +75,44 @@ async def test_long_yaml_is_refused(client: httpx2.AsyncClient, config_maps: str
     answer = await client.post(config_maps, content=body, headers={"content-type": "application/yaml"})
     assert answer.status_code == 413
     assert answer.json()["message"] == "Request entity too large: limit is 262144 bytes of YAML: send JSON"
+
+
+async def test_a_body_of_too_many_values_is_refused(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """What judging an object costs goes by its values, of which three megabytes can have a million."""
+    flat = b'{"metadata":{"name":"x"},"data":{' + b",".join(b'"%d":1' % n for n in range(100_000)) + b"}}"
+    deep = b'{"metadata":{"name":"x"},"data":[' + b"[[]]," * 50_000 + b"1]}"
+    fitting = b'{"metadata":{"name":"x"},"data":{' + b",".join(b'"%d":1' % n for n in range(99_000)) + b"}}"
+    answers = [await client.post(config_maps, content=body, headers=JSON) for body in (flat, deep, fitting)]
+    assert [answer.status_code for answer in answers] == [413, 413, 422]
+    told = "Request entity too large: limit is 100000 fields and items"
+    assert [answer.json()["message"] for answer in answers[:2]] == [told, told]
+
+
+async def test_patches_cannot_add_up_to_too_many_values(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """What counts is the object that a patch makes, with the managedFields that it has already."""
+    half = {f"a{number}": "" for number in range(30_000)}
+    other = {f"b{number}": "" for number in range(45_000)}
+    assert (await client.post(config_maps, json={"metadata": {"name": "x"}, "data": half})).status_code == 201
+    for media in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
+        body = msgspec.json.encode({"data": other})
+        answer = await client.patch(f"{config_maps}/x", content=body, headers={"content-type": media})
+        assert answer.json()["message"] == "Request entity too large: limit is 100000 fields and items"
+
+
+async def test_others_are_served_while_yaml_is_read(client: httpx2.AsyncClient, config_maps: str) -> None:
+    """A long YAML body is read in a thread: who asks later is answered earlier."""
+    body = b"metadata: {name: y}\ndata:\n" + b"".join(b"  k%d: x\n" % number for number in range(4000))
+    answered = []
+
+    async def create() -> None:
+        answer = await client.post(config_maps, content=body, headers={"content-type": "application/yaml"})
+        answered.append(answer.status_code)
+
+    async def ask() -> None:
+        answered.append((await client.get(f"{config_maps}/nobody")).status_code)
+
+    await asyncio.gather(create(), ask())
+    assert answered == [404, 201]
 
 
 async def test_yaml_is_taken_as_json_would_be(client: httpx2.AsyncClient, config_maps: str) -> None:

@@ -191,6 +191,11 @@ def too_large(limit_bytes: int, of: str = "") -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", told)
 
 
+def too_many_values(limit: int) -> StatusError:
+    told = f"Request entity too large: limit is {limit} fields and items"
+    return StatusError(413, "RequestEntityTooLarge", told)
+
+
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 

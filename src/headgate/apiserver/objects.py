@@ -15,6 +15,7 @@ from headgate.api import timestamps
 from headgate.apiserver import (
     accounts,
     admission,
+    bounds,
     builtin,
     conversion,
     declared,
@@ -171,6 +172,7 @@ class Objects:
             raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
         schema = target.served.merge_schema if target.subresource != "scale" else scale.SCHEMA
         changed = patch.apply(kind, copy.deepcopy(current), body, schema)
+        bounds.check(changed)
         shown = patch.shown(kind, body, changed) if options.field_validation == "Strict" else ""
         try:
             return self.update(target, changed, options, complaints)
@@ -204,6 +206,7 @@ class Objects:
         merged = ownership.apply(served, old, applied, manager, subresource, now, force=options.force)
         if merged.conflicts:
             raise errors.apply_conflict(served.group, served.plural, target.name, merged.conflicts)
+        bounds.check(merged.obj)
         return self.update(target, merged.obj, options, complaints, applied_by=manager)
 
     def delete(self, target: Target, options: DeleteOptions, *, dry_run: bool = False) -> tuple[Object, bool]:

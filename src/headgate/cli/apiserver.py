@@ -36,16 +36,26 @@ _OUTPUT = click.option(
     show_default=True,
     help="Port to listen on; 0: any.",
 )
+@click.option(
+    "--max-objects",
+    type=click.IntRange(1),
+    default=server.Config.max_objects,
+    show_default=True,
+    help="How many objects it may have; beyond that a create is forbidden.",
+)
 @options.log_level
 @click.pass_context
-def apiserver(context: click.Context, state: Path, host: str, port: int, log_level: str) -> None:
+def apiserver(
+    context: click.Context, state: Path, host: str, port: int, max_objects: int, log_level: str
+) -> None:
     """Serve the Kubernetes API on this machine, its objects in one SQLite file."""
     if context.invoked_subcommand:
         return
 
     async def main(stop: asyncio.Event) -> None:
         try:
-            await server.serve(server.Config(state, host, port), stop=stop, on_ready=_tell)
+            config = server.Config(state, host, port, max_objects=max_objects)
+            await server.serve(config, stop=stop, on_ready=_tell)
         except server.StateError as error:
             raise click.ClickException(str(error)) from error
 

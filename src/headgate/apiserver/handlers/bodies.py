@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,12 +11,13 @@ import msgspec
 import yaml
 from starlette.requests import ClientDisconnect, Request
 
-from headgate.apiserver import errors, patch, protobuf
+from headgate.apiserver import bounds, errors, patch, protobuf
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
 MAX_YAML_BYTES = 256 * 1024
-"""YAML is read a hundred times more slowly than JSON, and nobody else is served meanwhile."""
+"""YAML is read a hundred times more slowly than JSON."""
+_QUICKLY_READ_BYTES = 16 * 1024
 JSON, YAML = "application/json", "application/yaml"
 
 
@@ -39,6 +41,15 @@ async def read(request: Request) -> bytes:
     return b"".join(parts) if len(parts) > 1 else body
 
 
+async def read_object(request: Request) -> tuple[dict[str, Any], list[str]]:
+    """The object that a request brings, and complaints about its duplicate fields."""
+    body, content_type = await read(request), media_type(request)
+    if content_type == JSON or len(body) <= _QUICKLY_READ_BYTES:
+        return decode_object(body, content_type)
+    # In a thread: a quarter of a megabyte of YAML takes seconds, in which others are served.
+    return await asyncio.to_thread(decode_object, body, content_type)
+
+
 def media_type(request: Request) -> str:
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
@@ -46,6 +57,7 @@ def media_type(request: Request) -> str:
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
     """Any JSON value, and the complaints about its duplicate fields."""
     value = msgspec.json.decode(body)
+    bounds.check_body(body, value)
     if _texts(body) != _texts(msgspec.json.encode(value)):  # of a field that is repeated only one is left
         return value, list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
     return value, []
@@ -54,7 +66,9 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
 def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[str]]:
     """An object and the complaints about its duplicate fields. JSON is YAML, so it is tried first."""
     if content_type == protobuf.MEDIA_TYPE:
-        return _decode_protobuf(body), []
+        obj = _decode_protobuf(body)
+        bounds.check_body(body, obj)
+        return obj, []
     if content_type not in (JSON, YAML, patch.APPLY_MEDIA_TYPE):
         raise errors.unsupported_media_type((JSON, YAML))
     duplicates: list[str] = []
@@ -64,6 +78,7 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
         if content_type == JSON:
             raise
         obj, duplicates = _decode_yaml(body)
+        bounds.check_body(body, obj)
     if not isinstance(obj, dict):
         raise errors.bad_request(f"the body must be an object, not {type(obj).__name__}")
     return obj, duplicates

@@ -90,8 +90,7 @@ class Rest:
         return Target(served, namespace, name, subresource)
 
     async def _review(self, request: Request, target: Target) -> Response:
-        body = await bodies.read(request)
-        obj, _ = bodies.decode_object(body, bodies.media_type(request))
+        obj, _ = await bodies.read_object(request)
         admission.receive(target, obj)
         return json(reviews.answer(target, obj, request.user, self.objects.registry, request.auth), 201)
 
@@ -103,8 +102,7 @@ class Rest:
                 return self._get(request, target)
             case "PUT":
                 options = query.write_options(request, "UpdateOptions")
-                body = await bodies.read(request)
-                obj, complaints = bodies.decode_object(body, bodies.media_type(request))
+                obj, complaints = await bodies.read_object(request)
                 return self._answer(request, target, self.objects.update(target, obj, options, complaints))
             case "PATCH":
                 return await self._patch(request, target)
@@ -156,8 +154,7 @@ class Rest:
 
     async def _create(self, request: Request, target: Target) -> Response:
         options = query.write_options(request, "CreateOptions")
-        body = await bodies.read(request)
-        obj, complaints = bodies.decode_object(body, bodies.media_type(request))
+        obj, complaints = await bodies.read_object(request)
         if target.served.namespaced and not target.namespace:
             raise errors.method_not_allowed("POST")
         return self._answer(request, target, self.objects.create(target, obj, options, complaints))
@@ -165,13 +162,12 @@ class Rest:
     async def _patch(self, request: Request, target: Target) -> Response:
         media = bodies.media_type(request)
         options = query.write_options(request, "PatchOptions", apply=media == patch.APPLY_MEDIA_TYPE)
-        body = await bodies.read(request)
         if media == patch.APPLY_MEDIA_TYPE:
-            obj, complaints = bodies.decode_object(body, media)
+            obj, complaints = await bodies.read_object(request)
             return self._answer(request, target, self.objects.apply(target, obj, options, complaints))
         if (kind := patch.MEDIA_TYPES.get(media)) is None:
             raise errors.unsupported_media_type(patch.ALL_MEDIA_TYPES)
-        change, complaints = bodies.decode_json(body)
+        change, complaints = bodies.decode_json(await bodies.read(request))
         if kind == "json":
             complaints = [f"json patch {complaint}" for complaint in complaints]
         return self._answer(request, target, self.objects.patch(target, kind, change, options, complaints))
