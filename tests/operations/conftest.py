@@ -24,6 +24,8 @@ from headgate import api, cluster
 PATIENCE_S = 60.0
 """Only turns a hang into a failure."""
 PIECES = 5
+PAUSE_S = 0.02
+"""Between two requests of a client: traffic that takes the whole machine would only slow the test down."""
 
 
 # -- what is served
@@ -173,13 +175,14 @@ class Gateway:
 
     process: subprocess.Popen[str]
     log: Path
+    http: httpx2.Client
     url: str = ""
     metrics_url: str = ""
     admin_url: str = ""
 
     def get(self, path: str) -> httpx2.Response:
         """A page of the admin port."""
-        return httpx2.get(f"{self.admin_url}{path}", trust_env=False, timeout=PATIENCE_S)
+        return self.http.get(f"{self.admin_url}{path}")
 
     def config(self) -> dict[str, Any]:
         shown: dict[str, Any] = self.get("/debug/config").json()
@@ -191,7 +194,7 @@ class Gateway:
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of the samples of a metric that have these labels."""
-        page = httpx2.get(self.metrics_url, trust_env=False, timeout=PATIENCE_S).text
+        page = self.http.get(self.metrics_url).text
         samples = [each for family in text_string_to_metric_families(page) for each in family.samples]
         return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
 
@@ -211,7 +214,7 @@ async def eventually(holds: Callable[[], object]) -> None:
     """Until something holds that is looked at from time to time."""
     async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(holds):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture(name="eventually")
@@ -223,6 +226,10 @@ def _eventually() -> Callable[[Callable[[], object]], Any]:
 async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """Starts gateways with these flags, on ports that the system chooses; all are stopped at the end."""
     started: list[Gateway] = []
+    # A connection for each request, as different operators would have.
+    http = httpx2.Client(
+        trust_env=False, timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0)
+    )
 
     async def start(*flags: str) -> Gateway:
         log = tmp_path / f"gateway-{len(started)}.log"
@@ -234,7 +241,7 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
             process = subprocess.Popen(  # noqa: ASYNC220 - it only starts
                 [*arguments, *flags], stdout=output, stderr=output, text=True
             )
-        gateway = Gateway(process, log)
+        gateway = Gateway(process, log, http)
         started.append(gateway)
         await eventually(lambda: "is ready on" in gateway.said() or process.poll() is not None)
         assert process.poll() is None, gateway.said()
@@ -249,6 +256,7 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
             gateway.process.terminate()
             gateway.process.terminate()
             gateway.process.wait(PATIENCE_S)
+    http.close()
 
 
 # -- traffic
@@ -307,9 +315,9 @@ class Traffic:
                     may_go_on = await ask(reader, writer, stream=stream)
                     self.slowest_s = max(self.slowest_s, time.monotonic() - began)
                     self.served["stream" if stream else "plain"] += 1
+                    await asyncio.sleep(PAUSE_S)
                     if not (keeps and may_go_on):
                         break
-                    await asyncio.sleep(0.002)
             except (OSError, EOFError, Failed) as error:
                 self.failures.append(f"stream={stream}: {error!r}")
             finally:

@@ -38,7 +38,7 @@ def held(engine):
 
 async def test_a_lame_duck_serves_and_running_streams_end(start_gateway, connect, held, eventually):
     """Until the time is over new connections are served, with the word that they end; then streams finish."""
-    gateway = await start_gateway("--workers", "2", "--lameduck-s", "3600", "--drain-s", "60")
+    gateway = await start_gateway("--lameduck-s", "3600", "--drain-s", "60")
     workers = gateway.workers()
     reader, streaming = await connect(gateway)
     streaming.write(request(STREAM))
@@ -95,7 +95,7 @@ async def test_what_does_not_end_in_time_is_cut_off(start_gateway, connect, held
 
 async def test_workers_do_not_outlive_a_killed_supervisor(start_gateway, eventually):
     """They drain and end by themselves."""
-    gateway = await start_gateway("--workers", "2", "--drain-s", "1")
+    gateway = await start_gateway("--drain-s", "1")
     workers = gateway.workers()
     gateway.process.kill()
     await asyncio.to_thread(gateway.process.wait, 60)

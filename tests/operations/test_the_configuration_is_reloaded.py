@@ -3,12 +3,10 @@
 import json
 import signal
 
-import httpx2
-
 
 def ask(gateway, prompt: str) -> int:
     body = json.dumps({"model": "m", "prompt": prompt}).encode()
-    return httpx2.post(f"{gateway.url}/v1/completions", content=body, trust_env=False).status_code
+    return gateway.http.post(f"{gateway.url}/v1/completions", content=body).status_code
 
 
 async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
