@@ -103,6 +103,7 @@ def _answers(parts: list[bytes]) -> bytes:
     async def run():
         proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
         proxy.new_request_id = lambda: b"id"
+        proxy.is_ready = True
         transport, connection = _Transport(), ClientConnection(proxy)
         connection.connection_made(transport)
         for part in parts:

@@ -15,7 +15,7 @@ from headgate.gateway import cors
 from headgate.gateway.document import Document
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
-from headgate.gateway.request import HOP_BY_HOP, RESERVED, Header, Request, nominated
+from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Header, Request, nominated
 
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _EVENTS, _JSON = b"text/event-stream", b"application/json"
@@ -73,7 +73,7 @@ class Answer:
                     if chunked or value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
-            elif not key.startswith(RESERVED):
+            elif key[0] != LETTER_X or not key.startswith(RESERVED):
                 parts += (key, b": ", value, b"\r\n")
         parts += (b"x-request-id: ", request_id, b"\r\n")
         if status in _NO_BODY:

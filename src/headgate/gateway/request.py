@@ -45,7 +45,8 @@ RESERVED = (b"x-gateway-", b"x-headgate-")
 """Prefixes of headers by which gateways talk among themselves; from outside they mean nothing."""
 _FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip")
 """Prefixes of headers that only a trusted client may send."""
-_X = 120
+LETTER_X = 120
+"""Of names that do not begin with it, none is reserved: one comparison tells."""
 _HARMLESS = frozenset(
     b"x-stainless-" + ending
     for ending in (
@@ -179,7 +180,7 @@ class Request:
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
                     return self._pick_forwarded(kept)
             elif (
-                name[0] != _X
+                name[0] != LETTER_X
                 or name in _HARMLESS
                 or is_trusted
                 or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED)

@@ -26,6 +26,8 @@ _NEWLINE = 10
 _USAGE = b'"usage"'
 
 _VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_MINOR_VERSION = len(b"HTTP/1.")
+_ZERO = 48
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -207,7 +209,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return None
             if not head.startswith(_VERSIONS):
                 raise httptools.HttpParserError("no status line of HTTP/1.1 or 1.0")
-            is_http_1_0 = head.startswith(_VERSIONS[1])
+            is_http_1_0 = head[_MINOR_VERSION] == _ZERO
             self._headers = []
             self._parser.feed_data(head[: end + 4])
             status = self._parser.get_status_code()

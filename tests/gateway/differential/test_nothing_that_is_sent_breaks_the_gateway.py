@@ -90,6 +90,7 @@ async def _send(parts: list[bytes], answers: list[bytes], lines: _Lines, log_for
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", 1)
     pool = routing.Pool(key=key, endpoints=(endpoint,), model="served")
     proxy.use(routing.Snapshot(models={"m": (route,)}, adapters={"a": (route,)}, pools={key: pool}))
+    proxy.is_ready = True
     state = proxy.pools[key]
     connections = proxy.connections(state, state.loads[0])
     client, to_client = ClientConnection(proxy), _Transport()
