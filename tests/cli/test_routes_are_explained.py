@@ -116,6 +116,39 @@ def test_what_verifies_endpoints_is_missing(objects, secret, told):
     assert told in run("--objects", objects, "--model", "chat", "-o", "json").stdout
 
 
+def test_pods_that_are_no_endpoints(objects):
+    """They are named with the reason, so that nobody looks for it elsewhere."""
+    labels = "labels: {app: small}"
+    with open(objects, "a") as file:
+        file.write(PODS)
+        for name, metadata, status in (
+            ("small-2", labels, "{phase: Pending}"),
+            (
+                "small-3",
+                labels,
+                "{phase: Running, conditions: [{type: Ready, status: 'False', message: 'no engine yet'}]}",
+            ),
+            ("small-4", f"{labels}, deletionTimestamp: '2026-01-01T00:00:00Z'", "{phase: Running}"),
+            ("small-5", labels, "{phase: Failed}"),
+            ("other-1", "labels: {app: other}", "{phase: Pending}"),
+            ("small-6", f"{labels}, namespace: elsewhere", "{phase: Pending}"),
+        ):
+            head = f"---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, {metadata}}}\n"
+            file.write(f"{head}status: {status}\n")
+    found = json.loads(run("--objects", objects, "--model", "chat", "-o", "json").stdout)
+    small, large = found["targets"]
+    assert small["absent"] == [
+        "default/small-2: is not ready (Pending)",
+        "default/small-3: is not ready (Running): no engine yet",
+        "default/small-4: is being deleted",
+        "default/small-5: has ended: Failed",
+    ]
+    assert [each["name"] for each in small["endpoints"]] == ["default/small-1"]
+    assert large["absent"] == []
+    text = run("--objects", objects, "--model", "chat").stdout
+    assert "    default/small-2: is not ready (Pending)\n" in text
+
+
 def test_name_without_a_route(objects):
     """The answer that a client would get, and the name that was meant."""
     result = run("--objects", objects, "--model", "chta", "--path", "/v1/messages", "-o", "json")

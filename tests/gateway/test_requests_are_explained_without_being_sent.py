@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import api, routing, serving
@@ -219,6 +219,7 @@ POOLS = st.lists(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ROUTES, POOLS, st.sampled_from(["m", "n", "x"]), st.sampled_from(["", "a", "ab"]), st.booleans())
 def test_explanation_agrees_with_the_decision(route, pools, model, value, stream):
     """Whatever the objects and the request: the same route, rule, pool, body and refusal."""

@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import api, routing
@@ -40,7 +40,7 @@ ROUTES = st.lists(
 BY_NAME = st.dictionaries(NAMES, ROUTES, max_size=3)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BY_NAME, BY_NAME, NAMES, VALUES, st.dictionaries(st.sampled_from([b"tier", b"org"]), VALUES))
 def test_explanation_agrees_with_the_match(models, adapters, model, path, headers):
     """Whatever the rules and the request: the first rule that is said to fit is the one that serves."""
@@ -58,6 +58,7 @@ def test_explanation_agrees_with_the_match(models, adapters, model, path, header
             assert rule.unmet.isprintable()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TARGETS, st.integers(0, 50), st.integers(0, 20))
 def test_turn_is_seen_without_being_taken(targets, phase, taken):
     """A peek, however often, is what the next request gets, and no turn is taken by it."""

@@ -64,6 +64,8 @@ class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
     """None where they are not known."""
     answer: Answer | None
     """The refusal, if it would be refused."""
+    absent: tuple[str, ...] = ()
+    """Pods that are selected and are no endpoints, with the reason, where that is known."""
 
     @property
     def endpoint(self) -> EndpointShown | None:

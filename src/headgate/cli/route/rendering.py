@@ -118,6 +118,7 @@ def _target(target: TargetShown) -> Iterator[str]:
         yield "    it has no ready endpoint"
     else:
         yield from _table([_endpoint(each) for each in target.endpoints])
+    yield from (f"    {pod}" for pod in target.absent)
 
 
 def _endpoint(each: EndpointShown) -> _Row:

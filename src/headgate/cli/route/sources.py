@@ -14,6 +14,7 @@ from headgate import api, cluster, routing
 from headgate.cli import manifests
 from headgate.cli.manifests.loading import ManifestErrors, load
 from headgate.cli.objects import connecting
+from headgate.cli.route import absent
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.request import Header
@@ -33,7 +34,7 @@ class Asked(NamedTuple):
 def from_server(server: connecting.Server, namespace: str | None, asked: Asked) -> Explanation:
     """By the objects that an API server has now."""
 
-    async def fetch(client: cluster.Client) -> routing.Snapshot:
+    async def fetch(client: cluster.Client) -> Explanation:
         routes, servers, pods = await asyncio.gather(
             client.list(api.ModelRoute, namespace),
             client.list(api.ModelServer, namespace),
@@ -41,10 +42,11 @@ def from_server(server: connecting.Server, namespace: str | None, asked: Asked) 
         )
         named = {key for server in servers if (key := routing.authorities_of(server)) is not None}
         secrets = await asyncio.gather(*(_secret(client, key) for key in named))
-        return routing.translate(routes, servers, pods, [each for each in secrets if each is not None])
+        snapshot = routing.translate(routes, servers, pods, [each for each in secrets if each is not None])
+        found = explain(View.of_objects(snapshot, knows_endpoints=True), *asked)
+        return absent.told(found, servers, pods)
 
-    snapshot = connecting.run(server, fetch)
-    return explain(View.of_objects(snapshot, knows_endpoints=True), *asked)
+    return connecting.run(server, fetch)
 
 
 async def _secret(client: cluster.Client, key: api.ObjectKey) -> api.Secret | None:
@@ -66,7 +68,7 @@ def from_manifests(paths: list[str], namespace: str | None, asked: Asked) -> Exp
     pods = _of_kind(read, api.Pod, namespace)
     secrets = [_stored(secret) for secret in _of_kind(read, api.Secret, namespace)]
     snapshot = routing.translate(routes, servers, pods, secrets)
-    return explain(View.of_objects(snapshot, knows_endpoints=bool(pods)), *asked)
+    return absent.told(explain(View.of_objects(snapshot, knows_endpoints=bool(pods)), *asked), servers, pods)
 
 
 def _of_kind(read: list[manifests.Manifest], kind: type[Kind], namespace: str | None) -> list[Kind]:
