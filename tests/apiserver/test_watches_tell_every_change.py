@@ -7,7 +7,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,38 @@ async def test_a_table_watch_prints_rows(
         ["b", "blue", 1],
     ]
     assert second["object"]["columnDefinitions"] is None
+
+
+async def test_many_table_watches_share_their_rows(
+    server: Running, remote: httpx2.AsyncClient, watch: Any, widget: Any, widgets: str
+) -> None:
+    """What a write looks like is made once in a second for each form, not for each watcher of it."""
+    encodings = server.parts.rest.encodings
+    await remote.post(widgets, json=widget("a", {"in": "yes"}))
+    selections = [{}, {}, {}, {}, {"labelSelector": "in=yes"}, {"labelSelector": "in=yes"}]
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(watch(headers=TABLE, **chosen)) for chosen in selections]
+        assert [(await events.next())["type"] for events in opened] == ["ADDED"] * 6
+        made = encodings.statistics()["made"]
+        await patch(remote, f"{widgets}/a", {"spec": {"color": "blue"}})
+        seen = [await events.next() for events in opened]
+        assert 1 <= encodings.statistics()["made"] - made < 4
+    assert seen == seen[:1] * 6
+    assert seen[0]["object"]["rows"][0]["cells"] == ["a", "blue", 1]
+
+
+async def test_what_leaves_a_selection_is_not_taken_for_what_it_became(
+    remote: httpx2.AsyncClient, watch: Any, widget: Any, widgets: str
+) -> None:
+    """Of one write, who selected the object before sees what it was, and who sees all what it is."""
+    await remote.post(widgets, json=widget("a", {"in": "yes"}))
+    async with watch(headers=TABLE) as everything, watch(headers=TABLE, labelSelector="in=yes") as selected:
+        await everything.next()
+        await selected.next()
+        await patch(remote, f"{widgets}/a", {"metadata": {"labels": None}, "spec": {"color": "blue"}})
+        became, was = await everything.next(), await selected.next()
+    assert (became["type"], became["object"]["rows"][0]["cells"][1]) == ("MODIFIED", "blue")
+    assert (was["type"], was["object"]["rows"][0]["cells"][1]) == ("DELETED", "red")
 
 
 async def test_a_version_from_before_the_start_is_expired(

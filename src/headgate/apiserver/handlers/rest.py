@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
 from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching
+from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.targets import Target
@@ -28,6 +29,7 @@ class Rest:
     objects: Objects
     hub: Hub
     bookmark_s: float
+    encodings: Encodings = field(default_factory=Encodings)
 
     async def handle(self, request: Request, group: str, version: str, parts: list[str]) -> Response:
         """Answers any request below /api/v1/ or /apis/GROUP/VERSION/."""
@@ -148,7 +150,7 @@ class Rest:
             timeout_s=options.timeout_s,
             form=Form.of(request),
         )
-        return watching.stream(self.objects, self.hub, spec)
+        return watching.stream(self.objects, self.hub, self.encodings, spec)
 
     # -- writes
 

@@ -12,6 +12,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from headgate.apiserver import errors
+from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form
 from headgate.apiserver.objects import Objects, in_version
 from headgate.apiserver.registry import Served
@@ -43,7 +44,7 @@ class WatchSpec:
     form: Form
 
 
-def stream(objects: Objects, hub: Hub, spec: WatchSpec) -> Response:
+def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec) -> Response:
     """The response; refusals that are known at once are HTTP errors, later ones are events of type ERROR."""
     try:
         hub.check(spec.served.resource, objects.store.told if spec.initial else spec.since)
@@ -52,11 +53,11 @@ def stream(objects: Objects, hub: Hub, spec: WatchSpec) -> Response:
             raise
         # Clients expect an expired watch to begin well and then to say so.
         return Response(_line("ERROR", msgspec.json.encode(error.to_dict())), media_type="application/json")
-    return StreamingResponse(_lines(objects, hub, spec), media_type="application/json")
+    return StreamingResponse(_lines(objects, hub, encodings, spec), media_type="application/json")
 
 
-async def _lines(objects: Objects, hub: Hub, spec: WatchSpec) -> AsyncIterator[bytes]:
-    encoder = _Encoder(spec)
+async def _lines(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec) -> AsyncIterator[bytes]:
+    encoder = _Encoder(spec, encodings)
     since = spec.since
     timeout_s = min(spec.timeout_s, MAX_TIMEOUT_S) or MIN_TIMEOUT_S * (1 + random.random())  # noqa: S311
     until = asyncio.get_running_loop().time() + timeout_s
@@ -118,7 +119,8 @@ def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
 class _Encoder:
     """Events as lines, in the form and the version that was asked for."""
 
-    def __init__(self, spec: WatchSpec) -> None:
+    def __init__(self, spec: WatchSpec, encodings: Encodings) -> None:
+        self._encodings = encodings
         self._served = spec.served
         self._form = spec.form
         self._first = True
@@ -128,11 +130,16 @@ class _Encoder:
     def event(self, type_: str, stored: Stored) -> bytes:
         if self._as_stored:
             return _line(type_, stored.body)
+        if self._first:  # with the columns of a Table, which the events after it leave out
+            self._first = False
+            return _line(type_, self._encoded(stored, with_columns=True))
+        shared = self._encodings.get(self._served, self._form, stored, lambda: self._encoded(stored))
+        return _line(type_, shared)
+
+    def _encoded(self, stored: Stored, *, with_columns: bool = False) -> bytes:
         obj = in_version(stored.decode(), self._served)
         meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        first, self._first = self._first, False
-        shown = self._form.one(self._served, obj, meta=meta, with_columns=first)
-        return _line(type_, msgspec.json.encode(shown))
+        return msgspec.json.encode(self._form.one(self._served, obj, meta=meta, with_columns=with_columns))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
