@@ -1,5 +1,6 @@
 """An endpoint that does not speak HTTP cannot confuse a client: 502, or the end of the connection."""
 
+import asyncio
 import random
 
 import pytest
@@ -83,6 +84,23 @@ async def test_bytes_without_a_request(gateway, endpoint, eventually):
     client.post()
     assert (await client.response()).body == b"ok"
     assert len(endpoint.connections) == 2
+
+
+async def test_head_of_a_hundred_megabytes(gateway, endpoint):
+    """The endpoint's connection is ended long before: the gateway keeps no more of a head than its limit."""
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    call.write(HEAD)
+    ended, sent = endpoint.connections[0].lost, 0
+    while not ended.done() and sent < 100_000_000:
+        if call.transport.get_write_buffer_size() < 1_000_000:
+            call.write(b"x-a: " + b"y" * 60_000 + b"\r\n")
+            sent += 60_000
+        await asyncio.sleep(0)
+    assert sent < 50_000_000
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (502, "upstream_invalid")
 
 
 VALID = (
