@@ -64,7 +64,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
 
 async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
     """Each says which worker serves it; so do the views of the endpoints. What is asked of them is judged."""
-    gateway = await start_gateway("--workers", "2")
+    gateway = await start_gateway("--workers", "2", "--max-body-bytes", "100000")
     body = json.dumps({"model": "m", "prompt": "hello", "stream": True}).encode()
     request = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     engine.hold.set()
@@ -88,5 +88,9 @@ async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, co
     answer = gateway.get("/debug/requests?limit=many")
     assert (answer.status_code, "number from 1" in answer.text) == (400, True)
     assert gateway.get("/debug/nothing").status_code == 404
-    answer = gateway.http.post(f"{gateway.admin_url}/debug/nothing", content=b"x" * 2_000_000)
+    answer = gateway.http.post(f"{gateway.admin_url}/debug/nothing", content=b"x" * 200_000)
     assert answer.status_code == 413
+    asked = {"content": body, "headers": {"x-tier": "basic"}}
+    explained = gateway.http.post(f"{gateway.admin_url}/debug/explain/v1/completions", **asked)
+    assert explained.status_code == 200
+    assert "default/m" in explained.text

@@ -84,11 +84,13 @@ async def test_pages_answer_what_did_not_come_over_http():
     """Method, path, query and body reach the page; status, type and body come back."""
 
     async def page(request: Request) -> JSONResponse:
-        said = [request.method, request.url.path, request.url.query, (await request.body()).decode()]
-        return JSONResponse(said, 201)
+        body = (await request.body()).decode()
+        said = [request.method, request.path_params["name"], request.url.query, body]
+        return JSONResponse([*said, request.headers["x-tier"], request.scope["raw_path"].decode()], 201)
 
     app = Starlette(routes=[Route("/debug/{name}", page, methods=["POST"])])
-    answered = await answer(app, messages.Ask(5, "POST", "/debug/x", "limit=3", b"body"))
+    ask = messages.Ask(5, "POST", "/debug/x%20y", "limit=3", b"body", [("x-tier", "gold")])
+    answered = await answer(app, ask)
     assert (answered.id, answered.status, answered.content_type) == (5, 201, "application/json")
-    assert msgspec.json.decode(answered.body) == ["POST", "/debug/x", "limit=3", "body"]
+    assert msgspec.json.decode(answered.body) == [*("POST", "x y", "limit=3", "body", "gold", "/debug/x%20y")]
     assert (await answer(app, messages.Ask(6, "GET", "/nothing", ""))).status == 404

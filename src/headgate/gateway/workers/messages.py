@@ -58,6 +58,7 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     id: int
     method: str
     path: str
+    """As the client wrote it, with its escapes."""
     query: str
     body: bytes = b""
     headers: list[tuple[str, str]] = []

@@ -21,7 +21,6 @@ from headgate.gateway.workers.supervisor import Supervisor
 from headgate.telemetry import sums
 
 ANSWER_S = 2.0
-MAX_BODY_BYTES = 1024 * 1024
 
 Shown = dict[str, Any]
 Answers = Mapping[WorkerProcess, Shown]
@@ -77,9 +76,10 @@ def admin_page(supervisor: Supervisor) -> Starlette:
         return _config(supervisor, answers)
 
     async def other(request: Request) -> Response:
-        body = await _body(request)
+        most = supervisor.configuration.settings.max_body_bytes
+        body = await _body(request, most)
         if body is None:
-            return JSONResponse({"message": f"the body is longer than {MAX_BODY_BYTES} bytes"}, 413)
+            return JSONResponse({"message": f"the body is longer than {most} bytes"}, 413)
         ready = sorted(_serving(supervisor), key=lambda worker: worker.slot)
         if not ready:
             return JSONResponse({"message": "no worker is ready"}, 503)
@@ -102,14 +102,14 @@ def admin_page(supervisor: Supervisor) -> Starlette:
     )
 
 
-async def _body(request: Request) -> bytes | None:
-    """None if it is too long."""
-    body = b""
+async def _body(request: Request, most: int) -> bytes | None:
+    """None if it is longer than `most` bytes."""
+    body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > most:
             return None
-    return body
+    return bytes(body)
 
 
 def _response(answered: Answered) -> Response:

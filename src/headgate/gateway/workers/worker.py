@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import urllib.parse
 from collections.abc import Coroutine
 from typing import Any
 
@@ -189,7 +190,7 @@ async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
         "http_version": "1.1",
         "method": ask.method,
         "scheme": "http",
-        "path": ask.path,
+        "path": urllib.parse.unquote(ask.path),
         "raw_path": ask.path.encode(),
         "query_string": ask.query.encode(),
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in ask.headers],
