@@ -165,7 +165,7 @@ class RequestReader:
                 elif name == b"origin":
                     origin = value
                 elif name == b"expect":
-                    expected = value
+                    expected = expected + b", " + value if expected else value
                 else:
                     coding = coding + b", " + value if coding else value
         cors = self._policy.cors
