@@ -4,6 +4,7 @@ import asyncio
 import socket
 import time
 
+import msgspec
 import pytest
 
 
@@ -95,6 +96,32 @@ async def test_interval_between_attempts(start_gateway, start_endpoint):
     began = time.monotonic()
     assert (await gateway.ask()).status == 503
     assert 0.1 <= time.monotonic() - began < 1
+
+
+async def test_endpoints_that_came_meanwhile(start_gateway, start_endpoint, eventually):
+    """A request that waits to be tried again goes to an endpoint of then, not to one that has gone."""
+    busy, gone, new = [await start_endpoint(behave=_refusing(503)) for _ in range(3)]
+    new.behave = lambda call: call.answer(b"new")
+    gateway = await start_gateway(busy, gone, attempts=1, retry_interval_s=0.2)
+    client = await gateway.connect()
+    client.post()
+    await eventually(lambda: busy.calls)
+    gateway.serve([busy, new], attempts=1, retry_interval_s=0.2)
+    assert (await client.response()).body == b"new"
+    assert gone.calls == []
+
+
+async def test_pool_that_is_gone_meanwhile(start_gateway, start_endpoint, eventually):
+    """A request that waits for its next attempt is told if its pool is deleted."""
+    busy = [await start_endpoint(behave=_refusing(503)) for _ in range(2)]
+    gateway = await start_gateway(*busy, attempts=1, retry_interval_s=0.2)
+    client = await gateway.connect()
+    client.post()
+    await eventually(lambda: busy[0].calls)
+    gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, pools={}))
+    response = await client.response()
+    assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
+    assert "deleted while the request waited" in response.json["error"]["message"]
 
 
 async def test_nobody_can_be_reached(start_gateway, start_endpoint):

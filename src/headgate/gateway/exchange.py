@@ -208,7 +208,7 @@ class Exchange:
         assert self.pool is not None
         self._end_attempt(reason)
         if self._may_retry(self.pool):
-            self._retry(self.pool)
+            self._retry()
         elif reason == "timeout":
             self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
         elif reason == "connect":
@@ -230,19 +230,36 @@ class Exchange:
 
     def _may_retry(self, pool: PoolState) -> bool:
         """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
-        which is spent."""
+        which is spent. Its endpoints of now are meant: those of the request's arrival may be gone."""
+        now = self._proxy.pools.get(pool.pool.key)
+        if now is None:
+            return False
+        self.pool = now
         return (
-            self.attempts <= self._proxy.retries(pool)
-            and self._proxy.pick(pool, self._tried) is not None
-            and self._proxy.take_retry(pool)
+            self.attempts <= self._proxy.retries(now)
+            and self._proxy.pick(now, self._tried) is not None
+            and self._proxy.take_retry(now)
         )
 
-    def _retry(self, pool: PoolState) -> None:
-        interval_s = pool.pool.retry_interval_s
+    def _retry(self) -> None:
+        assert self.pool is not None
+        interval_s = self.pool.pool.retry_interval_s
         if interval_s > 0:
-            self._timer = self._proxy.loop.call_later(interval_s, self._attempt)
+            self._timer = self._proxy.loop.call_later(interval_s, self._attempt_after_interval)
         else:
             self._attempt()
+
+    def _attempt_after_interval(self) -> None:
+        self._timer = None
+        assert self.pool is not None
+        key = self.pool.pool.key
+        pool = self._proxy.pools.get(key)
+        if pool is None:
+            why = f"ModelServer {key} was deleted while the request waited to be tried again"
+            self._refuse(Refusal.unavailable(why, code="no_ready_endpoint"))
+            return
+        self.pool = pool
+        self._attempt()
 
     # -- what the upstream connection reports
 
@@ -257,7 +274,7 @@ class Exchange:
             if self._may_retry(self.pool):
                 self._drop_upstream()
                 self._end_attempt(f"status_{status}")
-                self._retry(self.pool)
+                self._retry()
                 return
             self._endpoint_failed(f"status_{status}")
         elif load.failures_in_row and status < 500:

@@ -1,0 +1,262 @@
+"""Any story of clients, endpoints, time and changes: each request is settled once, and nothing is left over.
+
+The connections are the gateway's own protocols on transports that only note what is done to them, and the
+clock is moved by hand, so that a story of minutes takes milliseconds and can be shrunk.
+"""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from unittest import mock
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import faults
+from headgate import api, routing
+from headgate.gateway import GatewaySettings, exchange, listener, upstream
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.recorder import Recorder
+from headgate.telemetry import Registry
+
+ANSWERS = (
+    faults.plain(b'{"text":"deep","usage":{"prompt_tokens":3,"completion_tokens":5}}'),
+    faults.chunked([b'{"text":', b'"deep"}']),
+    faults.events(["un", "deux"]),
+    faults.unframed(b'{"text":"deep"}'),
+    faults.Answer(b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\n", b"busy", b"busy"),
+    faults.Answer(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", b"", b""),
+)
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Its time is what the story says."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def settle(self) -> None:
+        """Runs what is due, and what follows from it."""
+        for _ in range(6):
+            self.run_until_complete(asyncio.sleep(0))
+
+
+class Socket:
+    def setsockopt(self, *options: object) -> None:
+        """Nothing here depends on options."""
+
+
+class Transport(asyncio.Transport):
+    """Notes what is written, and ends as a real one does: a moment after it was told to."""
+
+    def __init__(self, loop: Loop, protocol: asyncio.Protocol) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "socket": Socket()})
+        self._loop = loop
+        self.protocol = protocol
+        self.written = b""
+        self.is_over = False
+        self.is_paused = False
+        protocol.connection_made(self)
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_over, "written after the end"
+        self.written += data
+
+    def lose(self, error: Exception | None = None) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._loop.call_soon(self.protocol.connection_lost, error)
+
+    abort = close = lose
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def write_eof(self) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Stories(RuleBasedStateMachine):
+    """One gateway, three endpoints, and whoever comes."""
+
+    @initialize(attempts=st.sampled_from((None, 0, 2)), timeout_s=st.sampled_from((None, 5.0)))
+    def begin(self, attempts, timeout_s):
+        self.loop = Loop()
+        self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0}
+        self.exchanges: list[exchange.Exchange] = []
+        self.settled: Counter[int] = Counter()
+        self.clients: list[Transport] = []
+        self.upstreams: list[Transport] = []
+        self.connecting: list[asyncio.Future[bool]] = []
+        self.to_send: dict[Transport, bytes] = {}
+        story = self
+
+        class Noted(exchange.Exchange):
+            def __init__(self, *arguments):
+                story.exchanges.append(self)
+                super().__init__(*arguments)
+
+        class Counting(Recorder):
+            def settled(self, ended, now):
+                story.settled[id(ended)] += 1
+                super().settled(ended, now)
+
+        async def connect(connections):
+            answered = story.loop.create_future()
+            story.connecting.append(answered)
+            if not await answered:
+                raise ConnectionRefusedError
+            made = upstream.UpstreamConnection(connections)
+            story.upstreams.append(Transport(story.loop, made))
+            connections._open.add(made)
+            return made
+
+        self.patches = [
+            mock.patch.object(listener, "Exchange", Noted),
+            mock.patch.object(upstream.EndpointConnections, "connect", connect),
+        ]
+        for patch in self.patches:
+            patch.start()
+        self.proxy = Proxy(GatewaySettings(), Counting(Registry(), None), self.loop, random.Random(1))
+        self._serve(range(3))
+
+    def _serve(self, places):
+        key = api.ObjectKey("default", "pool")
+        made = tuple(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 1 + place) for place in places)
+        route = routing.Route(
+            key=api.ObjectKey("default", "route"),
+            name="default/route",
+            model="m",
+            adapters=(),
+            rules=(routing.Rule("rule", None, (routing.Target(key, 100),)),),
+            created="2026-01-01T00:00:00Z",
+        )
+        pool = routing.Pool(key=key, endpoints=made, **self.pool)
+        self.proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
+        self.proxy.is_ready = True
+
+    def _ask(self, client: Transport, model: str, stream: bool, close: bool):
+        body = json.dumps({"model": model, "stream": stream}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: {len(body)}\r\n"
+        end = "connection: close\r\n\r\n" if close else "\r\n"
+        client.protocol.data_received(head.encode() + end.encode() + body)
+
+    # -- what happens
+
+    @rule(model=st.sampled_from("mmmmx"), stream=st.booleans(), close=st.booleans())
+    def a_client_comes(self, model, stream, close):
+        self.clients.append(Transport(self.loop, listener.ClientConnection(self.proxy)))
+        self._ask(self.clients[-1], model, stream, close)
+
+    @precondition(lambda self: self._open_clients())
+    @rule(data=st.data(), stream=st.booleans())
+    def a_client_asks_again(self, data, stream):
+        self._ask(data.draw(st.sampled_from(self._open_clients())), "m", stream, False)
+
+    @precondition(lambda self: self._open_clients())
+    @rule(data=st.data(), how=st.sampled_from(("leaves", "ends", "stalls", "reads")))
+    def a_client(self, data, how):
+        client = data.draw(st.sampled_from(self._open_clients()))
+        if how == "leaves":
+            client.lose(ConnectionResetError())
+        elif how == "ends":
+            client.protocol.eof_received()
+            client.lose()
+        elif how == "stalls":
+            client.protocol.pause_writing()
+        else:
+            client.protocol.resume_writing()
+
+    @precondition(lambda self: self.connecting)
+    @rule(is_made=st.sampled_from((True, True, True, False)))
+    def a_connection_is_answered(self, is_made):
+        future = self.connecting.pop(0)
+        if not future.done():
+            future.set_result(is_made)
+
+    @precondition(lambda self: self._asked())
+    @rule(data=st.data(), share=st.floats(0, 1), answer=st.sampled_from(ANSWERS))
+    def an_endpoint_sends(self, data, share, answer):
+        """A part of its answer, or all that is left."""
+        transport = data.draw(st.sampled_from(self._asked()))
+        left = self.to_send.pop(transport, None) or answer.wire
+        size = max(1, int(len(left) * share)) if share < 0.9 else len(left)
+        transport.written = b""
+        if left[size:]:
+            self.to_send[transport] = left[size:]
+        transport.protocol.data_received(left[:size])
+
+    @precondition(lambda self: self._asked())
+    @rule(data=st.data(), how=st.sampled_from(("closes", "resets", "babbles")))
+    def an_endpoint(self, data, how):
+        transport = data.draw(st.sampled_from(self._asked()))
+        if how == "babbles":
+            transport.protocol.data_received(b"zz\r\n\r\nzz")
+        else:
+            transport.lose(ConnectionResetError() if how == "resets" else None)
+
+    @rule(seconds=st.sampled_from((0.5, 1.5, 20.0, 100.0, 400.0)))
+    def time_passes(self, seconds):
+        self.loop.now += seconds
+
+    @rule(places=st.sets(st.integers(0, 4), max_size=4))
+    def objects_change(self, places):
+        self._serve(sorted(places))
+
+    # -- what holds
+
+    def _open_clients(self):
+        return [client for client in self.clients if not client.is_over]
+
+    def _asked(self):
+        """Connections to endpoints with a request, or amid an answer, that are read."""
+        return [
+            each
+            for each in self.upstreams
+            if not each.is_over and not each.is_paused and (each.written or each in self.to_send)
+        ]
+
+    @invariant()
+    def the_books_are_in_order(self):
+        self.loop.settle()
+        self.proxy.ledger.validate()
+        running = [each for each in self.exchanges if not each.settled]
+        assert self.proxy.ledger.statistics()["requests"] == sum(each.load is not None for each in running)
+        assert all(self.settled[id(each)] == each.settled for each in self.exchanges)
+        assert len(running) <= len(self._open_clients())
+
+    def teardown(self):
+        try:
+            self.loop.run_until_complete(self.proxy.close())
+            self.loop.settle()
+            self.the_books_are_in_order()
+            assert all(each.settled for each in self.exchanges)
+            assert self.proxy.ledger.statistics()["requests"] == 0
+            assert all(each.is_over for each in (*self.clients, *self.upstreams))
+            assert not self.proxy._tasks
+            counted = self.proxy.recorder.requests.metric().samples
+            assert sum(each.value for each in counted if each.name.endswith("_total")) == len(self.exchanges)
+        finally:
+            for patch in self.patches:
+                patch.stop()
+            self.loop.close()
+
+
+TestStories = Stories.TestCase
+TestStories.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
