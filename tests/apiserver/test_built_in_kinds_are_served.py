@@ -117,3 +117,27 @@ async def test_a_misspelt_part_of_a_built_in_kind_is_refused(client: httpx2.Asyn
     refused = await client.post(f"/api/v1/namespaces/default/{kind}", json=obj, params=params)
     assert refused.status_code == 400
     assert 'strict decoding error: unknown field "spce"' in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "obj", "generation"),
+    [
+        ("/api/v1/namespaces/default/services", {"spec": {"ports": [{"port": 80}]}}, None),
+        ("/api/v1/namespaces", {}, None),
+        ("/api/v1/namespaces/default/configmaps", {"data": {"a": "b"}}, None),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}},
+            1,
+        ),
+    ],
+)
+async def test_few_kinds_count_their_generations(
+    client: httpx2.AsyncClient, url: str, obj: dict[str, Any], generation: int | None
+) -> None:
+    """Those that controllers observe; a deletion that waits does not begin to count."""
+    sent = {"metadata": {"name": "x", "finalizers": ["test.example/hold"]}, **obj}
+    made = (await client.post(url, json=sent)).json()
+    assert made["metadata"].get("generation") == generation
+    marked = (await client.delete(f"{url}/x")).json()
+    assert marked["metadata"].get("generation") == (generation and generation + 1)

@@ -41,8 +41,8 @@ def mark(resource: str, obj: dict[str, Any], options: DeleteOptions, now: dateti
     else:
         meta.pop("finalizers", None)
     left_s = meta.get("deletionGracePeriodSeconds")
-    if "deletionTimestamp" not in meta:
-        meta["generation"] = meta.get("generation", 0) + 1
+    if "deletionTimestamp" not in meta and "generation" in meta:
+        meta["generation"] += 1
     if "deletionTimestamp" not in meta or (left_s is not None and grace_s < left_s):
         # A second delete may shorten the time that is left, never lengthen it.
         meta["deletionTimestamp"] = timestamps.seconds(now.timestamp() + grace_s)

@@ -23,6 +23,10 @@ Schema = dict[str, Any]
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 """The same in the order in which Kubernetes tells them of custom kinds."""
+_COUNTED = frozenset(
+    {"pods", "deployments.apps", "replicasets.apps", "statefulsets.apps"}
+    | {"endpointslices.discovery.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"}
+)
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 
@@ -117,7 +121,8 @@ class Served:
 
     @property
     def counts_generations(self) -> bool:
-        return self.custom or "spec" in self.schema.get("properties", {})
+        """Whether objects have a metadata.generation: of Kubernetes' own kinds, few have."""
+        return self.custom or self.resource in _COUNTED
 
 
 class Registry:
