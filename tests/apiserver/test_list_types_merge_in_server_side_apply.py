@@ -151,3 +151,21 @@ async def test_a_repeated_member_is_refused(gadgets: httpx2.AsyncClient) -> None
     """Which of the two would a manager own?"""
     for spec in ({"tags": ["x", "x"]}, {"ports": [{"number": 80}, {"number": 80, "protocol": "TCP"}]}):
         assert (await apply(gadgets, "a", **spec)).status_code == 422
+
+
+async def test_an_atomic_map_goes_when_nobody_applies_it(gadgets: httpx2.AsyncClient) -> None:
+    """As a whole, as it came."""
+    await apply(gadgets, "m", selector={"a": "1", "b": "2"}, labels={"k": "v"})
+    left = await apply(gadgets, "m", labels={"k": "v"})
+    assert left.json()["spec"] == {"labels": {"k": "v"}}
+
+
+async def test_an_item_goes_with_what_others_changed_in_it(gadgets: httpx2.AsyncClient) -> None:
+    """Who changed a field of an item does not have the item, and has nothing once it is gone."""
+    await apply(gadgets, "m", ports=[{"number": 1, "name": "a"}, {"number": 2}])
+    changed = {"spec": {"ports": [{"number": 1, "name": "b"}, {"number": 2}]}}
+    merge = {"content-type": "application/merge-patch+json"}
+    await gadgets.patch(GADGET, json=changed, params={"fieldManager": "hand"}, headers=merge)
+    left = (await apply(gadgets, "m", ports=[{"number": 2}])).json()
+    assert left["spec"]["ports"] == [{"number": 2, "protocol": "TCP"}]
+    assert [entry["manager"] for entry in left["metadata"]["managedFields"]] == ["m"]
