@@ -33,7 +33,7 @@ from soak_rig import Rig
 CALIBRATION_S = 4.0
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 1.0
-KILL_AFFECTS_S = 1.0
+KILL_AFFECTS_S = 2.0
 """A worker that is killed takes lines of the access log with it that it had not written yet, and the next
 requests on connections to it, until its clients have noticed."""
 QUIET_WITHIN_S = 30.0

@@ -1,5 +1,6 @@
 """Half a minute of the soak, at a small rate: every request explained, nothing grown, nothing left."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,4 +21,4 @@ def test_half_a_minute():
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "3 workers killed" in run.stdout
+    assert re.search(r"\b[1-9]\d* workers killed", run.stdout), run.stdout
