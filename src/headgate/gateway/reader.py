@@ -12,6 +12,7 @@ import httptools
 
 from headgate.gateway import hosts, unreadable
 from headgate.gateway.refusals import Refusal
+from headgate.gateway.repeats import HeadMemory
 from headgate.gateway.request import Header, Request
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class RequestReader:
         "_answer_lines",
         "_body",
         "_fed_bytes",
+        "_first_data",
         "_headers",
+        "_heads",
         "_host",
         "_host_checked",
         "_in_head",
@@ -66,6 +69,9 @@ class RequestReader:
         self._peer = peer
         self.client = client
         self._parser = httptools.HttpRequestParser(self)
+        self._heads = HeadMemory()
+        self._first_data = b""
+        """The data being parsed, if a request begins with it."""
         self._refusal: Refusal | None = None
         self._target = b""
         self._headers: list[Header] = []
@@ -92,9 +98,14 @@ class RequestReader:
         """Reads on by these settings."""
         self._settings, self._policy = settings, policy
         self._host_checked = None
+        self._heads.forget()
 
     def feed(self, data: bytes) -> Refusal | None:
         """Parses further bytes. Returns why these, and all that follow, are not served."""
+        begins = not self.is_amid_request and self._refusal is None
+        if begins and (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
+            return self._take_known(known)
+        self._first_data = data if begins else b""
         self._fed_bytes = len(data)
         self._unused_bytes += len(data)
         try:
@@ -106,6 +117,14 @@ class RequestReader:
         if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
             part = "head" if self._in_head else "trailer"
             self._refusal = unreadable.too_large(part, self._settings.max_head_bytes, 431)
+        return self._refusal
+
+    def _take_known(self, request: Request) -> Refusal | None:
+        """Goes on as after the last callback of llhttp, which did not see the bytes."""
+        self.begun_at = request.arrived_at = self._proxy.now()
+        self._target, self._answer_lines = request.target, request.answer_lines
+        request.keep_alive = not self._proxy.leaving
+        self._refusal = self.client.take(request)
         return self._refusal
 
     @property
@@ -219,6 +238,10 @@ class RequestReader:
             self._answer_lines,
         )
         self._body = []
+        if not request.keep_alive:
+            self._heads.forget()  # llhttp takes nothing behind it, and so nothing else may
+        elif self._first_data:
+            self._heads.learn(self._first_data, request)
         refusal = self.client.take(request)
         if refusal is not None:
             self._refuse(refusal)
@@ -294,6 +317,7 @@ class RequestReader:
         Java's own client offers h2c with every first request. llhttp stops after such a head, so the head
         is told to a fresh parser without the offer, and then the `rest`, which begins with the body.
         """
+        self._first_data = b""
         while self._refusal is None:
             method = self._parser.get_method()
             if method == b"CONNECT":

@@ -117,6 +117,18 @@ class Request:
         self._forwarded = [method, b" ", target, peer.opening(host, headers)]
         self._pick_forwarded(headers)
 
+    def again(self, length: bytes, body: bytes) -> Request:
+        """A request with the same head, but for the length of its body."""
+        new = Request.__new__(Request)
+        new.method, new.target, new.path = self.method, self.target, self.path
+        new.headers = [(name, length if name == b"content-length" else value) for name, value in self.headers]
+        new.body, new.arrived_at = body, self.arrived_at
+        new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0
+        new.answer_lines, new.given_id, new.traceparent = self.answer_lines, self.given_id, self.traceparent
+        new.wants_decision, new._tells_client = self.wants_decision, self._tells_client
+        new._peer, new._forwarded = self._peer, self._forwarded.copy()
+        return new
+
     @property
     def is_from_trusted(self) -> bool:
         """Whether its `x-headgate-*` headers count."""

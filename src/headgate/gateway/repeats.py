@@ -1,0 +1,67 @@
+"""Heads of requests that are the last one's again, but for the length of the body.
+
+A client that keeps its connection mostly sends the same bytes before each body. To the same bytes llhttp and
+every check would say the same, so they are compared instead of parsed: about a fifth of what a request costs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headgate.gateway.request import Request
+
+MAX_HEAD_BYTES = 4096
+"""Longer heads are not kept: every connection keeps one."""
+
+MAX_MISSES = 8
+"""After so many other heads in a row, a connection is taken to carry the requests of many clients."""
+
+_MOST_DIGITS = 9
+_LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,8})\r\n", re.IGNORECASE)
+_END = b"\r\n\r\n"
+
+
+class HeadMemory:
+    """The last head of a connection, and the request that it made."""
+
+    __slots__ = ("_after", "_before", "_misses", "_request")
+
+    def __init__(self) -> None:
+        self._before = self._after = b""
+        """The head up to the length of the body, and from behind it."""
+        self._request: Request | None = None
+        self._misses = 0
+
+    def recall(self, data: bytes, max_body_bytes: int) -> Request | None:
+        """The request that `data` is, if it is whole, the only one, and has the head that is known."""
+        known, before, after = self._request, self._before, self._after
+        if known is None or not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
+        if end < 0 or not data.startswith(after, end):
+            return None
+        length, size = data[start:end], len(data) - end - len(after)
+        if not length.isdigit() or int(length) != size or size > max_body_bytes:
+            return None
+        self._misses = 0
+        return known.again(length, data[end + len(after) :])
+
+    def learn(self, data: bytes, request: Request) -> None:
+        """Keeps the head of a request that passed every check, and may have others behind it, if `data` is
+        nothing but this request."""
+        if self._misses >= MAX_MISSES:
+            return
+        self._misses += 1
+        size = len(data) - len(request.body)
+        if size > MAX_HEAD_BYTES or data.find(_END) != size - len(_END):
+            return
+        found = _LENGTH.search(data, 0, size)
+        if found is not None and int(found[1]) == len(request.body) and not request.header(b"expect"):
+            self._before, self._after = data[: found.start(1)], data[found.end(1) : size]
+            self._request = request.again(found[1], b"")
+
+    def forget(self) -> None:
+        """What passed may not pass any more."""
+        self._request = None
+        self._misses = 0
