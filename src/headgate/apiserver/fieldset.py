@@ -85,7 +85,10 @@ def item_element(item: dict[str, Any], keys: tuple[str, ...], schema: Schema) ->
         if value is None:
             return None
         found[key] = value
-    return "k:" + msgspec.json.encode(found).decode()
+    return "k:" + _encoder.encode(found).decode()
+
+
+_encoder = msgspec.json.Encoder()
 
 
 def _default_of(key: str, schema: Schema) -> Any:

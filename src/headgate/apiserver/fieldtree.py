@@ -33,7 +33,7 @@ def compiled(schema: Schema) -> Tree:
         if value.__class__ is not dict or is_atomic:
             return {}
         made: Fields = {}
-        for name in sorted(value):
+        for name in sorted(value) if len(value) > 1 else value:
             element, inside = fields[name]
             item = value[name]
             made[element] = inside(item) if item.__class__ in _COMPOSED else {}
@@ -77,8 +77,10 @@ def _in_list(schema: Schema) -> Tree:
             element = fieldset.item_element(item, how.keys, schema) if item.__class__ is dict else None
             if element is None or element in below:
                 return {}
-            below[element] = inside(item)
-        return {element: {**below[element], ".": {}} if below[element] else {} for element in sorted(below)}
+            below[element] = fields = inside(item)
+            if fields:
+                fields["."] = {}  # the item itself, besides what is in it
+        return {element: below[element] for element in sorted(below)} if len(below) > 1 else below
 
     return tree
 

@@ -25,6 +25,8 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_PORT = re.compile(r"[-a-z0-9]+")
+_LETTER = re.compile(r"[a-z]")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 _SUBDOMAIN_RULE = (
@@ -120,9 +122,9 @@ def port_name(name: str) -> Iterator[str]:
     """Names of ports, as IANA registers those of services."""
     if len(name) > 15:
         yield "must be no more than 15 characters"
-    if not re.fullmatch(r"[-a-z0-9]+", name):
+    if not _PORT.fullmatch(name):
         yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
-    if not re.search(r"[a-z]", name):
+    if not _LETTER.search(name):
         yield "must contain at least one letter (a-z)"
     if "--" in name:
         yield "must not contain consecutive hyphens"
