@@ -41,6 +41,7 @@ soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed
 generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from the code
 	$(BIN)/headgate crds --dir deploy/crds
 	$(BIN)/python tools/reference_tables.py
+	$(BIN)/python tools/kubernetes_schemas.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
 
