@@ -12,14 +12,39 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from weir_crowds import Crowds
+from weir_fields import ITEM
 from weir_readers import Readers
+from weir_writers import EDITOR
 
-EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "15"))
 STEPS = 50
 
 
 class Histories(Readers, Crowds):
     """Writers, crowds and readers on one server."""
+
+
+def test_fields_change_hands(asking: Any, two_namespaces: tuple[str, str]) -> None:
+    """A history that is rarely made up: fields that are shared, taken over, changed inside, and left."""
+
+    class Machine(Histories):
+        server = asking
+        namespaces = two_namespaces
+
+    machine, seat = Machine(), (0, "b")
+    parts = {"width": 1, "place": {"north": 1, "east": 2}, "board a": {"thickness": 1}, "board b": {}}
+    machine.apply(seat, "ann", parts | {"note a": "1", "tag x": ITEM}, force=False, dry=False)
+    machine.apply(seat, "ann", parts | {"place": {"north": 1}, "note a": "1"}, force=False, dry=False)
+    machine.saw(seat, "board a", 2)
+    machine.leave(seat, "ann", {"board a"})
+    machine.join(seat, "bob", {"board b", "place", "note a"})
+    machine.leave(seat, "ann", {"board b", "place", "note a"})
+    machine.apply(seat, "cyd", {"width": 3, "place": {"east": 3}, "note a": "2"}, force=False, dry=False)
+    machine.apply(seat, "cyd", {"width": 3, "place": {"east": 3}, "note a": "2"}, force=True, dry=False)
+    machine.leave(seat, "bob", {"board b"})
+    machine.merge_patch(seat, {"note a": None, "place": None}, EDITOR, None, dry=False)
+    machine.leave(seat, "cyd", {"place"})
+    machine.teardown()
 
 
 @pytest.mark.timeout(600)  # a history that fails is made short, which takes its time

@@ -149,7 +149,16 @@ class Writers(RuleBasedStateMachine):
         self, seat: tuple[int, str], changes: dict[str, Any], who: Manager, version: str | None, dry: bool
     ) -> None:
         """With a version it is for that one; without, for whatever is there."""
-        place = self.place(seat)
+        self.change(self.place(seat), changes, who, version, dry)
+
+    @rule(seat=SEATS, board=st.sampled_from(["board a", "board b"]), thickness=st.integers(1, 3))
+    def saw(self, seat: tuple[int, str], board: str, thickness: int) -> None:
+        """Changes what is in an item of a list, which the item's owners keep owning."""
+        self.change(self.place(seat), {board: {"thickness": thickness}}, EDITOR, None, dry=False)
+
+    def change(
+        self, place: Place, changes: dict[str, Any], who: Manager, version: str | None, dry: bool
+    ) -> None:
         old = self.history.present.get(place)
         before = dict(old.fields) if old else {}
         after = wanted_by.changed(before, changes)
