@@ -11,7 +11,8 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -109,19 +110,35 @@ class Tokens:
         pki.write_private(self._path, msgspec.json.format(msgspec.json.encode(tokens)))
 
 
-class Authenticator:
-    """Tells the user of a request from its Authorization header."""
+LOOK_AGAIN_S = 0.1
+"""So long a token that was right is taken to be right still, without a look at the file."""
 
-    def __init__(self, admin_token: str, tokens: Tokens | None = None) -> None:
+
+class Authenticator:
+    """Tells the user of a request from its Authorization header; `now` is a clock in seconds."""
+
+    def __init__(
+        self, admin_token: str, tokens: Tokens | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._admin = digest(admin_token)
         self._tokens = tokens
+        self._now = now
+        self._look_at = 0.0
         self._version: tuple[int, ...] | None = None
         self._users: dict[str, User] = {}
+        self._known: dict[bytes, User] = {}
+        """By Authorization headers that were right: at most as many as there are tokens."""
 
     def user(self, authorization: bytes) -> User | None:
         """The user of `Bearer TOKEN`; None for anything else."""
+        known = self._known.get(authorization)
+        if known is not None and self._now() < self._look_at:
+            return known
         scheme, _, token = authorization.partition(b" ")
-        return self.bearer(token.decode("latin-1")) if scheme == b"Bearer" and token else None
+        user = self.bearer(token.decode("latin-1")) if scheme == b"Bearer" and token else None
+        if user is not None:
+            self._known[authorization] = user
+        return user
 
     def bearer(self, token: str) -> User | None:
         # Looked up by hash: how long that takes tells nothing about the tokens.
@@ -135,12 +152,14 @@ class Authenticator:
         return User(name, "admin" if MASTERS in groups else known, tuple(groups))
 
     def _refresh(self) -> None:
+        self._look_at = self._now() + LOOK_AGAIN_S
         version = self._tokens.version() if self._tokens else ()
         if version == self._version:
             return
         named = self._tokens.list() if self._tokens else []
         self._users = {token.sha256: User(token.name, token.role) for token in named}
         self._users[self._admin] = User(ADMIN, "admin")
+        self._known = {}
         self._version = version
 
 
