@@ -14,6 +14,7 @@ from headgate import api, apiserver, cluster
 from headgate.controllers import StatusController
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex, Observed
+from headgate.controllers.settling import Settling
 
 NOW = "2026-01-31T08:15:00Z"
 
@@ -113,10 +114,19 @@ async def eventually(probe: Callable[[], Awaitable[bool]], timeout_s: float = 10
             await asyncio.sleep(0.02)
 
 
+async def put_pod(client: cluster.Client, name: str, labels: dict[str, str], *, ready: bool = True) -> None:
+    """A Pod and its status, as a node would bring them."""
+    new = pod(name, labels, ready=ready)
+    await client.create(new)
+    await client.patch_status(api.Pod, name, "default", msgspec.to_builtins(new.status))
+
+
 @contextlib.asynccontextmanager
-async def controlling(client: cluster.Client) -> AsyncIterator[StatusController]:
+async def controlling(
+    client: cluster.Client, settling: Settling | None = None
+) -> AsyncIterator[StatusController]:
     """A status controller that runs inside the block."""
-    controller, ready = StatusController(client), asyncio.Event()
+    controller, ready = StatusController(client, settling=settling), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(controller.run(2, ready.set))
         await ready.wait()
@@ -137,6 +147,7 @@ def kit() -> SimpleNamespace:
         index_of=index_of,
         conditions=conditions,
         eventually=eventually,
+        put_pod=put_pod,
         controlling=controlling,
     )
 

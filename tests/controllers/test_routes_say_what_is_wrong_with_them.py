@@ -19,6 +19,22 @@ def test_a_route_whose_targets_are_ready_is_ready(kit):
     }
 
 
+def test_a_ready_route_counts_its_endpoints(kit):
+    """Ready Pods of all targets count, once each, however many rules or ModelServers lead to one."""
+    pods = [kit.pod(f"p{n}", {"app": app}, ready=n != 4) for n, app in enumerate("aaabb")]
+    servers = [kit.server(name, {"app": name}) for name in "ab"]
+
+    def told(*rules):
+        found = kit.conditions(kit.route("r", *rules), *servers, kit.server("again", {"app": "a"}), *pods)
+        status, reason, message = found["Ready"]
+        assert (status, reason) == ("True", "EndpointsReady")
+        return message
+
+    assert told(kit.rule("a", "b"), kit.rule("b")) == "4 endpoints in 2 ModelServers"
+    assert told(kit.rule("b", a=0)) == "1 endpoint in 1 ModelServer"
+    assert told(kit.rule("a", "again")) == "3 endpoints in 2 ModelServers"
+
+
 def test_every_missing_model_server_is_named(kit):
     """ResolvedRefs names each ModelServer that does not exist, once, with its namespace and field."""
     found = kit.conditions(
@@ -70,9 +86,11 @@ def test_a_target_that_fails_beside_a_good_one_is_told(kit):
         kit.server("t", {"app": "none"}),
         kit.pod("p", LLM),
     )
-    status, reason, message = found["Ready"]
-    assert (status, reason) == ("True", "EndpointsPartlyReady")
-    assert message.endswith(": default/t")
+    assert found["Ready"] == (
+        "True",
+        "EndpointsPartlyReady",
+        "1 endpoint in 1 ModelServer; but requests for these targets fail: default/t",
+    )
 
 
 def test_a_target_without_weight_serves_nobody(kit):

@@ -2,20 +2,12 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from headgate import api, cluster
 
 LLM = {"app": "llm"}
 AUDIT = {"reason": "Passed", "message": "nothing found", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-
-
-async def put_pod(client, kit, name, *, ready=True):
-    """A Pod and its status, as a node would bring them."""
-    pod = kit.pod(name, LLM, ready=ready)
-    await client.create(pod)
-    await client.patch_status(api.Pod, name, "default", msgspec.to_builtins(pod.status))
 
 
 async def condition(client, of, name, kind="Ready"):
@@ -37,7 +29,7 @@ async def reaches(client, kit, of, name, reason, kind="Ready"):
 async def test_the_order_of_creation_does_not_matter(client, kit, order):
     """Pods, server, route, or the other way round while the controller looks on: it ends ready."""
     steps = [
-        lambda: put_pod(client, kit, "p"),
+        lambda: kit.put_pod(client, "p", LLM),
         lambda: client.create(kit.server("s", LLM)),
         lambda: client.create(kit.route("r", kit.rule("s"))),
     ]
@@ -57,7 +49,7 @@ async def test_the_order_of_creation_does_not_matter(client, kit, order):
 
 async def test_a_dangling_reference_comes_and_goes(client, kit):
     """Deleting the ModelServer of a ready route makes it say so, and a new one mends it."""
-    await put_pod(client, kit, "p")
+    await kit.put_pod(client, "p", LLM)
     await client.create(kit.server("s", LLM))
     await client.create(kit.route("r", kit.rule("s")))
     async with kit.controlling(client):
@@ -87,7 +79,7 @@ async def test_an_edited_spec_is_observed(client, kit):
 
 async def test_what_did_not_change_is_not_written(client, kit):
     """A second controller that finds everything as it should be writes nothing."""
-    await put_pod(client, kit, "p")
+    await kit.put_pod(client, "p", LLM)
     await client.create(kit.server("s", LLM))
     await client.create(kit.route("r", kit.rule("s")))
     async with kit.controlling(client):
@@ -164,7 +156,7 @@ async def test_turns_are_told_as_events(client, kit):
     await client.create(kit.server("s", LLM))
     async with kit.controlling(client) as controller:
         await reaches(client, kit, api.ModelServer, "s", "NoReadyEndpoints")
-        await put_pod(client, kit, "p")
+        await kit.put_pod(client, "p", LLM)
         await reaches(client, kit, api.ModelServer, "s", "EndpointsReady")
 
         async def told():
@@ -187,8 +179,8 @@ async def test_turns_are_told_as_events(client, kit):
 
 @pytest.mark.kubectl
 async def test_kubectl_shows_the_ready_column(apiserver_running, client, kit):
-    """`kubectl get` prints True under Ready once there is a ready Pod, and `kubectl wait` returns."""
-    await put_pod(client, kit, "p")
+    """`kubectl get` prints True under Ready once there is a ready Pod, `-o wide` how many; `wait` returns."""
+    await kit.put_pod(client, "p", LLM)
     await client.create(kit.server("s", LLM))
     await client.create(kit.route("r", kit.rule("s")))
 
@@ -210,6 +202,12 @@ async def test_kubectl_shows_the_ready_column(apiserver_running, client, kit):
             head, row = (await kubectl("get", kind)).splitlines()
             column = head.index("READY")
             assert row[column:].split()[0] == "True"
+        for kind, told in (
+            ("modelservers", "1 of 1 Pods ready"),
+            ("modelroutes", "1 endpoint in 1 ModelServer"),
+        ):
+            head, row = (await kubectl("get", kind, "-o", "wide")).splitlines()
+            assert row[head.index("STATUS") :].startswith(told)
 
 
 async def test_a_server_that_is_away_is_waited_for(tmp_path, kit, unused_tcp_port):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from headgate import api
 
 MAX_MESSAGE = 32768
@@ -39,6 +41,11 @@ def news(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> li
     return [each for each in current.conditions if _is_news(before.get(each.type), each)]
 
 
+def is_reworded(previous: api.ObservedStatus | None, current: api.ObservedStatus) -> bool:
+    """Whether at most messages differ: what holds, why, and of which edit is as it was told before."""
+    return previous is not None and _without_words(previous) == _without_words(current)
+
+
 def enumerated(items: Iterable[str], separator: str = ", ", limit: int = MAX_MESSAGE - 1024) -> str:
     """As many items as fit into `limit` characters, and how many there are besides."""
     items = list(items)
@@ -48,6 +55,11 @@ def enumerated(items: Iterable[str], separator: str = ", ", limit: int = MAX_MES
         if length > limit and shown:
             return f"{separator.join(items[:shown])} and {len(items) - shown} more"
     return separator.join(items)
+
+
+def _without_words(status: api.ObservedStatus) -> tuple[object, ...]:
+    wordless = [msgspec.structs.replace(condition, message="") for condition in status.conditions]
+    return status.observed_generation, wordless
 
 
 def _conditions(status: api.ObservedStatus | None) -> list[api.Condition]:

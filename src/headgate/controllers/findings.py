@@ -6,7 +6,7 @@ what it has no endpoint for is not ready here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from headgate import api, routing
 from headgate.controllers.conditions import Finding, enumerated
@@ -104,11 +104,23 @@ def _route_ready(
         return Finding(READY, False, NO_READY_ENDPOINTS, enumerated(lacks, "; "))
     if len(rules) < len(route.spec.rules):
         return Finding(READY, False, accepted.reason, f"Not all rules are in use: {accepted.message}")
-    empty = _names(key for rule in rules for key in _serving(rule) if not _is_ready(key, snapshot))
+    targets = dict.fromkeys(key for rule in rules for key in _serving(rule))
+    empty = [key for key in targets if not _is_ready(key, snapshot)]
+    counted = _endpoints_behind(targets.keys() - empty, snapshot)
     if empty:
-        told = f"Every rule has a ready endpoint, but requests for these targets fail: {empty}"
+        told = f"{counted}; but requests for these targets fail: {_names(empty)}"
         return Finding(READY, True, "EndpointsPartlyReady", told)
-    return Finding(READY, True, "EndpointsReady", "Every target has a ready endpoint")
+    return Finding(READY, True, "EndpointsReady", counted)
+
+
+def _endpoints_behind(keys: Collection[api.ObjectKey], snapshot: routing.Snapshot) -> str:
+    """An endpoint that several ModelServers select counts once."""
+    endpoints = len(set[routing.Endpoint]().union(*(snapshot.pools[key].endpoints for key in keys)))
+    return f"{_count(endpoints, 'endpoint')} in {_count(len(keys), 'ModelServer')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _lack(rule: routing.Rule, snapshot: routing.Snapshot) -> str | None:

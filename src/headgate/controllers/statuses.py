@@ -20,6 +20,7 @@ from headgate import api, cluster
 from headgate.controllers import conditions
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex, Observed, Subject
+from headgate.controllers.settling import Settling
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ class StatusStatistics:
     written: int
     conflicts: int
     """Writes that were refused since the object had changed meanwhile; they are made anew."""
+    settling: int
+    """Statuses that are not written yet, since only their words differ and may change again."""
     queue: cluster.WorkQueueStatistics
     events: cluster.EventStatistics
     index: dict[str, int]
@@ -50,10 +53,12 @@ class StatusController:
         client: cluster.Client,
         namespace: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        settling: Settling | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._clock = clock
+        self._settling = settling or Settling()
         self._index = ObjectIndex()
         self._queue: cluster.WorkQueue[Subject] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
@@ -83,6 +88,7 @@ class StatusController:
             self._assessed,
             self._written,
             self._conflicts,
+            len(self._settling),
             self._queue.statistics(),
             self._events.statistics(),
             self._index.statistics(),
@@ -116,13 +122,21 @@ class StatusController:
     async def _reconcile(self, subject: Subject) -> float | None:
         obj = self._index.get(subject)
         if obj is None:
+            self._settling.forget(subject)
             return None
         if not all(map(self._secrets.is_known, self._index.secrets_named_by(obj))):
             return GATHER_S  # what was merely not asked for yet would be reported missing
         self._assessed += 1
         now = api.timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)
-        return None if status == obj.status else await self._write(obj, status)
+        if status == obj.status:
+            self._settling.forget(subject)
+            return None
+        wait_s = self._settling.wait_s(subject, obj.status, status, asyncio.get_running_loop().time())
+        again_s = wait_s or await self._write(obj, status)
+        if again_s is None:
+            self._settling.forget(subject)
+        return again_s
 
     async def _write(self, obj: Observed, status: api.ObservedStatus) -> float | None:
         """The version guards against our own last write as well, which may not have come back to us yet."""
