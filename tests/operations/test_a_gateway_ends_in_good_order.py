@@ -71,8 +71,9 @@ async def test_a_drain_waits_for_requests_and_for_nothing_else(start_gateway, co
     assert (await idle_reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
     gateway.signal(signal.SIGTERM)
     await idle_reader.read()
-    # Each worker hears of it in its own time; who was taken in by one that had not yet is let go.
-    with contextlib.suppress(ConnectionRefusedError):
+    # Each worker hears of it in its own time; who was taken in by one that had not yet is let go, and who
+    # waited to be taken in is reset.
+    with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
         while gateway.process.poll() is None:
             await connect(gateway)
     assert gateway.get("/debug/requests").json()["total"] == 1

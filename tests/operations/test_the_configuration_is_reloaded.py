@@ -53,12 +53,13 @@ async def test_sighup_reads_at_once_and_an_upgrade_takes_the_rest(
     file.write_text("{}\n")
     gateway = await start_gateway("--config", str(file))
     traffic = start_traffic(gateway)
+    first = gateway.workers()
     file.write_text("workers: 2\nhost: 203.0.113.1\n")
     gateway.signal(signal.SIGHUP)
     await eventually(lambda: gateway.config()["configuration"]["waiting_for_restart"])
     gateway.signal(signal.SIGUSR2)
     gateway.signal(signal.SIGHUP)  # nothing is lost or ended by one that comes amid an upgrade
-    await eventually(lambda: len(gateway.workers()) == 2)
+    await eventually(lambda: len(now := gateway.workers()) == 2 and first[0] not in now)
     # An address that the machine does not have ends nothing.
     assert gateway.config()["configuration"]["waiting_for_restart"] == {"host": "203.0.113.1"}
     assert "the addresses stay as they are: cannot listen on 203.0.113.1:0" in gateway.said()
