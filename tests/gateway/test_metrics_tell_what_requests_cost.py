@@ -148,3 +148,23 @@ async def test_page_in_openmetrics(gateway, endpoint):
     assert f"{PREFIX}requests" in families
     _, content_type = gateway.registry.page("*/*")
     assert content_type.startswith("text/plain; version=")
+
+
+async def test_time_before_an_endpoint_has_the_request(start_gateway, start_endpoint):
+    """It has the attempts that failed, and not the answer; a request that was sent nowhere has none."""
+    at = [100.0]
+
+    def fail_late(call):
+        at[0] += 3.0
+        call.answer(b"busy", status="503 Service Unavailable")
+
+    endpoints = [await start_endpoint(behave=fail_late) for _ in range(2)]
+    gateway = await start_gateway(*endpoints, attempts=1, retry_interval_s=0.0)
+    gateway.proxy.now = lambda: at[0]
+    await gateway.ask()
+    name = f"{PREFIX}queue_seconds"
+    assert gateway.metric(f"{name}_count", model="m", pool="default/pool") == 1
+    assert gateway.metric(f"{name}_sum") == pytest.approx(3.0)
+    gateway.serve([])
+    await gateway.ask()
+    assert gateway.metric(f"{name}_count", model="m", pool="default/pool") == 1

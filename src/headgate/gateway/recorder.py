@@ -42,6 +42,7 @@ class _Bound:
         "input_tokens",
         "output_tokens",
         "per_token",
+        "queue",
         "requests",
         "words",
     )
@@ -51,6 +52,7 @@ class _Bound:
         model = recorder.models.value(model)
         self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
         self.duration = recorder.duration.labels(model, pool)
+        self.queue = recorder.queue.labels(model, pool) if pool != NONE else None
         # Of what cannot happen, no series are begun: each histogram has twenty.
         has_tokens = is_stream and pool != NONE
         self.first_token = recorder.first_token.labels(model, pool) if has_tokens else None
@@ -78,6 +80,11 @@ class Recorder:
         )
         self.duration = Histogram(
             "headgate_gateway_request_duration_seconds", "From a request's arrival to its end.", labels
+        )
+        self.queue = Histogram(
+            "headgate_gateway_queue_seconds",
+            "From a request's arrival until its last attempt was sent: connecting, and attempts that failed.",
+            labels,
         )
         self.first_token = Histogram(
             "headgate_gateway_time_to_first_token_seconds",
@@ -127,7 +134,14 @@ class Recorder:
             "Connections ended for bytes that are no valid request, or beyond a limit.",
             ("reason",),
         )
-        self._of_models = (self.requests, self.duration, self.first_token, self.per_token, self.tokens)
+        self._of_models = (
+            self.requests,
+            self.duration,
+            self.queue,
+            self.first_token,
+            self.per_token,
+            self.tokens,
+        )
         self._of_pools = (
             *self._of_models,
             self.connect,
@@ -155,6 +169,8 @@ class Recorder:
         bound = self._bound.get(key) or self._bind(key, exchange)
         bound.requests.value += 1
         bound.duration.observe(now - exchange.request.arrived_at)
+        if bound.queue is not None and exchange.sent_at:
+            bound.queue.observe(exchange.sent_at - exchange.request.arrived_at)
         bound.bytes_in.value += exchange.bytes_in
         usage = None
         if exchange.bytes_out:
