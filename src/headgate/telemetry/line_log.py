@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import select
@@ -9,6 +10,8 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+
+_NOBODY_READS = frozenset({errno.EPIPE, errno.EBADF})
 
 BATCHES = 256
 """Batches that may wait for a slow reader; after that, batches are dropped and counted."""
@@ -22,8 +25,10 @@ class LineLog:
         self._is_pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)
         self._lines: list[str] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(BATCHES)
-        self._lines_written = 0
         self._lines_dropped = 0
+        self._lines_written = 0
+        self._lines_failed = 0
+        """These two are changed by the writing thread alone."""
         self._thread = threading.Thread(target=self._write, name="line-log", daemon=True)
         self._thread.start()
         self.add = self._lines.append
@@ -34,7 +39,6 @@ class LineLog:
             return
         try:
             self._queue.put_nowait("".join(self._lines).encode())
-            self._lines_written += len(self._lines)
         except queue.Full:
             self._lines_dropped += len(self._lines)
         self._lines.clear()
@@ -49,7 +53,7 @@ class LineLog:
     def statistics(self) -> dict[str, int]:
         return {
             "lines_written": self._lines_written,
-            "lines_dropped": self._lines_dropped,
+            "lines_dropped": self._lines_dropped + self._lines_failed,
             "batches_waiting": self._queue.qsize(),
         }
 
@@ -59,8 +63,12 @@ class LineLog:
                 for view in _pieces(batch, select.PIPE_BUF if self._is_pipe else len(batch)):
                     while view:
                         view = view[self._write_some(view) :]
-            except OSError:
-                return  # nobody reads any more; later batches are dropped once the queue is full
+                self._lines_written += batch.count(b"\n")
+            except OSError as error:
+                self._lines_failed += batch.count(b"\n")
+                if error.errno in _NOBODY_READS:
+                    return  # later batches are dropped once the queue is full
+                # A full disk may have room again.
 
     def _write_some(self, view: memoryview) -> int:
         try:
