@@ -117,8 +117,16 @@ class _Signals:
             loop.add_signal_handler(number, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         yield
+        if self.upgrade.is_set():
+            self._leave_to_the_next()
         for number in handlers:
             loop.remove_signal_handler(number)
+
+    def _leave_to_the_next(self) -> None:
+        """Signals wait until it listens: by default they would end the process, and its workers with it."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        if self.stop.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _stop(self, number: signal.Signals) -> None:
         if not self.stop.is_set():
@@ -175,7 +183,6 @@ def _become_the_next(handed_over: HandOver) -> None:
     os.write(left, msgspec.msgpack.encode(handed_over))
     os.lseek(left, 0, os.SEEK_SET)
     os.set_inheritable(left, True)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # they wait for the next to listen
     command = _command()
     os.execve(command[0], command, {**os.environ, HANDED_OVER: str(left)})  # noqa: S606 - no shell is wanted
 
