@@ -50,7 +50,8 @@ def _option(setting: Setting) -> dict[str, Any]:
         case inspect.IntType(ge=least, le=most):
             option |= {"type": click.IntRange(least, most), "metavar": "NUMBER"}
         case inspect.FloatType(ge=least, le=most):
-            option |= {"type": click.FloatRange(least, most), "metavar": "SECONDS"}
+            metavar = "SECONDS" if setting.name.endswith("_s") else "NUMBER"
+            option |= {"type": click.FloatRange(least, most), "metavar": metavar}
         case inspect.LiteralType(values=values):
             option["type"] = click.Choice([str(value) for value in values])
         case inspect.ListType() | inspect.VarTupleType():
