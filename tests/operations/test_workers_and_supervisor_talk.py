@@ -1,6 +1,8 @@
 """The wire between supervisor and workers: whole messages, or an end."""
 
 import asyncio
+import os
+import signal
 import socket
 import struct
 
@@ -13,8 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from headgate import telemetry
 from headgate.gateway import GatewaySettings
-from headgate.gateway.workers import channel, messages
+from headgate.gateway.workers import channel, messages, process
+from headgate.gateway.workers.configuration import Configuration
+from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
 from headgate.gateway.workers.worker import answer
 from headgate.telemetry.sums import Family, Sample
 
@@ -94,3 +99,73 @@ async def test_pages_answer_what_did_not_come_over_http():
     assert (answered.id, answered.status, answered.content_type) == (5, 201, "application/json")
     assert msgspec.json.decode(answered.body) == [*("POST", "x y", "limit=3", "body", "gold", "/debug/x%20y")]
     assert (await answer(app, messages.Ask(6, "GET", "/nothing", ""))).status == 404
+
+
+def any_process() -> int:
+    return os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+
+
+async def test_what_a_worker_is_told_before_it_can_hear_reaches_it_in_order():
+    """Settings that change while it starts, too: it must not go on by those of before."""
+    ours, theirs = socket.socketpair()
+    pid = any_process()
+    worker = process.WorkerProcess(pid, 0, ours, 0.0, [])
+    orders = [messages.Begin(0, 1, {}), messages.Change({"retries": 5}), messages.Drain(1.0)]
+    assert all(worker.tell(order) for order in orders)
+    running = asyncio.create_task(worker.run())
+    other_end = await channel.to_supervisor(theirs)
+    assert [await other_end.receive() for _ in orders] == orders
+    other_end.close()
+    worker.kill()
+    await running
+
+
+@pytest.fixture
+def configuration() -> Configuration:
+    settings = GatewaySettings(port=0, metrics_port=0, admin_port=0, drain_s=0)
+    return Configuration(lambda: settings, None, telemetry.Registry())
+
+
+@pytest.fixture
+def no_process_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "COMMAND", ("/nothing/here",))
+
+
+@pytest.mark.usefixtures("no_process_begins")
+async def test_a_gateway_without_any_process_says_why_it_does_not_start(configuration):
+    """Not as a traceback: the command tells it."""
+    supervisor = Supervisor(configuration, telemetry.Registry())
+    try:
+        with pytest.raises(ExceptionGroup) as raised:
+            await supervisor.run(asyncio.Event(), asyncio.Event())
+        assert raised.group_contains(StartError, match="worker 0: No such file or directory")
+    finally:
+        supervisor.sockets.close()
+
+
+@pytest.mark.usefixtures("no_process_begins")
+async def test_a_process_that_cannot_begin_ends_no_worker_that_serves(configuration, caplog):
+    """As when the system has no memory or no number for it: it is tried again, and the others serve on."""
+    ours, theirs = socket.socketpair()
+    pid = any_process()
+    adopted = process.Adopted(
+        pid=pid,
+        channel=ours.detach(),
+        slot=0,
+        started=0.0,
+        is_retiring=False,
+        listeners=[],
+        families=[],
+    )
+    supervisor = Supervisor(configuration, telemetry.Registry(), HandOver(workers=[adopted]))
+    stop = asyncio.Event()
+    running = asyncio.create_task(supervisor.run(stop, asyncio.Event()))
+    while "could not be started: worker 0: No such file or directory" not in caplog.text:
+        await asyncio.sleep(0)
+        assert not running.done()
+    assert supervisor.is_ready
+    os.kill(pid, signal.SIGKILL)
+    theirs.close()
+    stop.set()
+    await running
+    supervisor.sockets.close()

@@ -80,22 +80,27 @@ class WorkerProcess:
         self._sock = sock
         self._channel: wire.Channel[messages.Report, messages.Order] | None = None
         self._answers: dict[int, _Answer] = {}
-        self._begin: messages.Begin | None = None
+        self._unsent: list[messages.Order] = []
+        """What it was told before there was a channel to it."""
 
     @classmethod
     def start(
         cls, slot: int, workers: int, settings: GatewaySettings, listeners: Collection[int]
     ) -> WorkerProcess:
-        """A new process, which has the listening sockets but does not accept on them yet."""
+        """A new process, which has the listening sockets but does not accept on them yet. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
             os.set_inheritable(theirs.fileno(), True)
             argv = [*COMMAND, str(theirs.fileno())]
             null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
-            pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
+            try:
+                # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
+                pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
+            except OSError:
+                ours.close()
+                raise
         worker = cls(pid, slot, ours, time.time(), listeners)
-        worker._begin = messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners))
+        worker.tell(messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners)))
         return worker
 
     @classmethod
@@ -130,8 +135,9 @@ class WorkerProcess:
         loop.add_reader(pidfd, gone.set)
         try:
             self._channel = await wire.to_worker(self._sock.dup())
-            if self._begin is not None:
-                self.tell(self._begin)
+            for order in self._unsent:
+                self._channel.send(order)
+            self._unsent.clear()
             self.connected.set()
             try:
                 while True:
@@ -181,8 +187,11 @@ class WorkerProcess:
             future.set_result(report)
 
     def tell(self, order: messages.Order) -> bool:
-        """Says whether it could be sent."""
-        return self._channel is not None and self._channel.send(order)
+        """Says whether it could be sent, or will be as soon as there is a channel."""
+        if self._channel is None:
+            self._unsent.append(order)
+            return True
+        return self._channel.send(order)
 
     def serve(self, listeners: list[int]) -> None:
         """Tells it to accept on these listening sockets, unless it does already."""

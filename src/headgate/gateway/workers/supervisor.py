@@ -137,7 +137,12 @@ class Supervisor:
         logging.getLogger().setLevel(self.configuration.settings.log_level.upper())
         settings = msgspec.to_builtins(self.configuration.settings)
         for worker in self.workers:
-            worker.tell(messages.Change(settings))
+            # By a shorter `worker_hang_s` it would seem to hang: it did not have to tell so often before.
+            worker.heard_at = time.monotonic()
+            if not worker.tell(messages.Change(settings)):
+                log.error(
+                    "worker %d (%d) reads nothing and keeps the settings before", worker.slot, worker.pid
+                )
 
     # -- workers
 
@@ -173,8 +178,7 @@ class Supervisor:
         delay_s = 0.0
         while True:
             successor = self._start(slot)
-            if not await self._until_ready(slot, successor):
-                self._note_failed_start(successor)
+            if successor is None or not await self._until_ready(slot, successor):
                 delay_s = min(max(2 * delay_s, FIRST_DELAY_S), LONGEST_DELAY_S)
                 await asyncio.sleep(delay_s)
                 continue
@@ -208,9 +212,14 @@ class Supervisor:
                     log.error("worker %d (%d) hangs for %g s and is killed", slot.number, worker.pid, limit_s)
                     worker.kill()
 
-    def _start(self, slot: _Slot) -> WorkerProcess:
+    def _start(self, slot: _Slot) -> WorkerProcess | None:
+        """None if the system lets no process begin, for want of memory, say: the other workers serve on."""
         listeners = [sock.fileno() for sock in self.sockets.api]
-        worker = WorkerProcess.start(slot.number, len(self.slots), self.configuration.settings, listeners)
+        try:
+            worker = WorkerProcess.start(slot.number, len(self.slots), self.configuration.settings, listeners)
+        except OSError as error:
+            self._note_failed_start(f"worker {slot.number}: {error.strerror or error}")
+            return None
         slot.successor = worker
         self._watch(worker)
         return worker
@@ -227,10 +236,14 @@ class Supervisor:
             self._assign(even_if_not_ready=True)
             await both
         slot.successor = None
-        return not worker.ended.is_set()
+        if worker.ended.is_set():
+            self._note_failed_start(
+                worker.failure or f"worker {worker.slot} {worker.end} before it was ready"
+            )
+            return False
+        return True
 
-    def _note_failed_start(self, worker: WorkerProcess) -> None:
-        why = worker.failure or f"worker {worker.slot} {worker.end} before it was ready"
+    def _note_failed_start(self, why: str) -> None:
         if not self._may_fail:
             raise StartError(why)
         log.error("a worker could not be started: %s", why)

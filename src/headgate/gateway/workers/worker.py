@@ -8,6 +8,7 @@ import signal
 import socket
 import urllib.parse
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
@@ -79,6 +80,8 @@ class _Worker:
         self._unsaid: list[messages.Report] = []
         self._ending: asyncio.Task[int] | None = None
         self._is_draining = False
+        self._changed = asyncio.Event()
+        """Set by new settings."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -108,7 +111,10 @@ class _Worker:
     async def _tell_counts(self) -> None:
         while True:
             hang_s = self._service.proxy.settings.worker_hang_s
-            await asyncio.sleep(min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S)
+            interval_s = min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), interval_s)
             if not self._is_hushed:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
 
@@ -134,6 +140,7 @@ class _Worker:
                 await self._service.listen(listeners)
             case messages.Change(settings):
                 self._service.change(messages.known(settings))
+                self._changed.set()
             case messages.Leave():
                 proxy.leave()
             case messages.Retire(limit_s):
