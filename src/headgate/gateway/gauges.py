@@ -69,8 +69,8 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
         ),
         Counter(
             f"{prefix}_access_log_lines",
-            "Lines of access log; result is written or dropped (nobody reads them fast enough, or the disk is "
-            "full).",
+            "Lines of access log; result is written or dropped (nobody reads them fast enough, or the disk "
+            "is full).",
             ("result",),
             read.log_lines,
         ),
