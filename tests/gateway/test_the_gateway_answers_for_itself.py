@@ -40,6 +40,13 @@ async def test_nothing_there(gateway, path, code):
     assert (response.status, response.json["error"]["code"]) == (404, code)
 
 
+async def test_a_request_that_is_not_posted_is_told_to_be(gateway):
+    """The path of inference is right, the method is not."""
+    response = await _get(gateway, "/v1/chat/completions")
+    told = "there is nothing to get at /v1/chat/completions: inference requests are POST"
+    assert response.json["error"]["message"] == told
+
+
 @pytest.mark.parametrize("path", ["/readyz", "/health"])
 async def test_readiness(start_gateway, endpoint, path):
     """Not ready until there is a snapshot, nor while draining; alive in any case."""

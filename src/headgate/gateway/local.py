@@ -51,7 +51,11 @@ def answer(proxy: Proxy, request: Request) -> bytes:
             return _reply(request, 200, msgspec.json.encode(found))
         refusal = Refusal.model_not_found(name)
     else:
-        refusal = Refusal.bad_request(f"there is nothing at {path[:256]}", code="not_found", status=404)
+        refusal = Refusal.bad_request(
+            f"there is nothing to get at {path[:256]}: inference requests are POST",
+            code="not_found",
+            status=404,
+        )
     return _for_method(request, _refused(request, refusal))
 
 
