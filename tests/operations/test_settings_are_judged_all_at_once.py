@@ -55,6 +55,16 @@ def test_two_pages_cannot_have_one_port(file: Path) -> None:
     ]
 
 
+def test_a_value_that_cannot_be_read_hides_none_that_makes_no_sense(file: Path) -> None:
+    """And the default in its place clashes with nothing."""
+    file.write_text("port: eighty\nadmin_port: 8080\ncors_origins: [example.com/]\n")
+    assert errors(file) == [
+        'gateway.yaml:1:7: error: port: "eighty" is not a whole number from 0 to 65535; its default is 8080',
+        "gateway.yaml:3:15: error: cors_origins: 'example.com/': an origin such as https://app.example.com "
+        "is needed, without a path, or *",
+    ]
+
+
 def test_off_is_a_word_where_a_word_is_wanted(file: Path) -> None:
     """To YAML it is a truth value."""
     file.write_text("access_log: off\nnamespace: 12\n")

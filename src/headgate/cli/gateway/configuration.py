@@ -42,8 +42,10 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> GatewaySettings:
     for name, value in flags.items():
         reading.take(setting_types.settings()[name], value, None)
     settings = GatewaySettings(**reading.values)
-    if not reading.findings:
-        for name, problem in conflicts(settings):
+    all_read = not reading.findings
+    for name, problem in conflicts(settings):
+        # Of what could not be read, the default stands in, whose port nobody asked for.
+        if all_read or not name.endswith("_port"):
             reading.report(name, problem)
     if reading.findings:
         raise ConfigurationErrors(reading.findings, reading.lines)
