@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from headgate import telemetry
 from headgate.gateway import GatewaySettings
-from headgate.gateway.workers import channel, messages, process
+from headgate.gateway.workers import channel, messages, pages, process
 from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.supervisor import HandOver, StartError, Supervisor
 from headgate.gateway.workers.worker import answer
@@ -168,4 +168,17 @@ async def test_a_process_that_cannot_begin_ends_no_worker_that_serves(configurat
     theirs.close()
     stop.set()
     await running
+    supervisor.sockets.close()
+
+
+async def test_a_page_is_asked_with_no_more_than_a_message_carries(configuration, monkeypatch):
+    """A worker takes a longer message for nonsense and ends, however long bodies of requests may be."""
+    monkeypatch.setattr(channel, "MAX_CARRIED_BYTES", 1000)
+    supervisor = Supervisor(configuration, telemetry.Registry())
+    app = pages.admin_page(supervisor)
+    statuses = [
+        (await answer(app, messages.Ask(1, "POST", "/debug/explain", "", b"x" * size))).status
+        for size in (1000, 1001)
+    ]
+    assert statuses == [503, 413], "no worker is there, and too long"
     supervisor.sockets.close()

@@ -41,7 +41,7 @@ def admin_page(proxy: Proxy) -> Starlette:
         return JSONResponse(in_flight.requests(proxy, int(given[:9])))
 
     async def explain(request: Request) -> Response:
-        body = await _read(request, proxy.settings.max_body_bytes)
+        body = await read_body(request, proxy.settings.max_body_bytes)
         if body is None:
             return JSONResponse(
                 {"message": f"the body is longer than {proxy.settings.max_body_bytes} bytes"}, 413
@@ -65,8 +65,8 @@ def admin_page(proxy: Proxy) -> Starlette:
     )
 
 
-async def _read(request: Request, most: int) -> bytes | None:
-    """The body; None if it is longer than `most` bytes."""
+async def read_body(request: Request, most: int) -> bytes | None:
+    """None if it is longer than `most` bytes."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

@@ -12,6 +12,8 @@ import msgspec
 from headgate.gateway.workers.messages import Order, Report
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MAX_CARRIED_BYTES = MAX_MESSAGE_BYTES // 2
+"""Longest body that a message is made of: who gets a longer message takes it for nonsense, and ends."""
 MAX_UNREAD_BYTES = 1024 * 1024
 """Past this much that the other end has not read, it is taken to be stuck and is told nothing more."""
 

@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headgate.gateway import pages
+from headgate.gateway.workers import channel
 from headgate.gateway.workers.messages import Answered
 from headgate.gateway.workers.process import NoAnswer, WorkerProcess
 from headgate.gateway.workers.supervisor import Supervisor
@@ -76,8 +78,8 @@ def admin_page(supervisor: Supervisor) -> Starlette:
         return _config(supervisor, answers)
 
     async def other(request: Request) -> Response:
-        most = supervisor.configuration.settings.max_body_bytes
-        body = await _body(request, most)
+        most = min(supervisor.configuration.settings.max_body_bytes, channel.MAX_CARRIED_BYTES)
+        body = await pages.read_body(request, most)
         if body is None:
             return JSONResponse({"message": f"the body is longer than {most} bytes"}, 413)
         ready = sorted(_serving(supervisor), key=lambda worker: worker.slot)
@@ -100,16 +102,6 @@ def admin_page(supervisor: Supervisor) -> Starlette:
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )
-
-
-async def _body(request: Request, most: int) -> bytes | None:
-    """None if it is longer than `most` bytes."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            return None
-    return bytes(body)
 
 
 def _response(answered: Answered) -> Response:
