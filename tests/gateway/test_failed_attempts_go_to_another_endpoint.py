@@ -114,10 +114,12 @@ async def test_endpoints_that_came_meanwhile(start_gateway, start_endpoint, even
 async def test_pool_that_is_gone_meanwhile(start_gateway, start_endpoint, eventually):
     """A request that waits for its next attempt is told if its pool is deleted."""
     busy = [await start_endpoint(behave=_refusing(503)) for _ in range(2)]
-    gateway = await start_gateway(*busy, attempts=1, retry_interval_s=0.2)
+    gateway = await start_gateway(*busy, attempts=1, retry_interval_s=0.5)
     client = await gateway.connect()
     client.post()
-    await eventually(lambda: busy[0].calls)
+    await eventually(
+        lambda: any(each.exchange and each.exchange.failed_attempts for each in gateway.proxy.clients)
+    )
     gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, pools={}))
     response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")

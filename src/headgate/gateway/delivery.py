@@ -1,0 +1,244 @@
+"""A request on its way: attempts to bring it to an endpoint, until one answers or none may be tried any more.
+
+States follow one another: an endpoint is chosen, a connection to it taken or made, the request sent on it; an
+attempt that fails before the answer's head is followed by another while the pool allows it, at once or after
+an interval. What becomes of the answer is `Exchange`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from headgate.gateway.decision import decide, no_endpoint
+from headgate.gateway.refusals import Refusal
+from headgate.gateway.upstream import ShortageError, why_unreachable
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.request import Request
+    from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+
+RETRIED = frozenset({502, 503, 504})
+"""Statuses by which an endpoint or a proxy before it says that another may do better."""
+
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+"""What a client may call its request: it is printed in logs and sent back."""
+
+
+class Delivery(ABC):
+    """Comes to `_send_on` with each endpoint that it reaches, and to `_refuse` when there is none left.
+
+    A base class, as a part of its own would be one more object for each request.
+    """
+
+    __slots__ = (
+        "_connecting",
+        "_payload",
+        "_proxy",
+        "_timer",
+        "_tried",
+        "_upstream",
+        "attempt_at",
+        "attempts",
+        "bytes_out",
+        "decision",
+        "failed_attempts",
+        "load",
+        "pool",
+        "request",
+        "request_id",
+    )
+
+    def __init__(self, proxy: Proxy, request: Request) -> None:
+        self._proxy = proxy
+        self.request = request
+        given_id = request.given_id
+        is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
+        self.request_id = given_id if is_plain else proxy.new_request_id()
+        self.decision = decide(proxy, request)
+        self.pool = self.decision.pool
+        self.load: EndpointLoad | None = None
+        self.attempts = 0
+        self.attempt_at = request.arrived_at
+        """When the last attempt began."""
+        self.failed_attempts: list[tuple[str, str, int]] | None = None
+        """Those before it: the endpoint's name, what happened, milliseconds."""
+        self.bytes_out = 0
+        self._payload = b""
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tried: list[EndpointLoad] = []
+
+    @abstractmethod
+    def _send_on(self, connection: UpstreamConnection) -> None:
+        """The endpoint is reached: the payload goes to it."""
+
+    @abstractmethod
+    def _refuse(self, refusal: Refusal) -> None:
+        """No endpoint can be asked, or asked again."""
+
+    def start(self) -> None:
+        decision = self.decision
+        if decision.refusal is not None:
+            self._refuse(decision.refusal)
+            return
+        assert self.pool is not None
+        self.pool.budget.requests += 1
+        if self._proxy.settings.begin_traces:
+            self._proxy.begin_trace(self.request)
+        self._payload = self.request.message(decision.body, self.request_id)
+        self._attempt()
+
+    # -- one attempt
+
+    def _attempt(self) -> None:
+        """Sends the request to an endpoint that was not tried yet."""
+        self._timer = None
+        assert self.pool is not None
+        load = self._proxy.pick(self.pool, self._tried)
+        if load is None:
+            self._refuse(no_endpoint(self.pool, self._proxy.settings.max_endpoint_connections))
+            return
+        self.load = load
+        self._tried.append(load)
+        self.attempts += 1
+        self.attempt_at = self._proxy.now()
+        load.start(self.decision.prompt_tokens)
+        timeout_s = self.pool.pool.timeout_s
+        if timeout_s is not None:
+            self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
+        connections = self._proxy.connections(self.pool, load)
+        connection = connections.take()
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._send_on_new(connections)
+
+    def _send_on_new(self, connections: EndpointConnections) -> None:
+        self._connecting = self._proxy.spawn(self._connect(connections))
+
+    async def _connect(self, connections: EndpointConnections) -> None:
+        started_at = self._proxy.now()
+        try:
+            connection = await connections.connect()
+        except ShortageError as error:
+            self._connecting = None
+            self._refuse(Refusal.unavailable(str(error), code="gateway_exhausted"))
+            return
+        except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
+            self._connecting = None
+            self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
+            return
+        self._connecting = None
+        assert self.pool is not None
+        self._proxy.recorder.connected(self.pool, self._proxy.now() - started_at)
+        self._send_on(connection)
+
+    def _no_head_in_time(self) -> None:
+        self._timer = None
+        assert self.load is not None
+        address = self.load.endpoint.address
+        self._drop_upstream()
+        self._attempt_failed("timeout", f"{address} sent no response head in time")
+
+    # -- after a failure
+
+    def _attempt_failed(self, reason: str, message: str) -> None:
+        """Ends an attempt that got no answer; tries another endpoint while that is allowed."""
+        assert self.pool is not None
+        self._end_attempt(reason)
+        if self._may_retry(self.pool):
+            self._retry()
+        elif reason == "timeout":
+            self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
+        elif reason == "connect":
+            self._refuse(Refusal.unavailable(message, code="endpoint_unreachable"))
+        else:
+            self._refuse(Refusal.upstream(message, code="upstream_failed"))
+
+    def _goes_elsewhere(self, status: int) -> bool:
+        """Drops an answer that says to try elsewhere, where another endpoint can be asked."""
+        assert self.pool is not None
+        if self._may_retry(self.pool):
+            self._drop_upstream()
+            self._end_attempt(f"status_{status}")
+            self._retry()
+            return True
+        self._endpoint_failed(f"status_{status}")
+        return False
+
+    def _end_attempt(self, reason: str) -> None:
+        assert self.load is not None
+        assert self.pool is not None
+        self._cancel_timer()
+        load, self.load = self.load, None
+        load.finish(self.decision.prompt_tokens)
+        self._proxy.attempt_failed(self.pool, load, reason)
+        if self.failed_attempts is None:
+            self.failed_attempts = []
+        took_ms = int((self._proxy.now() - self.attempt_at) * 1e3 + 0.5)
+        self.failed_attempts.append((load.endpoint.name, reason, took_ms))
+
+    def _may_retry(self, pool: PoolState) -> bool:
+        """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
+        which is spent. Its endpoints of now are meant: those of the request's arrival may be gone."""
+        now = self._proxy.pools.get(pool.pool.key)
+        if now is None:
+            return False
+        self.pool = now
+        return (
+            self.attempts <= self._proxy.retries(now)
+            and self._proxy.pick(now, self._tried) is not None
+            and self._proxy.take_retry(now)
+        )
+
+    def _retry(self) -> None:
+        assert self.pool is not None
+        interval_s = self.pool.pool.retry_interval_s
+        if interval_s > 0:
+            self._timer = self._proxy.loop.call_later(interval_s, self._attempt_after_interval)
+        else:
+            self._attempt()
+
+    def _attempt_after_interval(self) -> None:
+        self._timer = None
+        assert self.pool is not None
+        key = self.pool.pool.key
+        pool = self._proxy.pools.get(key)
+        if pool is None:
+            why = f"ModelServer {key} was deleted while the request waited to be tried again"
+            self._refuse(Refusal.unavailable(why, code="no_ready_endpoint"))
+            return
+        self.pool = pool
+        self._attempt()
+
+    def _endpoint_failed(self, reason: str) -> None:
+        assert self.load is not None
+        assert self.pool is not None
+        self._proxy.attempt_failed(self.pool, self.load, reason)
+
+    # -- what it holds
+
+    def _drop_upstream(self) -> None:
+        self._cancel_timer()
+        if self._upstream is not None:
+            self._upstream.abort()
+            self._leave_upstream()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+
+    def _leave_upstream(self) -> None:
+        if self._upstream is not None:
+            self.bytes_out += self._upstream.passed_bytes
+            self._upstream = None
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
