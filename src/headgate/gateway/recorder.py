@@ -134,6 +134,11 @@ class Recorder:
             "Connections ended for bytes that are no valid request, or beyond a limit.",
             ("reason",),
         )
+        self.translations_failed = Counter(
+            "headgate_gateway_translations_failed",
+            "Changes of objects that could not be put into effect: requests go on by the objects of before. "
+            "A fault of the gateway, whose log says more.",
+        )
         self._of_models = (
             self.requests,
             self.duration,
@@ -150,7 +155,7 @@ class Recorder:
             self.retries,
             self.ejections,
         )
-        registry.add(*self._of_pools, self.rejections)
+        registry.add(*self._of_pools, self.rejections, self.translations_failed)
 
     def write_to(self, log: LineLog | None, log_format: str) -> None:
         """Lines of requests that end from now on go there, in this form; None ends the access log."""

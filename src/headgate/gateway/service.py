@@ -125,7 +125,14 @@ async def _follow_objects(
             secrets.follow({key for server in servers.items() if (key := routing.authorities_of(server))})
             if not proxy.is_ready:
                 await secrets.wait_known(SECRETS_PATIENCE_S)
-            proxy.use(routing.translate(routes.items(), servers.items(), pods.items(), secrets.items()))
+            try:
+                proxy.use(routing.translate(routes.items(), servers.items(), pods.items(), secrets.items()))
+            except Exception:
+                if not proxy.is_ready:
+                    raise
+                # A fault of ours with some object: the others, and the requests, must not pay for it.
+                proxy.recorder.translations_failed.labels().value += 1
+                log.exception("the objects cannot be put into effect: requests go on by those of before")
             if not proxy.is_ready:
                 proxy.is_ready = True
                 on_ready()
