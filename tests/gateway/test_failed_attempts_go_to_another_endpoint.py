@@ -7,6 +7,8 @@ import time
 import msgspec
 import pytest
 
+from headgate.gateway.upstream import EndpointConnections
+
 
 def _refusing(status):
     return lambda call: call.answer(b"theirs", f"{status} Status")
@@ -143,6 +145,19 @@ async def test_address_that_cannot_be_looked_up(start_gateway, start_endpoint):
     load = next(iter(gateway.proxy.pools.values())).loads[0]
     load.endpoint = type(load.endpoint)("default/bad", "x" * 64 + ".invalid", 1)
     assert (await gateway.ask()).status == 503
+
+
+async def test_a_fault_while_connecting_is_no_hang(start_gateway, start_endpoint, monkeypatch, caplog):
+    """Whatever goes wrong in the gateway itself, the client hears of it, and so does the log."""
+    gateway = await start_gateway(await start_endpoint(), attempts=0)
+
+    async def connect(self):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(EndpointConnections, "connect", connect)
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
+    assert "a fault of ours" in caplog.text
 
 
 async def test_time_until_the_answer_begins(start_gateway, start_endpoint):

@@ -8,6 +8,7 @@ an interval. What becomes of the answer is `Exchange`'s.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import PoolState, Proxy
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+
+log = logging.getLogger(__name__)
 
 RETRIED = frozenset({502, 503, 504})
 """Statuses by which an endpoint or a proxy before it says that another may do better."""
@@ -130,7 +133,11 @@ class Delivery(ABC):
             self._connecting = None
             self._refuse(Refusal.unavailable(str(error), code="gateway_exhausted"))
             return
-        except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
+        except Exception as error:
+            # A host that cannot even be encoded is a ValueError. Anything else is a fault of ours, and the
+            # client must not wait for ever for it.
+            if not isinstance(error, OSError | ValueError):
+                log.exception("connecting to %s", connections.endpoint.address)
             self._connecting = None
             self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
             return
