@@ -1,7 +1,9 @@
 """Between a supervisor and the next in its process, signals wait: none is lost, and none ends it."""
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -26,9 +28,12 @@ def supervisor() -> Iterator[Supervisor]:
 @pytest.fixture
 def waiting() -> Iterator[None]:
     """Takes out what waits in the end, so that it ends nothing."""
+    before = {number: signal.getsignal(number) for number in running._SIGNALS}
     yield
     while signal.sigtimedwait(NUMBERS, 0):
         pass
+    for number, handler in before.items():
+        signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, running._SIGNALS)
 
 
@@ -52,3 +57,20 @@ async def test_signals_that_come_when_nobody_listens_wait(supervisor):
     for number in (signal.SIGHUP, signal.SIGUSR2):
         signal.raise_signal(number)
     assert signal.sigpending() == {signal.SIGHUP, signal.SIGUSR2}
+
+
+@pytest.mark.usefixtures("waiting")
+async def test_signals_that_another_thread_is_given_wait_as_well(supervisor):
+    """The system gives a signal of the process to any thread that does not block it."""
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    signals = running._Signals(supervisor)
+    with signals.heard():
+        signals.upgrade.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(10):
+        while signal.SIGTERM not in signal.sigpending():
+            await asyncio.sleep(0)
+    over.set()
+    other.join()

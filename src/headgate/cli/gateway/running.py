@@ -118,15 +118,13 @@ class _Signals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         yield
         if self.upgrade.is_set():
-            self._leave_to_the_next()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         for number in handlers:
             loop.remove_signal_handler(number)
-
-    def _leave_to_the_next(self) -> None:
-        """Signals wait until it listens: by default they would end the process, and its workers with it."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        if self.stop.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
+            if self.upgrade.is_set():
+                signal.signal(number, _leave_to_the_next)
+        if self.upgrade.is_set() and self.stop.is_set():
+            signal.raise_signal(signal.SIGTERM)
 
     def _stop(self, number: signal.Signals) -> None:
         if not self.stop.is_set():
@@ -150,6 +148,13 @@ class _Signals:
             else:
                 log.info("upgrade: the supervisor and then each worker is replaced")
                 self.upgrade.set()
+
+
+def _leave_to_the_next(number: int, _: object) -> None:
+    """Makes a signal wait until the next supervisor listens: by default it would end the process, and its
+    workers with it. This thread blocks it; one that another thread was given comes here, and waits, too.
+    """
+    signal.raise_signal(number)
 
 
 async def _refused_by_the_next() -> str:
