@@ -29,7 +29,7 @@ test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECON
 	@test -n "$(KUBECONFIG)" || { echo "Say which server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
 
-bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx and the Rust routers
+bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)
 
 bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
