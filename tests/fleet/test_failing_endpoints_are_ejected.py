@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,19 @@ POLICY = fleet.EjectionPolicy()
 
 def load(place: int = 0, policy: fleet.EjectionPolicy = POLICY) -> fleet.EndpointLoad:
     return fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place), policy)
+
+
+REQUEST = scheduling.Request(model="m", prompt_tokens=10)
+
+
+def pick(
+    pool: list[fleet.EndpointLoad],
+    now: float,
+    rng: random.Random,
+    tried: Sequence[fleet.EndpointLoad] = (),
+) -> fleet.EndpointLoad | None:
+    choice = scheduling.pick(scheduling.LeastWork(), REQUEST, pool, now, rng, tried)
+    return choice.load if choice is not None else None
 
 
 def fail(endpoint: fleet.EndpointLoad, now: float, times: int = POLICY.failures) -> bool:
@@ -114,7 +128,7 @@ def test_returning_endpoint_of_an_idle_pool_is_eased_in():
     fail(pool[0], 0.0)
     got = []
     for second in range(5, 16):
-        picked = [scheduling.least_work(pool, float(second), rng) for _ in range(2000)]
+        picked = [pick(pool, float(second), rng) for _ in range(2000)]
         got.append(picked.count(pool[0]))
     shares = [pool[0].share(float(second)) for second in range(5, 16)]
     fair = 2000 / 4
@@ -126,11 +140,11 @@ def test_returning_endpoint_of_a_busy_pool_is_eased_in():
     pool, rng = [load(place) for place in range(4)], random.Random(5)
     fail(pool[0], 0.0)
     for other in pool[1:]:
-        other.work_tokens = 10_000
+        other.prefill_tokens = 10_000
     for second in range(5, 15):
         for _ in range(500):
-            if scheduling.least_work(pool, float(second), rng) is pool[0]:
-                pool[0].work_tokens += 100
+            if pick(pool, float(second), rng) is pool[0]:
+                pool[0].prefill_tokens += 100
         most = pool[0].share(float(second)) * 10_000
         assert most <= pool[0].work_tokens <= most + 100
 
@@ -153,7 +167,7 @@ def test_every_pool_has_somebody(size, failing, rng):
     now = len(failing) + 1.0
     out = fleet.ejected(pool, now)
     assert len(out) <= size // 2
-    picked = scheduling.least_work(pool, now, rng)
+    picked = pick(pool, now, rng)
     assert picked is not None
     assert picked not in out
 
@@ -185,7 +199,7 @@ class Outages(RuleBasedStateMachine):
     def requests(self, count):
         for _ in range(count):
             tried = []
-            while (picked := scheduling.least_work(self.pool, self.now, self.rng, tried)) is not None:
+            while (picked := pick(self.pool, self.now, self.rng, tried)) is not None:
                 assert picked not in tried
                 tried.append(picked)
                 was_out = picked.ejected_until > self.now

@@ -24,14 +24,17 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(target=booked, place=st.integers(0, 3), tokens=st.integers(0, 10_000))
     def start(self, place, tokens):
         load = self.ledger.load(endpoint(place))
-        load.start(tokens)
-        self.open.append((load, tokens))
-        return load, tokens
+        self.open.append(load.book(tokens, 2 * tokens, 0.0))
+        return self.open[-1]
+
+    @rule(request=booked)
+    def first_token(self, request):
+        if request in self.open and not request.is_prefilled:
+            request.first_token(1.0)
 
     @rule(request=consumes(booked))
     def finish(self, request):
-        load, tokens = request
-        load.finish(tokens)
+        request.end(2.0)
         self.open.remove(request)
 
     @rule(places=st.sets(st.integers(0, 3)))
@@ -46,12 +49,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def the_sums_are_those_of_the_open_requests(self):
         self.ledger.validate()
         known = self.ledger.loads()
-        counted = [(load, tokens) for load, tokens in self.open if load in known]
+        counted = [each for each in self.open if each.load in known]
+        owed = [0 if each.is_prefilled else each.uncached_tokens for each in counted]
         assert self.ledger.statistics() == {
             "endpoints": len(known),
             "requests": len(counted),
-            "work_tokens": sum(tokens + DECODE_WORK_TOKENS for _, tokens in counted),
+            "work_tokens": sum(tokens + DECODE_WORK_TOKENS for tokens in owed),
         }
+        assert sum(load.decoding for load in known) == sum(each.is_prefilled for each in counted)
+        assert sum(load.output_tokens for load in known) == sum(each.output_tokens for each in counted)
 
 
 TestLedger = LedgerMachine.TestCase

@@ -1,13 +1,26 @@
 """Traffic over outages, in virtual time: how many requests fail, how many attempts are wasted, how long."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headgate import fleet, routing, scheduling
 
 RETRIES = 2
 PER_S = 50
+
+
+REQUEST = scheduling.Request(model="m", prompt_tokens=10)
+
+
+def pick(
+    pool: list[fleet.EndpointLoad],
+    now: float,
+    rng: random.Random,
+    tried: Sequence[fleet.EndpointLoad] = (),
+) -> fleet.EndpointLoad | None:
+    choice = scheduling.pick(scheduling.LeastWork(), REQUEST, pool, now, rng, tried)
+    return choice.load if choice is not None else None
 
 
 @dataclass
@@ -37,7 +50,7 @@ class Pool:
     def _one(self, now: float) -> None:
         tried: list[fleet.EndpointLoad] = []
         while len(tried) <= RETRIES:
-            load = scheduling.least_work(self.loads, now, self._rng, tried)
+            load = pick(self.loads, now, self._rng, tried)
             if load is None:
                 break
             tried.append(load)

@@ -10,14 +10,14 @@ async def test_full_endpoint_is_passed_over(start_gateway, start_endpoint):
     first, second = await start_endpoint(), await start_endpoint()
     gateway = await start_gateway(first, second, settings={"max_endpoint_connections": 1})
     loads = gateway.proxy.ledger.loads()
-    loads[1].work_tokens += 10_000
+    loads[1].prefill_tokens += 10_000
     clients = [await gateway.connect() for _ in range(2)]
     for client in clients:
         client.post()
     (await first.call()).answer(b"first")
     (await second.call()).answer(b"second")
     assert [(await client.response()).body for client in clients] == [b"first", b"second"]
-    loads[1].work_tokens -= 10_000
+    loads[1].prefill_tokens -= 10_000
 
 
 async def test_all_endpoints_are_full(start_gateway, endpoint, eventually):

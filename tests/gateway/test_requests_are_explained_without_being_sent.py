@@ -124,10 +124,9 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     ejected, full, avoided, busy, idle = gateway.proxy.ledger.loads()
     for _ in range(5):
         ejected.failed(now)
-    for _ in range(3):
-        full.start(0)
+    bookings = [full.book(0, 0, now) for _ in range(3)]
     avoided.failed(now)
-    busy.start(10)
+    bookings.append(busy.book(10, 0, now))
     found = await asked(gateway, {"model": "m"})
     shown = found.decided.endpoints
     assert [each.state for each in shown] == ["ejected", "full", "avoided", "healthy", "healthy"]
@@ -141,9 +140,8 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     assert found.decided.endpoint.name == idle.endpoint.name
     await gateway.ask()
     assert [len(endpoint.calls) for endpoint in endpoints] == [0, 0, 0, 0, 1]
-    for _ in range(3):
-        full.finish(0)
-    busy.finish(10)
+    for booking in bookings:
+        booking.end(now)
 
 
 async def test_explanations_are_bounded_and_posted(gateway, endpoint):

@@ -5,7 +5,16 @@ and outlives the snapshots that routing makes.
 """
 
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
-from headgate.fleet.ledger import EndpointLoad, Ledger
+from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
 
-__all__ = ["EjectionPolicy", "EndpointLoad", "Ledger", "RetryBudget", "RetryBudgetPolicy", "ejected", "hung"]
+__all__ = [
+    "Booking",
+    "EjectionPolicy",
+    "EndpointLoad",
+    "Ledger",
+    "RetryBudget",
+    "RetryBudgetPolicy",
+    "ejected",
+    "hung",
+]

@@ -6,7 +6,7 @@ herding onto the endpoint that looked idle a moment ago.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
 from headgate.routing import Endpoint
@@ -20,26 +20,66 @@ takes to prefill; the learned estimate of each endpoint replaces this figure.
 
 
 class EndpointLoad(EndpointHealth):
-    """The open account of one endpoint, and its health. Changed only through its methods."""
+    """The open account of one endpoint, and its health. Changed only through methods."""
 
-    __slots__ = ("endpoint", "requests", "started", "work_tokens")
+    __slots__ = ("decoding", "endpoint", "labels", "output_tokens", "prefill_tokens", "requests", "started")
 
     def __init__(self, endpoint: Endpoint, policy: EjectionPolicy | None = None) -> None:
         super().__init__(policy or EjectionPolicy())
         self.endpoint = endpoint
+        self.labels: Mapping[str, str] = {}
+        """Of its Pod, as the latest snapshot has them."""
         self.requests = 0
-        self.work_tokens = 0
+        self.decoding = 0
+        """Those of its requests that have their first token."""
+        self.prefill_tokens = 0
+        """Prompt tokens that it has to prefill for requests without a first token: the uncached ones."""
+        self.output_tokens = 0
+        """Tokens that its requests are expected to generate."""
         self.started = 0
 
-    def start(self, prompt_tokens: int) -> None:
-        """Books a request; the same number must be given to `finish` once."""
-        self.requests += 1
-        self.started += 1
-        self.work_tokens += prompt_tokens + DECODE_WORK_TOKENS
+    @property
+    def work_tokens(self) -> int:
+        """All that it owes, in tokens of prefill."""
+        return self.prefill_tokens + DECODE_WORK_TOKENS * self.requests
 
-    def finish(self, prompt_tokens: int) -> None:
-        self.requests -= 1
-        self.work_tokens -= prompt_tokens + DECODE_WORK_TOKENS
+    def book(self, uncached_tokens: int, output_tokens: int, now: float) -> Booking:
+        """Books a request that is about to be sent."""
+        return Booking(self, uncached_tokens, output_tokens, now)
+
+
+class Booking:
+    """One request in the account of an endpoint: made once, ended once."""
+
+    __slots__ = ("at", "is_prefilled", "load", "output_tokens", "uncached_tokens")
+
+    def __init__(self, load: EndpointLoad, uncached_tokens: int, output_tokens: int, now: float) -> None:
+        self.load = load
+        self.uncached_tokens = uncached_tokens
+        self.output_tokens = output_tokens
+        self.at = now
+        self.is_prefilled = False
+        load.requests += 1
+        load.started += 1
+        load.prefill_tokens += uncached_tokens
+        load.output_tokens += output_tokens
+
+    def first_token(self, now: float) -> None:
+        """The prompt is prefilled; called once, as the first byte of the answer's body is here."""
+        self.is_prefilled = True
+        load = self.load
+        load.prefill_tokens -= self.uncached_tokens
+        load.decoding += 1
+
+    def end(self, now: float) -> None:
+        """Takes the request out of the account, whatever became of it."""
+        load = self.load
+        load.requests -= 1
+        load.output_tokens -= self.output_tokens
+        if self.is_prefilled:
+            load.decoding -= 1
+        else:
+            load.prefill_tokens -= self.uncached_tokens
 
 
 class Ledger:
@@ -87,5 +127,7 @@ class Ledger:
         """Checks the invariants; for tests."""
         for load in self._loads.values():
             assert load.requests >= 0
-            assert load.work_tokens >= load.requests * DECODE_WORK_TOKENS
-            assert load.requests > 0 or load.work_tokens == 0
+            assert 0 <= load.decoding <= load.requests
+            assert load.prefill_tokens >= 0
+            assert load.output_tokens >= 0
+            assert load.requests > 0 or load.work_tokens == load.output_tokens == 0

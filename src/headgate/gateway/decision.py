@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from headgate import routing
+from headgate import routing, scheduling
 from headgate.api import ObjectKey
 from headgate.gateway import forms
 from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
@@ -43,6 +43,10 @@ class Surroundings(Protocol):
     def is_ready(self) -> bool: ...
 
 
+UNREAD = scheduling.Request(model="", prompt_tokens=0)
+"""Of a request that comes to no pool."""
+
+
 class Decision:
     """Where one request goes. Where it is refused, the fields say how far it came."""
 
@@ -52,8 +56,8 @@ class Decision:
         "match",
         "model",
         "pool",
-        "prompt_tokens",
         "refusal",
+        "scheduled",
         "stream",
         "usage_unasked",
     )
@@ -64,8 +68,8 @@ class Decision:
         self.stream = False
         self.match: routing.Match | None = None
         self.pool: PoolState | None = None
-        self.prompt_tokens = 0
-        """Estimated from the length of the body."""
+        self.scheduled = UNREAD
+        """What the scheduler is told of it."""
         self.body = b""
         """What is sent to the endpoint; dropped once nothing is sent again."""
         self.client_name = b""
@@ -156,7 +160,13 @@ def _fill_body(
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         decision.client_name = msgspec.json.encode(model)
-    decision.prompt_tokens = len(body) // (BYTES_PER_TOKEN if form is None else forms.BYTES_PER_TOKEN)
+    bytes_per_token = BYTES_PER_TOKEN if form is None else forms.BYTES_PER_TOKEN
+    decision.scheduled = scheduling.Request(
+        model=upstream_model,
+        prompt_tokens=len(body) // bytes_per_token,
+        adapter=model if decision.match is not None and decision.match.is_adapter else "",
+        header=request.header,
+    )
     if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:

@@ -18,7 +18,7 @@ from headgate.gateway.refusals import Refusal
 from headgate.gateway.upstream import ShortageError, why_unreachable
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import Booking, EndpointLoad
     from headgate.gateway.proxy import PoolState, Proxy
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
@@ -47,6 +47,7 @@ class Delivery(ABC):
         "_upstream",
         "attempt_at",
         "attempts",
+        "booking",
         "bytes_out",
         "decision",
         "failed_attempts",
@@ -65,6 +66,7 @@ class Delivery(ABC):
         self.decision = decide(proxy, request)
         self.pool = self.decision.pool
         self.load: EndpointLoad | None = None
+        self.booking: Booking | None = None
         self.attempts = 0
         self.attempt_at = request.arrived_at
         """When the last attempt began."""
@@ -103,19 +105,22 @@ class Delivery(ABC):
         """Sends the request to an endpoint that was not tried yet."""
         self._timer = None
         assert self.pool is not None
-        load = self._proxy.pick(self.pool, self._tried)
-        if load is None:
-            self._refuse(no_endpoint(self.pool, self._proxy.settings.max_endpoint_connections))
+        pool, scheduled = self.pool, self.decision.scheduled
+        choice = self._proxy.pick(pool, scheduled, self._tried)
+        if choice is None:
+            self._refuse(no_endpoint(pool, self._proxy.settings.max_endpoint_connections))
             return
-        self.load = load
+        load = self.load = choice.load
         self._tried.append(load)
         self.attempts += 1
-        self.attempt_at = self._proxy.now()
-        load.start(self.decision.prompt_tokens)
-        timeout_s = self.pool.pool.timeout_s
+        now = self.attempt_at = self._proxy.now()
+        uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
+        self.booking = load.book(uncached_tokens, scheduled.output_tokens, now)
+        pool.policy.booked(scheduled, choice, now)
+        timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
             self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
-        connections = self._proxy.connections(self.pool, load)
+        connections = self._proxy.connections(pool, load)
         connection = connections.take()
         if connection is not None:
             self._send_on(connection)
@@ -184,12 +189,17 @@ class Delivery(ABC):
         assert self.pool is not None
         self._cancel_timer()
         load, self.load = self.load, None
-        load.finish(self.decision.prompt_tokens)
+        self._end_booking()
         self._proxy.attempt_failed(self.pool, load, reason)
         if self.failed_attempts is None:
             self.failed_attempts = []
         took_ms = int((self._proxy.now() - self.attempt_at) * 1e3 + 0.5)
         self.failed_attempts.append((load.endpoint.name, reason, took_ms))
+
+    def _end_booking(self) -> None:
+        if self.booking is not None:
+            self.booking.end(self._proxy.now())
+            self.booking = None
 
     def _may_retry(self, pool: PoolState) -> bool:
         """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
@@ -198,9 +208,9 @@ class Delivery(ABC):
         if now is None:
             return False
         self.pool = now
-        return (
+        return bool(
             self.attempts <= self._proxy.retries(now)
-            and self._proxy.pick(now, self._tried) is not None
+            and self._proxy.candidates(now, self._tried)
             and self._proxy.take_retry(now)
         )
 

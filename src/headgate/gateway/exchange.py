@@ -136,6 +136,8 @@ class Exchange(Delivery):
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
+                if self.booking is not None:
+                    self.booking.first_token(now)
             self.tail.add(data)
             self.bytes_out += len(data)
         passed = self._answer.pass_on(data)
@@ -284,6 +286,5 @@ class Exchange(Delivery):
             self._cancel_timer()
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
-        if self.load is not None:
-            self.load.finish(self.decision.prompt_tokens)
+        self._end_booking()
         self._proxy.recorder.settled(self, self._proxy.now())

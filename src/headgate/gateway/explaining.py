@@ -69,7 +69,10 @@ class View:
     def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
         """Objects alone: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        pools = {key: PoolState(pool, ledger, budget) for key, pool in snapshot.pools.items()}
+        pools = {
+            key: PoolState(pool, ledger, budget, scheduling.LeastWork())
+            for key, pool in snapshot.pools.items()
+        }
         return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
 
 
@@ -156,9 +159,9 @@ class _Explainer:
         pool, refusal = decision.pool, decision.refusal
         endpoints: tuple[EndpointShown, ...] | None = None
         if pool is not None and self._view.knows_endpoints:
-            picked = self._pick(pool)
-            endpoints = tuple(_Endpoints(pool, picked, self._view).shown())
-            if picked is None and refusal is None:
+            choice = self._pick(pool, decision.scheduled)
+            endpoints = tuple(_Endpoints(pool, decision.scheduled, choice, self._view).shown())
+            if choice is None and refusal is None:
                 refusal = no_endpoint(pool, self._view.max_requests)
         return TargetShown(
             model_server=str(target.pool),
@@ -168,14 +171,15 @@ class _Explainer:
             upstream_model=decision.upstream_model if pool is not None else None,
             changes=tuple(_changes(decision)),
             body=_text(decision.body) if decision.refusal is None else None,
-            prompt_tokens_estimate=decision.prompt_tokens,
+            prompt_tokens_estimate=decision.scheduled.prompt_tokens,
             endpoints=endpoints,
             answer=self._answer(refusal),
         )
 
-    def _pick(self, pool: PoolState) -> EndpointLoad | None:
+    def _pick(self, pool: PoolState, request: scheduling.Request) -> scheduling.Choice | None:
         rng = random.Random(0)  # noqa: S311 - a tie is broken in the same way each time somebody asks
-        return scheduling.least_work(pool.loads, self._view.now, rng, (), self._view.max_requests)
+        view = self._view
+        return scheduling.pick(pool.policy, request, pool.loads, view.now, rng, (), view.max_requests)
 
     def _answer(self, refusal: Refusal | None) -> Answer | None:
         """The very bytes that a client would get, taken apart again."""
@@ -247,9 +251,13 @@ def _rules(found: routing.RouteReading, route_serves: bool) -> list[RuleShown]:
 class _Endpoints:
     """The endpoints of a pool, with the reason why each is picked or passed over."""
 
-    def __init__(self, pool: PoolState, picked: EndpointLoad | None, view: View) -> None:
+    def __init__(
+        self, pool: PoolState, request: scheduling.Request, choice: scheduling.Choice | None, view: View
+    ) -> None:
         self._pool = pool
-        self._picked = picked
+        self._request = request
+        self._choice = choice
+        self._picked = choice.load if choice is not None else None
         self._view = view
 
     def shown(self) -> list[EndpointShown]:
@@ -270,9 +278,9 @@ class _Endpoints:
         )
 
     def _why(self, load: EndpointLoad, state: str) -> str:
-        now, picked = self._view.now, self._picked
-        if load is picked:
-            return "owes the least work" if state == "healthy" else "no other is better"
+        now, choice = self._view.now, self._choice
+        if load is self._picked and state != "healthy":
+            return "no other is better"
         if state == "full":
             return f"has {load.requests} requests, the most that one gateway gives it"
         if state == "ejected":
@@ -284,9 +292,9 @@ class _Endpoints:
             return f"failed {now - load.failed_at:.1f} s ago: asked only if there is no other"
         if state == "returning":
             return f"was ejected: gets {load.share(now):.0%} of its share"
-        if picked is not None and load.work_tokens > picked.work_tokens:
-            return f"owes more work: {load.work_tokens} tokens, not {picked.work_tokens}"
-        return "owes as much: which of them is left to chance"
+        if choice is None:
+            return "the policy refuses all"
+        return self._pool.policy.why(self._request, load, choice, now)
 
 
 def _changes(decision: Decision) -> list[str]:

@@ -64,7 +64,7 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
         "address": load.endpoint.address if load is not None else None,
         "attempts": exchange.attempts,
         "status": exchange.status or None,
-        "prompt_tokens_estimate": decision.prompt_tokens,
+        "prompt_tokens_estimate": decision.scheduled.prompt_tokens,
         "bytes": exchange.bytes_so_far,
         "first_byte_s": (
             round(exchange.first_byte_at - request.arrived_at, 3) if exchange.first_byte_at else None

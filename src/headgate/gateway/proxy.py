@@ -34,13 +34,22 @@ def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
-    __slots__ = ("budget", "connections", "loads", "name", "pool")
+    __slots__ = ("budget", "connections", "loads", "name", "policy", "pool")
 
-    def __init__(self, pool: routing.Pool, ledger: fleet.Ledger, budget: fleet.RetryBudget) -> None:
+    def __init__(
+        self,
+        pool: routing.Pool,
+        ledger: fleet.Ledger,
+        budget: fleet.RetryBudget,
+        policy: scheduling.Policy,
+    ) -> None:
         self.pool = pool
         self.budget = budget
+        self.policy = policy
         self.name = str(pool.key)
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
+        for load in self.loads:
+            load.labels = pool.labels.get(load.endpoint, {})
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
 
@@ -120,13 +129,25 @@ class Proxy:
         self.snapshot_at = time.time()
 
     def _pool_state(self, pool: routing.Pool) -> PoolState:
-        """Its savings for retries stay, however often the pool changes."""
+        """Its savings for retries and what its policy remembers stay, however often the pool changes."""
         known = self.pools.get(pool.key)
-        return PoolState(pool, self.ledger, known.budget if known else fleet.RetryBudget(self.now()))
+        if known is not None:
+            return PoolState(pool, self.ledger, known.budget, known.policy)
+        return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), scheduling.LeastWork())
 
-    def pick(self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]) -> fleet.EndpointLoad | None:
+    def candidates(
+        self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]
+    ) -> Sequence[fleet.EndpointLoad]:
+        """The endpoints of a pool that a request may be sent to now."""
         most = self.settings.max_endpoint_connections
-        return scheduling.least_work(pool.loads, self.now(), self._rng, tried, most)
+        return scheduling.candidates(pool.loads, self.now(), self._rng, tried, most)
+
+    def pick(
+        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
+    ) -> scheduling.Choice | None:
+        """Where the pool's policy sends a request; None if there is nobody to be asked."""
+        most = self.settings.max_endpoint_connections
+        return scheduling.pick(pool.policy, request, pool.loads, self.now(), self._rng, tried, most)
 
     def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str) -> None:
         """Counts an attempt for which the endpoint gave no answer, or one that says to try elsewhere."""

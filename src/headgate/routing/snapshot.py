@@ -33,6 +33,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...] = ()
     model: str | None = None
     """Name that the endpoints know the model by; None leaves the request's own."""
+    engine: str = "vLLM"
+    """What the endpoints run, as `inferenceEngine` has it."""
+    labels: Mapping[Endpoint, Mapping[str, str]] = {}
+    """Of the endpoints' Pods."""
     tls: Tls | None = None
     """How the endpoints are verified; None where they speak plain http."""
     fault: str = ""

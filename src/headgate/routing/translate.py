@@ -116,9 +116,12 @@ def _pool(
     except tls.TlsError as error:
         fault = str(error)
         context.report(f"metadata.annotations[{error.annotation}]", error.reason, fault)
+    labels = {} if fault else dict(_endpoints(server, pods, context))
     return Pool(
         key=server.metadata.key,
-        endpoints=() if fault else tuple(_endpoints(server, pods, context)),
+        endpoints=tuple(labels),
+        labels=labels,
+        engine=spec.inference_engine,
         model=spec.model or None,
         tls=verified,
         fault=fault,
@@ -147,12 +150,15 @@ def _seconds(text: str | None, field: str, context: _Context) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def _endpoints(server: api.ModelServer, pods: list[api.Pod], context: _Context) -> Iterator[Endpoint]:
+def _endpoints(
+    server: api.ModelServer, pods: list[api.Pod], context: _Context
+) -> Iterator[tuple[Endpoint, Mapping[str, str]]]:
+    """The endpoints of the Pods that the server selects, each with its Pod's labels."""
     labels, port = server.spec.workload_selector.match_labels, server.spec.workload_port
     for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         if _selects(labels, pod):
             try:
-                yield _endpoint(pod, port)
+                yield _endpoint(pod, port), pod.metadata.labels
             except ValueError as error:
                 told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.ADDRESS}]: {error}"
                 context.report("spec.workloadSelector", "InvalidAddress", told)

@@ -1,8 +1,14 @@
 """Which endpoint of a pool serves a request.
 
-Is given the loads of the pool's endpoints and hands on one of them. Pure: time and randomness are arguments.
+Is given a request's model, size and prefix with the loads of the pool's endpoints, and hands on a Choice: one
+of them, and what is expected of it. `candidates` says who may be asked at all, a Policy chooses among those.
+Pure: time and randomness are arguments.
 """
 
-from headgate.scheduling.least_work import least_work
+from headgate.scheduling.candidates import candidates
+from headgate.scheduling.least_work import LeastWork
+from headgate.scheduling.pick import pick
+from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.request import Request
 
-__all__ = ["least_work"]
+__all__ = ["Choice", "LeastWork", "Policy", "Request", "candidates", "pick"]

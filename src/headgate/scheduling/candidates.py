@@ -1,0 +1,57 @@
+"""Who of a pool may be asked at all, whatever the policy: not tried yet, with room, and in good health."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection, Sequence
+
+from headgate import fleet
+from headgate.fleet import EndpointLoad
+
+
+def candidates(
+    pool: Sequence[EndpointLoad],
+    now: float,
+    rng: random.Random,
+    tried: Collection[EndpointLoad] = (),
+    max_requests: int = sys.maxsize,
+) -> Sequence[EndpointLoad]:
+    """The endpoints to choose among; empty if all of them were tried, or have `max_requests` in flight.
+
+    Never more than half of the pool is passed over for its failures. One that returns from an ejection
+    takes part in its share of the choices. If only endpoints are left that one would rather not ask, the
+    one whose failure is longest ago stands alone: a bad try beats none.
+    """
+    for load in pool:
+        if load.suspect_until > now or load.requests >= max_requests:
+            break
+    else:
+        return [load for load in pool if load not in tried] if tried else pool
+    return _of_mixed(pool, now, rng, tried, max_requests)
+
+
+def _of_mixed(
+    pool: Sequence[EndpointLoad],
+    now: float,
+    rng: random.Random,
+    tried: Collection[EndpointLoad],
+    max_requests: int,
+) -> list[EndpointLoad]:
+    with_room = [load for load in pool if load.requests < max_requests and load not in tried]
+    ejected = fleet.ejected([load for load in pool if load.suspect_until > now], now, most=len(pool) // 2)
+    chosen = [load for load in with_room if load.suspect_until <= now or _takes_part(load, ejected, now, rng)]
+    if chosen or not with_room:
+        return chosen
+    return [min(with_room, key=lambda load: (load in ejected, load.failed_at))]
+
+
+def _takes_part(
+    load: EndpointLoad, ejected: Collection[EndpointLoad], now: float, rng: random.Random
+) -> bool:
+    """Whether one that failed lately is weighed like the others this time."""
+    if load in ejected or load.avoided(now):
+        return False
+    # Ejected by its own account, but not by the pool's: it takes part in full, since it is needed.
+    share = load.share(now) or 1.0
+    return share >= 1.0 or rng.random() < share

@@ -1,0 +1,32 @@
+"""What the scheduler is told of a request; nothing here reads a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+
+def _no_header(_: bytes) -> str:
+    return ""
+
+
+class Request(msgspec.Struct, kw_only=True):
+    """One request as the endpoints of a pool would get it."""
+
+    model: str
+    """What the endpoint is asked for: the served name, or the adapter's."""
+    prompt_tokens: int
+    """Estimated, until an engine has counted them."""
+    adapter: str = ""
+    """The adapter's name; empty where the base model is asked for."""
+    output_tokens: int = 0
+    """How long the answer is expected to be; 0 where nothing is known."""
+    prefix: Sequence[int] = ()
+    """Chained hashes of the prompt's blocks, the first block first; empty where the policy uses none."""
+    block_tokens: float = 0.0
+    """Tokens in one block of `prefix`, as estimated."""
+    priority: int = 0
+    """Critical is 1, default 0, sheddable -1; objectives have any sign."""
+    header: Callable[[bytes], str] = _no_header
+    """The first value of a header by its lower-case name, "" if there is none."""
