@@ -1,17 +1,19 @@
-"""What is known of every endpoint right now: the work in flight on it, and how it has answered lately.
+"""What is known of every endpoint right now: the work in flight on it, and what its engine says of itself.
 
-Is told of each request that starts and ends, and hands the scheduler one load per endpoint. State lives here
-and outlives the snapshots that routing makes.
+Is told of each request that starts and ends, how it was answered, and what a metrics page said; hands the
+scheduler one load per endpoint. State lives here and outlives the snapshots that routing makes.
 """
 
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
+from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
 
 __all__ = [
     "Booking",
     "EjectionPolicy",
     "EndpointLoad",
+    "EngineReading",
     "Ledger",
     "RetryBudget",
     "RetryBudgetPolicy",

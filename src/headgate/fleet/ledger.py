@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
+from headgate.fleet.reading import EngineReading
 from headgate.routing import Endpoint
 
 DECODE_WORK_TOKENS = 200
@@ -22,13 +23,24 @@ takes to prefill; the learned estimate of each endpoint replaces this figure.
 class EndpointLoad(EndpointHealth):
     """The open account of one endpoint, and its health. Changed only through methods."""
 
-    __slots__ = ("decoding", "endpoint", "labels", "output_tokens", "prefill_tokens", "requests", "started")
+    __slots__ = (
+        "decoding",
+        "endpoint",
+        "labels",
+        "output_tokens",
+        "prefill_tokens",
+        "reading",
+        "requests",
+        "started",
+    )
 
     def __init__(self, endpoint: Endpoint, policy: EjectionPolicy | None = None) -> None:
         super().__init__(policy or EjectionPolicy())
         self.endpoint = endpoint
         self.labels: Mapping[str, str] = {}
         """Of its Pod, as the latest snapshot has them."""
+        self.reading: EngineReading | None = None
+        """What the engine last said of itself; None as long as it has said nothing that is still true."""
         self.requests = 0
         self.decoding = 0
         """Those of its requests that have their first token."""

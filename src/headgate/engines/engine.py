@@ -1,0 +1,78 @@
+"""What is said of every engine: the form that each engine's file fills in."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine tells the size of its KV cache: by two labels of one family, or by two gauges."""
+
+    family: str = ""
+    """The family whose labels have it; empty where there are gauges."""
+    block_tokens: str
+    """The label or gauge with the tokens of a block."""
+    blocks: str
+    """The label or gauge with the number of blocks."""
+
+
+class AdapterNames(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine tells which adapters it has: by the labels of one family, each a list with commas.
+
+    Each combination of them is a series of its own, whose value is the time when it was first seen: the one
+    with the largest value is of now.
+    """
+
+    family: str
+    running: str
+    waiting: str
+    max: str
+
+
+class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the figures are on an engine's metrics page: the newest name first, then older ones.
+
+    The first name that a page has counts, so that a page with both does not count twice.
+    """
+
+    waiting: tuple[str, ...]
+    running: tuple[str, ...]
+    kv_usage: tuple[str, ...]
+    ttft: tuple[str, ...] = ()
+    """Histograms of seconds."""
+    tpot: tuple[str, ...] = ()
+    cache: tuple[CacheConfig, ...] = ()
+    adapters: AdapterNames | None = None
+    replicated: tuple[str, ...] = ()
+    """Labels of ranks that share one queue: their series repeat each other, and are not summed."""
+
+
+class AdapterCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an engine is told to load an adapter at run time, or to unload it."""
+
+    load_path: str
+    unload_path: str
+
+    def load(self, name: str, path: str) -> tuple[str, bytes]:
+        """Path and JSON body of the POST that loads the adapter from a directory that the engine sees."""
+        return self.load_path, msgspec.json.encode({"lora_name": name, "lora_path": path})
+
+    def unload(self, name: str) -> tuple[str, bytes]:
+        """Path and JSON body of the POST that unloads the adapter."""
+        return self.unload_path, msgspec.json.encode({"lora_name": name})
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of model server."""
+
+    name: str
+    """As `inferenceEngine` has it."""
+    aliases: tuple[str, ...] = ()
+    """How else Pods are labelled that run it; case does not matter."""
+    default_port: int
+    metrics: MetricNames | None = None
+    """None where it has no metrics page of a known form."""
+    adapter_calls: AdapterCalls | None = None
+    """None where adapters are fixed at its start."""
+    has_kv_events: bool = False
+    """Whether it can publish which blocks its KV cache holds, over ZeroMQ."""
