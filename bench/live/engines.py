@@ -1,0 +1,82 @@
+"""The simulated engines of the contest, all in this one process: `python -m live.engines HOST:PORT ...`.
+
+They prefill 16,000 tokens a second and keep the KV cache that is asked for. What they did is printed when
+standard input ends, as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+
+import click
+import uvloop
+
+import upstream
+from headgate.simulator import server
+from headgate.simulator.model import EngineConfig, EngineStatistics, StepCosts
+
+PREFILL_TOKENS_PER_S = 16_000
+BLOCK_TOKENS = 16
+COSTS = StepCosts(
+    base_s=0.004,
+    per_decode_sequence_s=5e-5,
+    per_kv_token_s=0.0,
+    per_prefill_token_s=1 / PREFILL_TOKENS_PER_S,
+)
+
+
+def config(cache_tokens: int) -> EngineConfig:
+    """An engine that prefills in chunks of 2,048 tokens, with room for so many tokens of context."""
+    return EngineConfig(
+        costs=COSTS,
+        max_num_seqs=512,
+        max_model_len=131_072,
+        prefill_budget_tokens=2048,
+        kv_blocks=cache_tokens // BLOCK_TOKENS,
+        block_size=BLOCK_TOKENS,
+        max_waiting=10_000,
+    )
+
+
+async def serve(addresses: list[str], cache_tokens: int) -> list[dict[str, float]]:
+    """Answers until standard input ends; returns what each engine did."""
+    async with contextlib.AsyncExitStack() as stack:
+        engines = []
+        for number, address in enumerate(addresses):
+            host, _, port = address.rpartition(":")
+            settings = server.ServerSettings(
+                engine=config(cache_tokens),
+                models=(upstream.MODEL,),
+                seed=number,
+                pod_name=f"engine-{number}",
+            )
+            listening = server.listen(host, int(port))
+            engines.append(await stack.enter_async_context(server.running(settings, listening)))
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        return [_did(engine.statistics()) for engine in engines]
+
+
+def _did(read: EngineStatistics) -> dict[str, float]:
+    return {
+        "busy_s": round(read.busy_s_total, 3),
+        "prefilled_tokens": read.prefill_tokens_total,
+        "output_tokens": read.output_tokens_total,
+        "requests": read.submitted_total,
+        "preempted": read.preempted_total,
+    }
+
+
+@click.command()
+@click.argument("addresses", nargs=-1, required=True)
+@click.option("--cache-tokens", type=int, required=True)
+def main(addresses: tuple[str, ...], cache_tokens: int) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(runner.run(serve(list(addresses), cache_tokens))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Where the requests of a trace land: our gateway beside the cache-aware policies of the Rust routers.
+
+Eight simulated engines answer over HTTP, each router in turn stands before them, and clients ask what a slice
+of the Mooncake conversation trace asks, at its times. docs/benchmarks.md says what is measured and why.
+
+    make bench-routing-live ARGS="--trace path/to/mooncake_conversation.jsonl"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+import cpu
+import proxies
+from live import clients, prompts
+
+ENGINES = tuple(f"127.72.0.{number}" for number in range(1, 9))
+ROUTERS = ("headgate", "vllm-router", "sglang-router", "smg")
+TRACE = Path("../shared/data/traces/mooncake_conversation.jsonl")
+BLOCK_TOKENS = prompts.BLOCK_TOKENS
+
+progress = Console(stderr=True)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What every router is asked."""
+
+    trace: Path
+    requests: int
+    rate: float
+    cache_blocks: int
+    slo_s: float
+    seed: int
+    most_output: int
+
+
+@contextlib.contextmanager
+def engines(cache_tokens: int, did: list[dict[str, float]]) -> Iterator[list[tuple[str, int]]]:
+    """The engines' process; what they did is in `did` once the block is over."""
+    port = proxies.free_port(ENGINES[0])
+    addresses = [f"{host}:{port}" for host in ENGINES]
+    command = [sys.executable, "-m", "live.engines", *addresses, "--cache-tokens", str(cache_tokens)]
+    with (proxies.CACHE / "run" / "engines.err").open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=Path(__file__).parent,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            raise click.ClickException("the simulated engines did not start")
+        yield [(host, port) for host in ENGINES]
+        said, _ = process.communicate(timeout=30)
+        did.extend(json.loads(said))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(name: str, asked: Sequence[prompts.Request], chosen: Slice) -> dict[str, Any]:
+    """One router's row: fresh engines with cold caches, the router, the slice."""
+    proxy = proxies.PROXIES[name]()
+    # Its readiness is told by any 200: these engines write another answer than the benchmark's own.
+    proxy.passes_bytes = False  # type: ignore[misc]
+    did: list[dict[str, float]] = []
+    row: dict[str, Any] = {"router": name}
+    try:
+        row["version"] = proxy.install()
+        with engines(chosen.cache_blocks * BLOCK_TOKENS, did) as upstreams:
+            port, pid = proxy.start(upstreams, cache_aware=True)
+            before = cpu.cpu_seconds(pid)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                seen = runner.run(clients.replay(port, asked))
+            row["cpu_us"] = round((cpu.cpu_seconds(pid) - before) / len(asked) * 1e6)
+            proxy.stop()
+    except (proxies.UnavailableError, RuntimeError, OSError) as error:
+        return row | {"unavailable": str(error) or type(error).__name__}
+    finally:
+        proxy.stop()
+    return row | summary(seen, did, asked, chosen.slo_s)
+
+
+def summary(
+    seen: Sequence[clients.Seen],
+    did: Sequence[dict[str, float]],
+    asked: Sequence[prompts.Request],
+    slo_s: float,
+) -> dict[str, Any]:
+    """Times of the requests that were answered; those that were not count as beyond any limit."""
+    first = [each.first_token_s for each in seen if each.is_whole and each.first_token_s is not None]
+    percentiles = statistics.quantiles(first, n=100, method="inclusive") if len(first) > 1 else [0.0] * 99
+    prompt_tokens = sum(request.prompt_tokens for request in asked)
+    prefilled = [engine["prefilled_tokens"] for engine in did]
+    return {
+        "requests": len(seen),
+        "answered": len(first),
+        "ttft_p50_s": round(percentiles[49], 3),
+        "ttft_p90_s": round(percentiles[89], 3),
+        "ttft_p99_s": round(percentiles[98], 3),
+        "within_slo": round(sum(value <= slo_s for value in first) / len(seen), 4),
+        "hit_rate": round(max(0.0, 1 - sum(prefilled) / prompt_tokens), 4),
+        "balance": round(max(prefilled) / statistics.mean(prefilled), 3) if sum(prefilled) else 0.0,
+        "engines": list(did),
+    }
+
+
+def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
+    shown = Table(
+        title=f"{chosen.requests} requests of {chosen.trace.name} at {chosen.rate:g}/s over {len(ENGINES)} "
+        f"engines with {chosen.cache_blocks} blocks of {BLOCK_TOKENS} tokens",
+        title_justify="left",
+    )
+    columns = ("router", "TTFT p50", "p90", "p99", f"within {chosen.slo_s:g} s", "hits", "max/mean", "CPU µs")
+    for place, column in enumerate(columns):
+        shown.add_column(column, justify="right" if place else "left")
+    for row in rows:
+        name = f"{row['router']} {row.get('version', '')}".strip()
+        if "unavailable" in row:
+            shown.add_row(name, row["unavailable"], *[""] * 6)
+            continue
+        times = [f"{row[f'ttft_p{number}_s']:.2f} s" for number in (50, 90, 99)]
+        shares = [f"{row[key]:.1%}" for key in ("within_slo", "hit_rate")]
+        shown.add_row(name, *times, *shares, f"{row['balance']:.2f}", f"{row['cpu_us']:,}")
+    return shown
+
+
+@click.command(help=__doc__)
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=TRACE)
+@click.option("--requests", type=click.IntRange(2), default=1000, show_default=True)
+@click.option(
+    "--rate", type=click.FloatRange(min=0.01), default=9.0, show_default=True, help="Requests a second."
+)
+@click.option(
+    "--cache-blocks", type=click.IntRange(256), default=6000, show_default=True, help="Of 512 tokens."
+)
+@click.option("--slo-s", type=click.FloatRange(min=0), default=2.0, show_default=True, help="TTFT to hold.")
+@click.option(
+    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Tokens of an answer."
+)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--only", default=",".join(ROUTERS), show_default=True, help="Routers.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(
+    trace: Path,
+    requests: int,
+    rate: float,
+    cache_blocks: int,
+    slo_s: float,
+    most_output: int,
+    seed: int,
+    only: str,
+    output: str,
+) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in proxies.PROXIES]:
+        raise click.BadParameter(
+            f"{', '.join(unknown)}: not one of {', '.join(ROUTERS)}", param_hint="--only"
+        )
+    (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
+    chosen = Slice(trace, requests, rate, cache_blocks, slo_s, seed, most_output)
+    asked = prompts.read(trace, requests=requests, rate=rate, most_output=most_output, seed=seed)
+    rows = []
+    for name in names:
+        progress.print(f"[dim]{name}: {asked[-1].at_s:.0f} s of requests")
+        rows.append(run(name, asked, chosen))
+    if output == "json":
+        settings = {
+            key: str(value) if isinstance(value, Path) else value for key, value in vars(chosen).items()
+        }
+        click.echo(json.dumps({"settings": settings, "machine": cpu.machine(), "rows": rows}, indent=2))
+    else:
+        Console().print(table(rows, chosen))
+
+
+if __name__ == "__main__":
+    main()
