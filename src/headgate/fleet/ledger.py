@@ -31,6 +31,7 @@ class EndpointLoad(EndpointHealth):
         "prefill_tokens",
         "reading",
         "requests",
+        "requests_at_reading",
         "started",
     )
 
@@ -41,6 +42,8 @@ class EndpointLoad(EndpointHealth):
         """Of its Pod, as the latest snapshot has them."""
         self.reading: EngineReading | None = None
         """What the engine last said of itself; None as long as it has said nothing that is still true."""
+        self.requests_at_reading = 0
+        """How many of its requests were in flight at the reading: the difference is what it does not tell."""
         self.requests = 0
         self.decoding = 0
         """Those of its requests that have their first token."""
@@ -49,6 +52,11 @@ class EndpointLoad(EndpointHealth):
         self.output_tokens = 0
         """Tokens that its requests are expected to generate."""
         self.started = 0
+
+    def read(self, reading: EngineReading | None) -> None:
+        """Notes what the engine said of itself just now; None where nothing is known of it any more."""
+        self.reading = reading
+        self.requests_at_reading = self.requests
 
     @property
     def work_tokens(self) -> int:
