@@ -1,0 +1,33 @@
+"""Traffic to replay: what was asked of real fleets, and when.
+
+Is given the lines of a trace file, in one of the formats that traces are published in, and hands on timed
+requests in the order of their arrival, or every mistake of the file with its line. Traffic can also be made
+up (`headgate.simulator.workloads`). Pure: reading files is for the caller.
+"""
+
+from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
+from headgate.simulator.traces.azure import Azure
+from headgate.simulator.traces.formats import FORMATS, TraceFormat, detect
+from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
+from headgate.simulator.traces.mooncake import Mooncake
+from headgate.simulator.traces.sessions import Sessions, with_sessions
+from headgate.simulator.traces.timed import TimedRequest
+
+__all__ = [
+    "FORMATS",
+    "MAX_LINE_BYTES",
+    "Arrivals",
+    "Azure",
+    "Mooncake",
+    "Problem",
+    "Sessions",
+    "TimedRequest",
+    "TraceError",
+    "TraceFormat",
+    "arrange",
+    "detect",
+    "grid_s",
+    "mean_rate",
+    "requests",
+    "with_sessions",
+]

@@ -1,0 +1,106 @@
+"""From the lines of a file to requests: what is wrong is found line by line, and told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from headgate.simulator.traces.timed import TimedRequest
+
+MAX_LINE_BYTES = 1 << 20
+"""A prompt of a million tokens has 2,000 blocks of 512, which take some 20,000 bytes."""
+MAX_PROBLEMS = 10
+"""Told of one file; whoever has more has the wrong format."""
+_LONGEST_SHOWN = 40
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong with one line."""
+
+    file: str
+    line: int
+    message: str
+    field: str = ""
+    fix: str = ""
+
+    def __str__(self) -> str:
+        field = f"{self.field}: " if self.field else ""
+        fix = f"; {self.fix}" if self.fix else ""
+        return f"{self.file}:{self.line}: {field}{self.message}{fix}"
+
+
+class TraceError(ValueError):
+    """A trace cannot be read; the message has a line for each problem."""
+
+    def __init__(self, problems: list[Problem], *, more: bool = False) -> None:
+        self.problems = problems
+        told = [str(problem) for problem in problems]
+        super().__init__("\n".join([*told, "... and more"] if more else told))
+
+
+class LineError(ValueError):
+    """One line is not what the format says."""
+
+    def __init__(self, message: str, *, field: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        self.fix = fix
+
+
+class LineReader(Protocol):
+    """Reads the lines of one file in a format; may remember those before, as a heading."""
+
+    def read(self, line: bytes) -> TimedRequest | None:
+        """The request of a line, None if it has none; raises LineError."""
+
+
+def requests(file: str, lines: Iterable[bytes], reader: LineReader) -> Iterator[TimedRequest]:
+    """The requests of a file in the order of its lines, each not before the one above.
+
+    Nothing is handed on after the first mistake, but the rest is read for more of them. Raises TraceError.
+    A line longer than MAX_LINE_BYTES ends it: nobody needs to hand on more of it than one byte beyond.
+    """
+    problems: list[Problem] = []
+    latest, found = 0.0, False
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE_BYTES:
+            too_long = f"the line is longer than {MAX_LINE_BYTES} bytes"
+            raise TraceError([*problems, Problem(file, number, too_long, fix="is this a trace?")])
+        try:
+            request = _read(line, reader, latest)
+        except LineError as error:
+            if len(problems) == MAX_PROBLEMS:
+                raise TraceError(problems, more=True) from None
+            problems.append(Problem(file, number, str(error), error.field, error.fix))
+            continue
+        if request is None:
+            continue
+        found, latest = True, request.at_s
+        if not problems:
+            yield request
+    if not problems and not found:
+        problems.append(Problem(file, 1, "has no requests"))
+    if problems:
+        raise TraceError(problems)
+
+
+def shown(value: object) -> str:
+    """A value as an error tells it: as JSON, and cut where it is long."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, UnicodeEncodeError, RecursionError):
+        text = ascii(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _read(line: bytes, reader: LineReader, latest: float) -> TimedRequest | None:
+    if not line.strip():
+        return None
+    request = reader.read(line)
+    if request is not None and request.at_s < latest:
+        raise LineError(
+            f"the request comes {latest - request.at_s:g} s before one above", fix="sort the lines by time"
+        )
+    return request

@@ -1,0 +1,26 @@
+"""A request of a trace: its sizes and its time, without its words."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TimedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that arrives `at_s` seconds after the trace begins."""
+
+    at_s: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix: tuple[int, ...] = ()
+    """Chained hashes of the prompt's blocks, the first block first and the last one partly filled: two
+    prompts begin alike as far as their hashes are the same. Empty where the trace does not say."""
+    block_tokens: int = 0
+    """Tokens in one block of `prefix`; 0 without one."""
+    adapter: str = ""
+    """The adapter that is asked for; empty for the base model."""
+    tenant: str = ""
+    """Who asks, where the trace says."""
+    session: int = -1
+    """Requests of one conversation have the same; -1 where none is known."""
+    priority: int = 0
+    """Critical is 1, default 0, sheddable -1."""
