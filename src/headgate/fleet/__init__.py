@@ -5,7 +5,9 @@ scheduler one load per endpoint. State lives here and outlives the snapshots tha
 """
 
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
+from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
+from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
 
@@ -14,7 +16,9 @@ __all__ = [
     "EjectionPolicy",
     "EndpointLoad",
     "EngineReading",
+    "Estimator",
     "Ledger",
+    "Rates",
     "RetryBudget",
     "RetryBudgetPolicy",
     "ejected",

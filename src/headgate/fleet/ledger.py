@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
+from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
 from headgate.routing import Endpoint
 
@@ -26,6 +27,7 @@ class EndpointLoad(EndpointHealth):
     __slots__ = (
         "decoding",
         "endpoint",
+        "estimator",
         "labels",
         "output_tokens",
         "prefill_tokens",
@@ -52,6 +54,8 @@ class EndpointLoad(EndpointHealth):
         self.output_tokens = 0
         """Tokens that its requests are expected to generate."""
         self.started = 0
+        self.estimator = Estimator()
+        """How long its queue is in seconds, and how fast it prefills."""
 
     def read(self, reading: EngineReading | None) -> None:
         """Notes what the engine said of itself just now; None where nothing is known of it any more."""
@@ -63,26 +67,43 @@ class EndpointLoad(EndpointHealth):
         """All that it owes, in tokens of prefill."""
         return self.prefill_tokens + DECODE_WORK_TOKENS * self.requests
 
-    def book(self, uncached_tokens: int, output_tokens: int, now: float) -> Booking:
-        """Books a request that is about to be sent."""
-        return Booking(self, uncached_tokens, output_tokens, now)
+    def book(self, uncached_tokens: int, output_tokens: int, now: float, is_streamed: bool = True) -> Booking:
+        """Books a request that is about to be sent. Where its answer does not come as a stream, nothing is
+        seen of its first token."""
+        return Booking(self, uncached_tokens, output_tokens, now, is_streamed)
 
 
 class Booking:
     """One request in the account of an endpoint: made once, ended once."""
 
-    __slots__ = ("at", "is_prefilled", "load", "output_tokens", "uncached_tokens")
+    __slots__ = (
+        "at",
+        "is_over",
+        "is_prefilled",
+        "is_streamed",
+        "load",
+        "output_tokens",
+        "position",
+        "uncached_tokens",
+    )
 
-    def __init__(self, load: EndpointLoad, uncached_tokens: int, output_tokens: int, now: float) -> None:
+    def __init__(
+        self, load: EndpointLoad, uncached_tokens: int, output_tokens: int, now: float, is_streamed: bool
+    ) -> None:
         self.load = load
         self.uncached_tokens = uncached_tokens
         self.output_tokens = output_tokens
         self.at = now
         self.is_prefilled = False
+        self.is_streamed = is_streamed
+        self.is_over = False
+        self.position = 0
+        """In the queue of the endpoint, as its estimator counts."""
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens
         load.output_tokens += output_tokens
+        load.estimator.booked(self, now)
 
     def first_token(self, now: float) -> None:
         """The prompt is prefilled; called once, as the first byte of the answer's body is here."""
@@ -90,9 +111,12 @@ class Booking:
         load = self.load
         load.prefill_tokens -= self.uncached_tokens
         load.decoding += 1
+        if self.is_streamed:
+            load.estimator.first_token(self, now)
 
     def end(self, now: float) -> None:
         """Takes the request out of the account, whatever became of it."""
+        self.is_over = True
         load = self.load
         load.requests -= 1
         load.output_tokens -= self.output_tokens
@@ -100,6 +124,8 @@ class Booking:
             load.decoding -= 1
         else:
             load.prefill_tokens -= self.uncached_tokens
+            if self.is_streamed:
+                load.estimator.given_up(self)
 
 
 class Ledger:

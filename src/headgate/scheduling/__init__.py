@@ -9,6 +9,7 @@ from headgate.scheduling.candidates import candidates
 from headgate.scheduling.least_work import LeastWork
 from headgate.scheduling.pick import pick
 from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.scheduling.request import Request
 
-__all__ = ["Choice", "LeastWork", "Policy", "Request", "candidates", "pick"]
+__all__ = ["Choice", "LeastWork", "Policy", "PredictedFirstToken", "Request", "candidates", "pick"]
