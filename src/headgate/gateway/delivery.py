@@ -115,7 +115,7 @@ class Delivery(ABC):
         self.attempts += 1
         now = self.attempt_at = self._proxy.now()
         uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
-        self.booking = load.book(uncached_tokens, scheduled.output_tokens, now)
+        self.booking = load.book(uncached_tokens, scheduled.output_tokens, now, self.decision.stream)
         pool.policy.booked(scheduled, choice, now)
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
