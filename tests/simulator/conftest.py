@@ -40,11 +40,11 @@ def small_engine() -> EngineOf:
 
 @pytest.fixture
 def request_of() -> RequestOf:
-    """Makes requests: a name, prompt tokens, output tokens."""
+    """Makes requests: a name, prompt tokens, output tokens, and anything else by keyword."""
 
-    def make(name: str, prompt_tokens: int = 4, output_tokens: int = 3) -> SimulatedRequest:
+    def make(name: str, prompt_tokens: int = 4, output_tokens: int = 3, **more: object) -> SimulatedRequest:
         return SimulatedRequest(
-            request_id=RequestId(name), prompt_tokens=prompt_tokens, output_tokens=output_tokens
+            request_id=RequestId(name), prompt_tokens=prompt_tokens, output_tokens=output_tokens, **more
         )
 
     return make

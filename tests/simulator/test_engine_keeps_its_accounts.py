@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headgate.simulator.model import (
+    BlockRemoved,
+    BlockStored,
     Engine,
     EngineConfig,
     QueueFullError,
@@ -44,13 +46,15 @@ class EngineAccounts(RuleBasedStateMachine):
         self.tokens: dict[RequestId, int] = {}
         self.ended: dict[RequestId, str] = {}
         self.first_admissions: list[RequestId] = []
+        self.findable: set[int] = set()
 
-    @rule(prompt=st.integers(1, CONTEXT - 1), output=st.integers(1, CONTEXT))
-    def submit(self, prompt: int, output: int) -> None:
+    @rule(prompt=st.integers(1, CONTEXT - 1), output=st.integers(1, CONTEXT), family=st.integers(0, 2))
+    def submit(self, prompt: int, output: int, family: int) -> None:
         request = SimulatedRequest(
             request_id=RequestId(str(len(self.asked))),
             prompt_tokens=prompt,
             output_tokens=min(output, CONTEXT - prompt),
+            blocks=range(family * CONTEXT, family * CONTEXT + prompt) if family else (),
         )
         unfinished = len(self.asked) - len(self.ended)
         try:
@@ -101,6 +105,7 @@ class EngineAccounts(RuleBasedStateMachine):
                 self.tokens[end.request_id] == end.output_tokens == self.asked[end.request_id].output_tokens
             )
             assert end.arrived_s <= end.started_s < end.first_token_s <= end.finished_s
+            assert 0 <= end.cached_tokens < end.prompt_tokens
 
     @invariant()
     def accounts_agree(self) -> None:
@@ -111,7 +116,21 @@ class EngineAccounts(RuleBasedStateMachine):
         assert statistics.running <= self.config.max_num_seqs
         assert statistics.running + statistics.waiting == len(self.asked) - len(self.ended)
         assert statistics.output_tokens_total == sum(self.tokens.values())
+        assert statistics.prefix_hits_total <= statistics.prefix_queries_total
+        self.follow_kv_events()
+        assert len(self.findable) == statistics.kv_blocks_cached
         assert self.first_admissions == sorted(self.first_admissions, key=int), "admission out of order"
+
+    def follow_kv_events(self) -> None:
+        """A reader of the events knows what can be found."""
+        for event in self.engine.take_kv_events():
+            if isinstance(event, BlockStored):
+                assert not self.findable & set(event.hashes), "stored twice"
+                assert event.parent is None or event.parent in self.findable, "stored without what is before"
+                self.findable |= set(event.hashes)
+            elif isinstance(event, BlockRemoved):
+                assert self.findable >= set(event.hashes), "removed what was not there"
+                self.findable -= set(event.hashes)
 
     def teardown(self) -> None:
         """Left alone, the engine ends everything and holds nothing."""

@@ -7,8 +7,9 @@ exactly one `FinishedRequest` for each request. The live server and `run_virtual
 
 from headgate.simulator.model.config import ConfigError, EngineConfig
 from headgate.simulator.model.costs import StepCosts
-from headgate.simulator.model.engine import Engine, EngineStatistics
+from headgate.simulator.model.engine import Engine
 from headgate.simulator.model.kv import KvBlocks
+from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
 from headgate.simulator.model.request import (
     Emission,
@@ -22,12 +23,16 @@ from headgate.simulator.model.request import (
     StepOutcome,
     StepPlan,
 )
+from headgate.simulator.model.statistics import EngineStatistics
 from headgate.simulator.model.text import Vocabulary, estimate_tokens
 from headgate.simulator.model.virtual import Cancellation, Submission, VirtualRun, run_virtual
 
 __all__ = [
     "DEFAULT_PROFILE",
     "PROFILES",
+    "AllBlocksCleared",
+    "BlockRemoved",
+    "BlockStored",
     "Cancellation",
     "ConfigError",
     "Emission",
@@ -38,6 +43,7 @@ __all__ = [
     "FinishReason",
     "FinishedRequest",
     "KvBlocks",
+    "KvEvent",
     "QueueFullError",
     "RefusedError",
     "RequestId",

@@ -24,6 +24,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_blocks: int = 2810
     block_size: int = 16
     """Tokens in one KV block."""
+    prefix_cache: bool = True
+    """Whether blocks of a prompt are found again by those who share it."""
     max_waiting: int = 1000
     """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
 

@@ -8,10 +8,9 @@ without such events.
 
 from collections import deque
 
-import msgspec
-
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.kv import KvBlocks
+from headgate.simulator.model.kv_events import KvEvent
 from headgate.simulator.model.request import (
     Emission,
     FinishedRequest,
@@ -23,86 +22,8 @@ from headgate.simulator.model.request import (
     StepOutcome,
     StepPlan,
 )
-
-
-class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A reading of the engine; the `_total` fields only grow."""
-
-    running: int
-    waiting: int
-    kv_blocks: int
-    kv_blocks_used: int
-    submitted_total: int
-    finished_total: int
-    refused_total: int
-    preempted_total: int
-    steps_total: int
-    busy_s_total: float
-    prefill_tokens_total: int
-    """Includes tokens that were prefilled again after a preemption."""
-    output_tokens_total: int
-
-    @property
-    def kv_usage(self) -> float:
-        return self.kv_blocks_used / self.kv_blocks
-
-
-class _Sequence:
-    """A request on its way through the engine."""
-
-    __slots__ = (
-        "arrived_s",
-        "computed",
-        "emitted",
-        "ended",
-        "first_token_s",
-        "last_token_s",
-        "order",
-        "preemptions",
-        "prefill_target",
-        "request",
-        "started_s",
-    )
-
-    def __init__(self, request: SimulatedRequest, order: int, now: float) -> None:
-        self.request = request
-        self.order = order
-        self.arrived_s = now
-        self.started_s: float | None = None
-        self.first_token_s: float | None = None
-        self.last_token_s = now
-        self.emitted = 0
-        self.computed = 0  # tokens whose keys and values are in the cache
-        self.prefill_target = request.prompt_tokens
-        self.preemptions = 0
-        self.ended = False
-
-    @property
-    def id(self) -> RequestId:
-        return self.request.request_id
-
-    @property
-    def decoding(self) -> bool:
-        return self.computed >= self.prefill_target
-
-    def lose_cache(self) -> None:
-        """Recompute: the tokens emitted so far become part of what must be prefilled again."""
-        self.computed = 0
-        self.prefill_target = self.request.prompt_tokens + self.emitted
-        self.preemptions += 1
-
-    def finished(self, reason: FinishReason, now: float) -> FinishedRequest:
-        return FinishedRequest(
-            request_id=self.id,
-            reason=reason,
-            prompt_tokens=self.request.prompt_tokens,
-            output_tokens=self.emitted,
-            preemptions=self.preemptions,
-            arrived_s=self.arrived_s,
-            started_s=self.started_s,
-            first_token_s=self.first_token_s,
-            finished_s=now,
-        )
+from headgate.simulator.model.sequence import Sequence
+from headgate.simulator.model.statistics import EngineStatistics
 
 
 class _Step:
@@ -110,9 +31,7 @@ class _Step:
 
     __slots__ = ("chunks", "decoding", "plan")
 
-    def __init__(
-        self, plan: StepPlan, decoding: list[_Sequence], chunks: list[tuple[_Sequence, int]]
-    ) -> None:
+    def __init__(self, plan: StepPlan, decoding: list[Sequence], chunks: list[tuple[Sequence, int]]) -> None:
         self.plan = plan
         self.decoding = decoding
         self.chunks = chunks
@@ -128,10 +47,10 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._kv = KvBlocks(config.kv_blocks, config.block_size)
-        self._waiting: deque[_Sequence] = deque()
-        self._running: dict[RequestId, _Sequence] = {}  # oldest first
-        self._known: dict[RequestId, _Sequence] = {}
+        self._kv = KvBlocks(config.kv_blocks, config.block_size, named=config.prefix_cache)
+        self._waiting: deque[Sequence] = deque()
+        self._running: dict[RequestId, Sequence] = {}  # oldest first
+        self._known: dict[RequestId, Sequence] = {}
         self._step: _Step | None = None
         self._submitted = 0
         self._finished = 0
@@ -141,6 +60,8 @@ class Engine:
         self._busy_s = 0.0
         self._prefill_tokens = 0
         self._output_tokens = 0
+        self._prefix_queries = 0
+        self._prefix_hits = 0
 
     def submit(self, request: SimulatedRequest, now: float) -> None:
         """Put a request at the end of the queue; `RefusedError` if it is too long or the queue is full."""
@@ -151,7 +72,7 @@ class Engine:
         except (QueueFullError, RequestTooLongError):
             self._refused += 1
             raise
-        sequence = _Sequence(request, self._submitted, now)
+        sequence = Sequence(request, self._submitted, now)
         self._submitted += 1
         self._known[sequence.id] = sequence
         self._waiting.append(sequence)
@@ -170,9 +91,8 @@ class Engine:
         assert self._step is None, "the step under way must be finished first"
         preempted = self._make_room_to_grow()
         decoding = [sequence for sequence in self._running.values() if sequence.decoding]
-        # What was preempted a moment ago is not admitted again here: it heads the queue, and the blocks that
-        # it gave up are short of what it needs by at least the one that they were taken for.
-        chunks, admitted = self._spend_prefill_budget(now)
+        # As in vLLM, a step that had to preempt admits nobody.
+        chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
         if not decoding and not chunks:
             return None
         kv_tokens = sum(sequence.computed for sequence in decoding)
@@ -185,7 +105,8 @@ class Engine:
             decode_sequences=len(decoding),
             kv_tokens=kv_tokens,
             prefill_tokens=prefill_tokens,
-            admitted=tuple(admitted),
+            admitted=tuple(sequence.id for sequence in admitted),
+            cached_tokens=tuple(sequence.computed for sequence in admitted),
             preempted=tuple(preempted),
         )
         self._step = _Step(plan, decoding, chunks)
@@ -206,7 +127,8 @@ class Engine:
                 continue
             sequence.computed += tokens
             if sequence.decoding:
-                emitted.append(self._emit(sequence, step.plan.ends_s))
+                emitted.append(sequence.emit(step.plan.ends_s))
+                self._output_tokens += 1
             if sequence.emitted == sequence.request.output_tokens:
                 finished.append(self._end(sequence, sequence.request.finish_reason, step.plan.ends_s))
         return StepOutcome(plan=step.plan, emitted=tuple(emitted), finished=tuple(finished))
@@ -215,12 +137,24 @@ class Engine:
         """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
         return None if self.begin_step(now) is None else self.finish_step()
 
+    def take_kv_events(self) -> tuple[KvEvent, ...]:
+        """What the prefix cache stored and removed since the last call, in order.
+
+        As in vLLM, blocks are stored as the step that computes them begins.
+        """
+        return self._kv.take_events()
+
+    def clear_prefix_cache(self) -> bool:
+        """Forget all cached blocks; False, and no change, while requests hold some."""
+        return self._kv.clear()
+
     def statistics(self) -> EngineStatistics:
         return EngineStatistics(
             running=len(self._running),
             waiting=len(self._waiting),
             kv_blocks=self._kv.total,
             kv_blocks_used=self._kv.used,
+            kv_blocks_cached=self._kv.cached,
             submitted_total=self._submitted,
             finished_total=self._finished,
             refused_total=self._refused,
@@ -229,6 +163,8 @@ class Engine:
             busy_s_total=self._busy_s,
             prefill_tokens_total=self._prefill_tokens,
             output_tokens_total=self._output_tokens,
+            prefix_queries_total=self._prefix_queries,
+            prefix_hits_total=self._prefix_hits,
         )
 
     def validate(self) -> None:
@@ -242,13 +178,14 @@ class Engine:
         assert self._submitted == self._finished + len(self._known), "a request got lost or ended twice"
         for sequence in running:
             covered = max(sequence.prefill_target, sequence.computed)
-            held = self._kv.held_by(sequence.id)
+            held = sequence.holding.blocks if sequence.holding else 0
             growing = self._step is not None and sequence.decoding
             allowed = {self._kv.blocks_for(covered), self._kv.blocks_for(covered + growing)}
             assert held in allowed, f"{sequence.id} holds {held} blocks for {covered} tokens"
-        assert all(self._kv.held_by(sequence.id) == 0 for sequence in self._waiting), (
-            "a waiting request holds blocks"
-        )
+        assert all(sequence.holding is None for sequence in self._waiting), "a waiting request holds blocks"
+        assert self._kv.named_references == sum(
+            len(sequence.holding.named) for sequence in running if sequence.holding
+        ), "named blocks and their holders do not agree"
 
     def _check_limits(self, request: SimulatedRequest) -> None:
         config = self.config
@@ -262,60 +199,70 @@ class Engine:
         """A block for the next token of every decoding sequence, from the newest sequences if need be."""
         preempted: list[RequestId] = []
         for sequence in list(self._running.values()):
-            while sequence.decoding and not self._kv.hold(sequence.id, sequence.computed + 1):
+            while (
+                sequence.decoding
+                and sequence.holding
+                and not self._kv.grow(sequence.holding, sequence.computed + 1)
+            ):
                 newest = self._running[next(reversed(self._running))]
                 self._preempt(newest)
                 preempted.append(newest.id)
         return preempted
 
-    def _preempt(self, sequence: _Sequence) -> None:
+    def _preempt(self, sequence: Sequence) -> None:
         del self._running[sequence.id]
-        self._kv.release(sequence.id)
+        self._give_back(sequence)
         sequence.lose_cache()  # no longer decoding: that ends the search for a block if it was the seeker
         self._waiting.appendleft(sequence)
         self._preempted += 1
 
-    def _spend_prefill_budget(self, now: float) -> tuple[list[tuple[_Sequence, int]], list[RequestId]]:
+    def _spend_prefill_budget(
+        self, now: float, *, may_admit: bool
+    ) -> tuple[list[tuple[Sequence, int]], list[Sequence]]:
         budget = self.config.prefill_budget_tokens
-        chunks: list[tuple[_Sequence, int]] = []
-        admitted: list[RequestId] = []
+        chunks: list[tuple[Sequence, int]] = []
+        admitted: list[Sequence] = []
         for sequence in self._running.values():
             if budget and not sequence.decoding:
-                chunks.append((sequence, min(budget, sequence.prefill_target - sequence.computed)))
-                budget -= chunks[-1][1]
-        while budget and self._admit_head(now):
-            sequence = self._running[next(reversed(self._running))]
-            admitted.append(sequence.id)
-            chunks.append((sequence, min(budget, sequence.prefill_target)))
-            budget -= chunks[-1][1]
+                budget -= self._plan_chunk(sequence, budget, chunks)
+        while budget and may_admit and (head := self._admit_head(now)):
+            admitted.append(head)
+            budget -= self._plan_chunk(head, budget, chunks)
         return chunks, admitted
 
-    def _admit_head(self, now: float) -> bool:
+    def _plan_chunk(self, sequence: Sequence, budget: int, chunks: list[tuple[Sequence, int]]) -> int:
+        """Prefill as much of a prompt as the budget allows; its full blocks can be found from now on."""
+        tokens = min(budget, sequence.prefill_target - sequence.computed)
+        chunks.append((sequence, tokens))
+        assert sequence.holding is not None
+        self._kv.name(sequence.holding, sequence.computed + tokens)
+        return tokens
+
+    def _admit_head(self, now: float) -> Sequence | None:
         """Move the head of the queue into the batch, if there is a place and blocks for all its prompt."""
         if not self._waiting or len(self._running) >= self.config.max_num_seqs:
-            return False
+            return None
         head = self._waiting[0]
-        if not self._kv.hold(head.id, head.prefill_target):
-            return False
+        holding = self._kv.start(head.request, head.prefill_target)
+        if holding is None:
+            return None
         self._waiting.popleft()
         self._running[head.id] = head
         if head.started_s is None:
-            head.started_s = now
-        return True
+            self._prefix_queries += head.request.prompt_tokens
+            self._prefix_hits += holding.cached_tokens
+        head.start(holding, now)
+        return head
 
-    def _emit(self, sequence: _Sequence, now: float) -> Emission:
-        emission = Emission(sequence.id, sequence.emitted, now - sequence.last_token_s)
-        if sequence.emitted == 0:
-            sequence.first_token_s = now
-        sequence.last_token_s = now
-        sequence.emitted += 1
-        self._output_tokens += 1
-        return emission
+    def _give_back(self, sequence: Sequence) -> None:
+        if sequence.holding is not None:
+            self._kv.release(sequence.holding)
+            sequence.holding = None
 
-    def _end(self, sequence: _Sequence, reason: FinishReason, now: float) -> FinishedRequest:
+    def _end(self, sequence: Sequence, reason: FinishReason, now: float) -> FinishedRequest:
         del self._known[sequence.id]
         self._running.pop(sequence.id, None)
-        self._kv.release(sequence.id)
+        self._give_back(sequence)
         sequence.ended = True
         self._finished += 1
         return sequence.finished(reason, now)

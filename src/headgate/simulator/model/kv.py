@@ -1,47 +1,211 @@
-"""Who holds how many blocks of the KV cache."""
+"""Who holds how many blocks of the KV cache, and which prompts are still found in it.
 
-from headgate.simulator.model.request import RequestId
+A block is in one of four states: empty; held without a name (the unfinished end of a prompt, the answer, or a
+second copy of a named one); named by the hash of all tokens up to its end, and held by one or more requests;
+or named and idle, that is, cached for whoever asks for it next. The rules are those of vLLM's prefix cache:
+full blocks only, reference counts, and idle blocks are taken in the order of their last use, the end of a
+request before its front. Other than vLLM's, the blocks of an answer are not named, and are empty again after.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
+from headgate.simulator.model.request import SimulatedRequest
+
+
+class Holding:
+    """The blocks of one request, whose tokens fill them in order, the last one partly."""
+
+    __slots__ = ("blocks", "cached_tokens", "hashes", "looked_at", "named", "request", "room")
+
+    def __init__(
+        self,
+        request: SimulatedRequest,
+        hashes: Sequence[int],
+        blocks: int,
+        block_size: int,
+        cached_tokens: int,
+    ) -> None:
+        self.request = request
+        self.hashes = hashes
+        self.blocks = blocks
+        self.room = blocks * block_size
+        """Tokens that fit."""
+        self.cached_tokens = cached_tokens
+        """Tokens that need not be computed: they were found as the request started."""
+        self.looked_at = cached_tokens // block_size
+        """So many blocks from the front have been named, if their names were not taken yet."""
+        self.named = list(hashes[: self.looked_at])
+        """The hashes that it holds, front first."""
 
 
 class KvBlocks:
-    """Counts blocks by holder; a holder's tokens fill its blocks in order, the last one partly.
+    """The blocks of one engine. Blocks without a name are counted, named ones are known by their hash."""
 
-    Blocks are counted, not named: prefix reuse, once it comes, gives blocks an identity inside this class,
-    and `hold` then says how many of the tokens it found cached.
-    """
-
-    def __init__(self, total: int, block_size: int) -> None:
+    def __init__(self, total: int, block_size: int, *, named: bool = True) -> None:
         self.total = total
         self.block_size = block_size
-        self.free = total
-        self._held: dict[RequestId, int] = {}
+        self._named = named  # whether blocks are ever found again
+        self._empty = total
+        self._references: dict[int, int] = {}
+        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
+        self._unnamed = 0
+        self._events: list[KvEvent] = []
+
+    @property
+    def free(self) -> int:
+        """Blocks that whoever needs one gets: idle ones are free, their contents a bonus."""
+        return self._empty + len(self._idle)
 
     @property
     def used(self) -> int:
         return self.total - self.free
 
+    @property
+    def cached(self) -> int:
+        """Blocks that can be found by a hash."""
+        return len(self._references) + len(self._idle)
+
+    @property
+    def named_references(self) -> int:
+        """How often named blocks are held: once for each holder of each."""
+        return sum(self._references.values())
+
     def blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.block_size)
 
-    def held_by(self, holder: RequestId) -> int:
-        return self._held.get(holder, 0)
+    def cached_blocks(self, hashes: Sequence[int], tokens: int) -> int:
+        """How many blocks from the front of `tokens` tokens are cached.
 
-    def hold(self, holder: RequestId, tokens: int) -> bool:
-        """Grow what `holder` has until it covers `tokens`; False, and no change, if that is too much."""
-        missing = self.blocks_for(tokens) - self._held.get(holder, 0)
+        The last token is always computed, since its logits are what the first output token comes from.
+        """
+        most = min(len(hashes), (tokens - 1) // self.block_size)
+        references, idle = self._references, self._idle
+        for found in range(most):
+            if hashes[found] not in references and hashes[found] not in idle:
+                return found
+        return most
+
+    def start(self, request: SimulatedRequest, tokens: int) -> Holding | None:
+        """Blocks for the first `tokens` tokens of a request; None, and no change, if there are not enough."""
+        hashes = request.blocks[: request.prompt_tokens // self.block_size] if self._named else ()
+        blocks = self.blocks_for(tokens)
+        if blocks - len(hashes) > self.free:
+            return None
+        found = self.cached_blocks(hashes, tokens)
+        references, idle = self._references, self._idle
+        revived = sum(1 for block in hashes[:found] if block in idle)
+        if blocks - found > self.free - revived:
+            return None
+        for block in hashes[:found]:
+            if block in references:
+                references[block] += 1
+            else:
+                del idle[block]
+                references[block] = 1
+        self._take(blocks - found)
+        return Holding(request, hashes, blocks, self.block_size, found * self.block_size)
+
+    def grow(self, holding: Holding, tokens: int) -> bool:
+        """Add blocks until `tokens` tokens fit; False, and no change, if there are not enough."""
+        if tokens <= holding.room:
+            return True
+        missing = self.blocks_for(tokens) - holding.blocks
         if missing > self.free:
             return False
-        if missing > 0:
-            self._held[holder] = self._held.get(holder, 0) + missing
-            self.free -= missing
+        self._take(missing)
+        holding.blocks += missing
+        holding.room += missing * self.block_size
         return True
 
-    def release(self, holder: RequestId) -> None:
-        self.free += self._held.pop(holder, 0)
+    def name(self, holding: Holding, tokens: int) -> None:
+        """The first `tokens` tokens of a holding are computed: full blocks of the prompt can be found.
+
+        Where a name is taken, because another request computed the same at the same time, both keep theirs.
+        """
+        hashes = holding.hashes
+        last = min(tokens // self.block_size, len(hashes))
+        first = holding.looked_at
+        if last <= first:
+            return
+        holding.looked_at = last
+        stored: list[int] = []
+        for position in range(first, last):
+            block = hashes[position]
+            if block in self._references or block in self._idle:
+                self._tell_stored(holding, stored, position)
+                stored = []
+                continue
+            self._references[block] = 1
+            self._unnamed -= 1
+            holding.named.append(block)
+            stored.append(block)
+        self._tell_stored(holding, stored, last)
+
+    def release(self, holding: Holding) -> None:
+        """Give everything back. What has a name stays findable until its block is needed."""
+        references, idle = self._references, self._idle
+        for block in reversed(holding.named):
+            left = references[block] - 1
+            if left:
+                references[block] = left
+            else:
+                del references[block]
+                idle[block] = None
+        unnamed = holding.blocks - len(holding.named)
+        self._unnamed -= unnamed
+        self._empty += unnamed
+
+    def clear(self) -> bool:
+        """Forget what is cached; False, and no change, while any named block is held."""
+        if self._references:
+            return False
+        self._empty += len(self._idle)
+        self._idle.clear()
+        self._events.append(AllBlocksCleared())
+        return True
+
+    def take_events(self) -> tuple[KvEvent, ...]:
+        """What was stored and removed since the last call, in order."""
+        events = tuple(self._events)
+        self._events.clear()
+        return events
 
     def validate(self) -> None:
-        """Every block is free or held by one holder."""
-        held = sum(self._held.values())
-        assert held + self.free == self.total, f"{held} held + {self.free} free != {self.total} blocks"
-        assert self.free >= 0, f"{self.free} free blocks"
-        assert all(count > 0 for count in self._held.values()), "a holder without blocks"
+        """Every block is empty, held without a name, held with a name, or idle; and nothing is both."""
+        sums = {
+            "empty": self._empty,
+            "unnamed": self._unnamed,
+            "held": len(self._references),
+            "idle": len(self._idle),
+        }
+        assert sum(sums.values()) == self.total, f"{sums} do not add up to {self.total} blocks"
+        assert min(sums.values()) >= 0, f"a negative count: {sums}"
+        assert not self._references.keys() & self._idle.keys(), "a block is held and idle"
+        assert all(count > 0 for count in self._references.values()), "a held block without a holder"
+
+    def _take(self, blocks: int) -> None:
+        """Make blocks unnamed: empty ones first, then what was used least recently."""
+        self._unnamed += blocks
+        empty = min(blocks, self._empty)
+        self._empty -= empty
+        if empty < blocks:
+            idle = self._idle
+            removed = tuple(idle.popitem(last=False)[0] for _ in range(blocks - empty))
+            self._events.append(BlockRemoved(hashes=removed))
+
+    def _tell_stored(self, holding: Holding, hashes: list[int], end: int) -> None:
+        if not hashes:
+            return
+        position = end - len(hashes)
+        self._events.append(
+            BlockStored(
+                hashes=tuple(hashes),
+                parent=holding.hashes[position - 1] if position else None,
+                block_size=self.block_size,
+                request_id=holding.request.request_id,
+                position=position,
+                adapter=holding.request.adapter,
+            )
+        )

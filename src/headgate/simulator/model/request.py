@@ -1,5 +1,6 @@
 """The values that go into the step model and come out of it."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, NewType
 
 import msgspec
@@ -40,6 +41,12 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     output_tokens: int
     finish_reason: FinishReason = "length"
+    blocks: Sequence[int] = ()
+    """Hashes of the prompt's blocks of the engine's block size, front first, each chained to those before it;
+    one of a last block that is not full is ignored. Empty shares nothing with anyone. The hashes of an
+    adapter's prompts must differ from those of the base model."""
+    adapter: str = ""
+    """The adapter's name; empty for the base model."""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:
@@ -57,6 +64,8 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     output_tokens: int
     preemptions: int
+    cached_tokens: int = 0
+    """Of the prompt: found in the cache as the request first started."""
     arrived_s: float
     started_s: float | None
     first_token_s: float | None
@@ -89,6 +98,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
     kv_tokens: int
     prefill_tokens: int
     admitted: tuple[RequestId, ...]
+    cached_tokens: tuple[int, ...]
+    """For each of `admitted`: how many of its tokens it found in the cache."""
     preempted: tuple[RequestId, ...]
 
     @property

@@ -183,8 +183,8 @@ class MetricsPage(Collector):
         yield self._counter("vllm:prompt_tokens", "Prefilled prompt tokens.", timings.prompt_tokens)
         yield self._counter("vllm:generation_tokens", "Generated tokens.", timings.output_tokens)
         yield self._counter("vllm:num_preemptions", "Preemptions by recompute.", now.preempted_total)
-        yield self._counter("vllm:prefix_cache_queries", "Tokens looked up.", timings.prompt_tokens)
-        yield self._counter("vllm:prefix_cache_hits", "Tokens found; none are reused yet.", 0)
+        yield self._counter("vllm:prefix_cache_queries", "Tokens looked up.", now.prefix_queries_total)
+        yield self._counter("vllm:prefix_cache_hits", "Tokens found.", now.prefix_hits_total)
         ended = CounterMetricFamily(
             "vllm:request_success", "Ended requests.", labels=[*self._labels, "finished_reason"]
         )

@@ -1,0 +1,37 @@
+"""What a prefix cache tells about itself: blocks it stored and dropped, after vLLM's KV cache events."""
+
+import msgspec
+
+from headgate.simulator.model.request import RequestId
+
+GPU = "GPU"
+"""The medium of blocks in the accelerator's memory, by vLLM's name."""
+
+
+class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive full blocks of a prompt can be found by their hashes from now on."""
+
+    hashes: tuple[int, ...]
+    parent: int | None
+    """Hash of the block before the first of them; None at the front of a prompt."""
+    block_size: int
+    request_id: RequestId
+    """Whose prompt they are a part of: who has the text knows their token ids from it and from `position`."""
+    position: int
+    """Index of the first of them among the blocks of that prompt."""
+    adapter: str = ""
+    medium: str = GPU
+
+
+class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    """These hashes find nothing any more."""
+
+    hashes: tuple[int, ...]
+    medium: str = GPU
+
+
+class AllBlocksCleared(msgspec.Struct, frozen=True, kw_only=True):
+    """No hash finds anything any more."""
+
+
+KvEvent = BlockStored | BlockRemoved | AllBlocksCleared

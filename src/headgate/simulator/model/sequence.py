@@ -1,0 +1,91 @@
+"""A request on its way through the engine: what is computed, what is emitted, which blocks it holds."""
+
+from headgate.simulator.model.kv import Holding
+from headgate.simulator.model.request import (
+    Emission,
+    FinishedRequest,
+    FinishReason,
+    RequestId,
+    SimulatedRequest,
+)
+
+
+class Sequence:
+    """Mutable, and changed by its engine alone."""
+
+    __slots__ = (
+        "arrived_s",
+        "cached_tokens",
+        "computed",
+        "emitted",
+        "ended",
+        "first_token_s",
+        "holding",
+        "last_token_s",
+        "order",
+        "preemptions",
+        "prefill_target",
+        "request",
+        "started_s",
+    )
+
+    def __init__(self, request: SimulatedRequest, order: int, now: float) -> None:
+        self.request = request
+        self.order = order
+        self.arrived_s = now
+        self.started_s: float | None = None
+        self.first_token_s: float | None = None
+        self.last_token_s = now
+        self.emitted = 0
+        self.computed = 0  # tokens whose keys and values are in the cache
+        self.prefill_target = request.prompt_tokens
+        self.cached_tokens = 0
+        self.preemptions = 0
+        self.holding: Holding | None = None
+        self.ended = False
+
+    @property
+    def id(self) -> RequestId:
+        return self.request.request_id
+
+    @property
+    def decoding(self) -> bool:
+        return self.computed >= self.prefill_target
+
+    def start(self, holding: Holding, now: float) -> None:
+        """It is in the batch; what was found in the cache is computed already."""
+        self.holding = holding
+        self.computed = holding.cached_tokens
+        if self.started_s is None:
+            self.started_s = now
+            self.cached_tokens = holding.cached_tokens
+
+    def lose_cache(self) -> None:
+        """Recompute: the tokens emitted so far become part of what must be prefilled again."""
+        self.holding = None
+        self.computed = 0
+        self.prefill_target = self.request.prompt_tokens + self.emitted
+        self.preemptions += 1
+
+    def emit(self, now: float) -> Emission:
+        """The next token of the answer."""
+        emission = Emission(self.id, self.emitted, now - self.last_token_s)
+        if self.emitted == 0:
+            self.first_token_s = now
+        self.last_token_s = now
+        self.emitted += 1
+        return emission
+
+    def finished(self, reason: FinishReason, now: float) -> FinishedRequest:
+        return FinishedRequest(
+            request_id=self.id,
+            reason=reason,
+            prompt_tokens=self.request.prompt_tokens,
+            output_tokens=self.emitted,
+            preemptions=self.preemptions,
+            cached_tokens=self.cached_tokens,
+            arrived_s=self.arrived_s,
+            started_s=self.started_s,
+            first_token_s=self.first_token_s,
+            finished_s=now,
+        )

@@ -1,0 +1,32 @@
+"""What can be read off an engine at any time."""
+
+import msgspec
+
+
+class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading of the engine; the `_total` fields only grow."""
+
+    running: int
+    waiting: int
+    kv_blocks: int
+    kv_blocks_used: int
+    kv_blocks_cached: int
+    """Blocks that can be found by a hash, whether a request holds them or not."""
+    submitted_total: int
+    finished_total: int
+    refused_total: int
+    preempted_total: int
+    steps_total: int
+    busy_s_total: float
+    prefill_tokens_total: int
+    """Includes tokens that were prefilled again after a preemption, and no cached ones."""
+    output_tokens_total: int
+    prefix_queries_total: int
+    """Prompt tokens of requests that started, each request once."""
+    prefix_hits_total: int
+    """Those of them that were found in the cache."""
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the blocks that requests hold; cached blocks of nobody do not count."""
+        return self.kv_blocks_used / self.kv_blocks
