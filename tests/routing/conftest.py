@@ -41,7 +41,7 @@ def make_server(name: str = "pool", labels: dict | None = None, **spec: object):
 def make_pod(name: str, ip: str = "127.0.0.2", app: str = "pool", *, ready: bool = True, **more: object):
     """A Pod, ready unless told otherwise."""
     status = {"podIP": ip, "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
-    metadata = _metadata(name, labels={"app": app, "zone": "a"}, **more.pop("metadata", {}))
+    metadata = _metadata(name, **{"labels": {"app": app, "zone": "a"}, **more.pop("metadata", {})})
     return msgspec.convert({"metadata": metadata, "status": status, **more}, api.Pod)
 
 

@@ -6,6 +6,12 @@ ADDRESS = "headgate.dev/address"
 PORT = "headgate.dev/port"
 """On a Pod: the port to reach it at, where all Pods of a machine share one address."""
 
+BOOTSTRAP_PORT = "headgate.dev/bootstrap-port"
+"""On a Pod that prefills with SGLang: the port at which others ask it for the KV cache; 8998 if unset."""
+
+REMOTE_PREFILL_TOKENS = "headgate.dev/remote-prefill-tokens"
+"""On a ModelServer with pdGroup: prompts with fewer uncached tokens are prefilled where they are decoded."""
+
 TLS_AUTHORITIES = "headgate.dev/tls-ca"
 """On a ModelServer that speaks https: `secret` or `secret/key`, PEM certificates of the authorities that may
 have signed its endpoints' certificates, instead of the system's. The key is ca.crt unless it is named."""

@@ -29,7 +29,7 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
 def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
     """`pods` are those that the server selects; `snapshot` has the server's pool."""
     pods = [pod for pod in pods if _may_serve(pod)]
-    references = _secrets(server, snapshot) or _selection(server, pods)
+    references = _unusable(server, snapshot) or _selection(server, pods)
     return [_accepted(server, snapshot), references, _server_ready(server, snapshot, pods)]
 
 
@@ -139,15 +139,15 @@ def _serving(rule: routing.Rule) -> list[api.ObjectKey]:
 
 def _is_ready(key: api.ObjectKey, snapshot: routing.Snapshot) -> bool:
     pool = snapshot.pools.get(key)
-    return pool is not None and bool(pool.endpoints)
+    return pool is not None and bool(pool.answering)
 
 
 def _names(keys: Iterable[api.ObjectKey]) -> str:
     return enumerated(str(key) for key in dict.fromkeys(keys))
 
 
-def _secrets(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
-    """What of the Secrets that are named cannot be had; None if nothing."""
+def _unusable(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
+    """What of the Secrets and Pods that are named or selected cannot be used; None if nothing."""
     lacking = [each for each in _problems(server, snapshot) if each.reason in routing.UNRESOLVED]
     return Finding(RESOLVED_REFS, False, lacking[0].reason, _told(lacking)) if lacking else None
 
@@ -168,6 +168,10 @@ def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Seq
     pool = snapshot.pools[server.metadata.key]
     if pool.fault:
         return Finding(READY, False, NO_READY_ENDPOINTS, f"No Pod gets requests: {pool.fault}")
-    ready = len(pool.endpoints)
-    reason = "EndpointsReady" if ready else NO_READY_ENDPOINTS
-    return Finding(READY, ready > 0, reason, f"{ready} of {len(pods)} Pods ready")
+    ready, answering = len(pool.endpoints), len(pool.answering)
+    told = f"{ready} of {len(pods)} Pods ready"
+    if pool.phases is not None:
+        prefilling = sum(role.prefills for role in pool.phases.roles.values())
+        told += f": {prefilling} prefill, {answering} decode"
+    reason = "EndpointsReady" if answering else NO_READY_ENDPOINTS
+    return Finding(READY, answering > 0, reason, told)

@@ -10,7 +10,19 @@ from headgate.routing.explain import Reading, RouteReading, RuleReading, conditi
 from headgate.routing.match import Match, match
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.shadow import Taker, takers
-from headgate.routing.snapshot import EMPTY, Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
+from headgate.routing.snapshot import (
+    EMPTY,
+    Connector,
+    Endpoint,
+    Pool,
+    PrefillDecode,
+    Problem,
+    Role,
+    Route,
+    Rule,
+    Snapshot,
+    Target,
+)
 from headgate.routing.split import Splits, WeightedSplit
 from headgate.routing.tls import Tls, authorities_of
 from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, UNRESOLVED, translate
@@ -20,12 +32,15 @@ __all__ = [
     "MODEL_SERVER_NOT_FOUND",
     "NOT_IN_EFFECT",
     "UNRESOLVED",
+    "Connector",
     "Endpoint",
     "InvalidPatternError",
     "Match",
     "Pool",
+    "PrefillDecode",
     "Problem",
     "Reading",
+    "Role",
     "Route",
     "RouteReading",
     "Rule",

@@ -6,6 +6,7 @@ A Snapshot is immutable; a request uses the one that it started with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -26,6 +27,31 @@ class Endpoint(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+Connector = Literal["http", "lmcache", "nixl", "mooncake", "sglang"]
+"""How the KV cache gets from where a prompt is prefilled to where its answer is generated."""
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """What one endpoint of a pool does where prefill and decode are apart; it may do both."""
+
+    prefills: bool
+    decodes: bool
+    group: str | None
+    """Only endpoints of one group hand caches over to each other; None is in no group."""
+    bootstrap_port: int = 8998
+    """Where an SGLang server that prefills gives its cache away."""
+
+
+class PrefillDecode(msgspec.Struct, frozen=True, kw_only=True):
+    """How the endpoints of a pool share the two phases of a request."""
+
+    connector: Connector
+    roles: Mapping[Endpoint, Role]
+    """Of each endpoint of the pool."""
+    remote_tokens: int | None = None
+    """Prompts with fewer uncached tokens are prefilled where they are decoded; None: the gateway's."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how they are reached."""
 
@@ -37,6 +63,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """What the endpoints run, as `inferenceEngine` has it."""
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
     """Of the endpoints' Pods."""
+    phases: PrefillDecode | None = None
+    """None where every endpoint serves whole requests."""
     tls: Tls | None = None
     """How the endpoints are verified; None where they speak plain http."""
     fault: str = ""
@@ -46,6 +74,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
     """How often a failed request is tried again; None leaves it to the gateway."""
     retry_interval_s: float = 0.0
+
+    @property
+    def answering(self) -> tuple[Endpoint, ...]:
+        """The endpoints that answer clients: all but those that only prefill."""
+        if self.phases is None:
+            return self.endpoints
+        roles = self.phases.roles
+        return tuple(endpoint for endpoint in self.endpoints if roles[endpoint].decodes)
 
 
 class Target(msgspec.Struct, frozen=True):

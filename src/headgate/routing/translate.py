@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headgate import api
 from headgate.api import duration, marks
 from headgate.api.addresses import Address
-from headgate.routing import patterns, tls
+from headgate.routing import patterns, phases, tls
 from headgate.routing.snapshot import Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
 
 NOT_IN_EFFECT = "NotInEffect"
@@ -19,9 +19,17 @@ NOT_IN_EFFECT = "NotInEffect"
 
 MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
 UNRESOLVED = frozenset(
-    {MODEL_SERVER_NOT_FOUND, tls.SECRET_NOT_FOUND, tls.SECRET_KEY_NOT_FOUND, tls.INVALID_CERTIFICATE}
+    {
+        MODEL_SERVER_NOT_FOUND,
+        tls.SECRET_NOT_FOUND,
+        tls.SECRET_KEY_NOT_FOUND,
+        tls.INVALID_CERTIFICATE,
+        phases.NO_ROLE,
+        phases.NO_GROUP,
+        phases.INCOMPLETE_GROUP,
+    }
 )
-"""Reasons of problems that are about the object named, not about the one that names it."""
+"""Reasons of problems that are about the objects named or selected, not about the one that does so."""
 
 DEFAULT_PORT = 8000
 """Where an endpoint listens if neither its ModelServer nor its Pod says so: vLLM's own default."""
@@ -106,9 +114,6 @@ def _pool(
 ) -> Pool:
     spec = server.spec
     policy = spec.traffic_policy
-    if spec.workload_selector.pd_group is not None:
-        told = "prefill and decode Pods are not told apart yet: every Pod serves whole requests"
-        context.report("spec.workloadSelector.pdGroup", NOT_IN_EFFECT, told)
     retry = policy.retry if policy else None
     verified, fault = None, ""
     try:
@@ -116,11 +121,14 @@ def _pool(
     except tls.TlsError as error:
         fault = str(error)
         context.report(f"metadata.annotations[{error.annotation}]", error.reason, fault)
-    labels = {} if fault else dict(_endpoints(server, pods, context))
+    found = {} if fault else dict(_endpoints(server, pods, context))
+    roles = phases.phases(server, found, context.report)
+    labels = {e: pod.metadata.labels for e, pod in found.items() if roles is None or e in roles.roles}
     return Pool(
         key=server.metadata.key,
         endpoints=tuple(labels),
         labels=labels,
+        phases=roles,
         engine=spec.inference_engine,
         model=spec.model or None,
         tls=verified,
@@ -152,13 +160,13 @@ def _seconds(text: str | None, field: str, context: _Context) -> float | None:
 
 def _endpoints(
     server: api.ModelServer, pods: list[api.Pod], context: _Context
-) -> Iterator[tuple[Endpoint, Mapping[str, str]]]:
-    """The endpoints of the Pods that the server selects, each with its Pod's labels."""
+) -> Iterator[tuple[Endpoint, api.Pod]]:
+    """The endpoints of the Pods that the server selects, each with its Pod."""
     labels, port = server.spec.workload_selector.match_labels, server.spec.workload_port
     for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         if _selects(labels, pod):
             try:
-                yield _endpoint(pod, port), pod.metadata.labels
+                yield _endpoint(pod, port), pod
             except ValueError as error:
                 told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.ADDRESS}]: {error}"
                 context.report("spec.workloadSelector", "InvalidAddress", told)
