@@ -1,10 +1,24 @@
 """What is particular to an engine, one file each: its port, metric names, adapter calls, KV events.
 
-Is given the name of an engine or the labels of its Pod, and hands on an Engine, which is data. Whatever holds
-for every engine is elsewhere.
+Is given the name of an engine or the labels of its Pod, and hands on an Engine, which is data; with that, it
+reads a metrics page into Figures. What a reading means for an endpoint is the fleet's.
 """
 
 from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
+from headgate.engines.figures import Figures, Total, read
+from headgate.engines.models import read_models
 from headgate.engines.naming import named, of_pod
 
-__all__ = ["AdapterCalls", "AdapterNames", "CacheConfig", "Engine", "MetricNames", "named", "of_pod"]
+__all__ = [
+    "AdapterCalls",
+    "AdapterNames",
+    "CacheConfig",
+    "Engine",
+    "Figures",
+    "MetricNames",
+    "Total",
+    "named",
+    "of_pod",
+    "read",
+    "read_models",
+]

@@ -20,12 +20,12 @@ class AdapterNames(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine tells which adapters it has: by the labels of one family, each a list with commas.
 
     Each combination of them is a series of its own, whose value is the time when it was first seen: the one
-    with the largest value is of now.
+    with the largest value is of now. An engine without such a family may have a gauge for `max`.
     """
 
-    family: str
-    running: str
-    waiting: str
+    family: str = ""
+    running: str = ""
+    waiting: str = ""
     max: str
 
 
@@ -43,8 +43,12 @@ class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
     tpot: tuple[str, ...] = ()
     cache: tuple[CacheConfig, ...] = ()
     adapters: AdapterNames | None = None
+    rank: str = ""
+    """The label of data-parallel ranks, if there is one: each has a queue and a KV cache of its own."""
     replicated: tuple[str, ...] = ()
-    """Labels of ranks that share one queue: their series repeat each other, and are not summed."""
+    """Labels of the processes that share these: their series repeat each other, and are not summed."""
+    partial: tuple[str, ...] = ()
+    """Labels with a value only on series that are parts of another: they are not summed either."""
 
 
 class AdapterCalls(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """SGLang. Its page is there only with --enable-metrics."""
 
-from headgate.engines.engine import AdapterCalls, CacheConfig, Engine, MetricNames
+from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
 
 SGLANG = Engine(
     name="SGLang",
@@ -17,8 +17,15 @@ SGLANG = Engine(
             "sglang_inter_token_latency_seconds",
             "sglang_time_per_output_token_seconds",
         ),
-        cache=(CacheConfig(family="sglang:cache_config_info", block_tokens="page_size", blocks="num_pages"),),
-        replicated=("tp_rank", "pp_rank"),
+        cache=(
+            CacheConfig(block_tokens="sglang:page_size", blocks="sglang:num_pages"),
+            CacheConfig(family="sglang:cache_config_info", block_tokens="page_size", blocks="num_pages"),
+        ),
+        adapters=AdapterNames(max="sglang:lora_pool_slots_total"),
+        rank="dp_rank",
+        replicated=("tp_rank", "pp_rank", "moe_ep_rank"),
+        # With priorities, the total has an empty one, and each priority its part.
+        partial=("priority",),
     ),
     adapter_calls=AdapterCalls(load_path="/load_lora_adapter", unload_path="/unload_lora_adapter"),
     has_kv_events=True,

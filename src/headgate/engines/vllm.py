@@ -20,6 +20,7 @@ VLLM = Engine(
             waiting="waiting_lora_adapters",
             max="max_lora",
         ),
+        rank="engine",
     ),
     # Only with VLLM_ALLOW_RUNTIME_LORA_UPDATING=true; otherwise these paths are 404.
     adapter_calls=AdapterCalls(load_path="/v1/load_lora_adapter", unload_path="/v1/unload_lora_adapter"),

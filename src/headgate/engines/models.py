@@ -1,0 +1,30 @@
+"""The list of models that a server with OpenAI's API gives."""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_MODELS = 10_000
+MAX_NAME_CHARACTERS = 1024
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+_decoder = msgspec.json.Decoder(_Models)
+
+
+def read_models(body: bytes) -> frozenset[str]:
+    """The names in the answer to GET /v1/models. Raises ValueError if it is none."""
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a list of models: {error}") from error
+    if len(found.data) > MAX_MODELS:
+        raise ValueError(f"a list of {len(found.data)} models, which is more than {MAX_MODELS}")
+    return frozenset(model.id for model in found.data if 0 < len(model.id) <= MAX_NAME_CHARACTERS)
