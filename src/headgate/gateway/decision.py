@@ -178,9 +178,17 @@ def _fill_body(
     return None
 
 
-def no_endpoint(pool: PoolState, max_requests: int) -> Refusal:
-    """Why a pool has no endpoint that could be asked, each of which may have so many requests."""
+def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused | None = None) -> Refusal:
+    """Why a pool has no endpoint that could be asked, each of which may have so many requests.
+
+    `refused` is what its policy says, where there are endpoints that it might have picked.
+    """
     key = pool.pool.key
+    if refused is not None:
+        why = f"the scheduling policy of ModelServer {key} picks no endpoint: {refused.why}"
+        if refused.is_busy:
+            return Refusal.saturated(why, code="pool_saturated")
+        return Refusal.unavailable(why, code="no_suited_endpoint")
     if not pool.loads:
         why = pool.pool.fault or "no Pod of it is ready"
         return Refusal.unavailable(

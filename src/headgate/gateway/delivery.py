@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import PoolState, Proxy
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+    from headgate.scheduling import Choice
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Delivery(ABC):
         "attempts",
         "booking",
         "bytes_out",
+        "choice",
         "decision",
         "failed_attempts",
         "load",
@@ -65,6 +67,8 @@ class Delivery(ABC):
         self.request_id = given_id if is_plain else proxy.new_request_id()
         self.decision = decide(proxy, request)
         self.pool = self.decision.pool
+        self.choice: Choice | None = None
+        """Of the last attempt."""
         self.load: EndpointLoad | None = None
         self.booking: Booking | None = None
         self.attempts = 0
@@ -108,8 +112,10 @@ class Delivery(ABC):
         pool, scheduled = self.pool, self.decision.scheduled
         choice = self._proxy.pick(pool, scheduled, self._tried)
         if choice is None:
-            self._refuse(no_endpoint(pool, self._proxy.settings.max_endpoint_connections))
+            refused = self._proxy.refused(pool, scheduled, self._tried)
+            self._refuse(no_endpoint(pool, self._proxy.settings.max_endpoint_connections, refused))
             return
+        self.choice = choice
         load = self.load = choice.load
         self._tried.append(load)
         self.attempts += 1

@@ -119,6 +119,10 @@ class Exchange(Delivery):
         )
         if self.request.wants_decision:
             answer.add(decision_header.line(self))
+        assert self.pool is not None
+        if self.pool.policy.marks_answers and self.choice is not None:
+            for name, value in self.pool.policy.marks(self.decision.scheduled, self.choice):
+                answer.add(b"%b: %b\r\n" % (name, value))
         if answer.ends_with_connection:
             connection.ends_with_connection()
         self.status = self.upstream_status = status

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -162,7 +162,7 @@ class _Explainer:
             choice = self._pick(pool, decision.scheduled)
             endpoints = tuple(_Endpoints(pool, decision.scheduled, choice, self._view).shown())
             if choice is None and refusal is None:
-                refusal = no_endpoint(pool, self._view.max_requests)
+                refusal = self._no_endpoint(pool, decision.scheduled)
         return TargetShown(
             model_server=str(target.pool),
             weight=target.weight,
@@ -180,6 +180,11 @@ class _Explainer:
         rng = random.Random(0)  # noqa: S311 - a tie is broken in the same way each time somebody asks
         view = self._view
         return scheduling.pick(pool.policy, request, pool.loads, view.now, rng, (), view.max_requests)
+
+    def _no_endpoint(self, pool: PoolState, request: scheduling.Request) -> Refusal:
+        asked = _asked(pool, self._view)
+        refused = pool.policy.refusal(request, asked, self._view.now) if asked else None
+        return no_endpoint(pool, self._view.max_requests, refused)
 
     def _answer(self, refusal: Refusal | None) -> Answer | None:
         """The very bytes that a client would get, taken apart again."""
@@ -248,6 +253,12 @@ def _rules(found: routing.RouteReading, route_serves: bool) -> list[RuleShown]:
     return shown
 
 
+def _asked(pool: PoolState, view: View) -> Sequence[EndpointLoad]:
+    """Those that may be asked; one that returns from an ejection takes part by the same chance each time."""
+    rng = random.Random(0)  # noqa: S311 - keeps no secret
+    return scheduling.candidates(pool.loads, view.now, rng, (), view.max_requests)
+
+
 class _Endpoints:
     """The endpoints of a pool, with the reason why each is picked or passed over."""
 
@@ -255,9 +266,8 @@ class _Endpoints:
         self, pool: PoolState, request: scheduling.Request, choice: scheduling.Choice | None, view: View
     ) -> None:
         self._pool = pool
-        self._request = request
-        self._choice = choice
         self._picked = choice.load if choice is not None else None
+        self._reasons = pool.policy.reasons(request, _asked(pool, view), choice, view.now)
         self._view = view
 
     def shown(self) -> list[EndpointShown]:
@@ -278,7 +288,7 @@ class _Endpoints:
         )
 
     def _why(self, load: EndpointLoad, state: str) -> str:
-        now, choice = self._view.now, self._choice
+        now = self._view.now
         if load is self._picked and state != "healthy":
             return "no other is better"
         if state == "full":
@@ -292,9 +302,7 @@ class _Endpoints:
             return f"failed {now - load.failed_at:.1f} s ago: asked only if there is no other"
         if state == "returning":
             return f"was ejected: gets {load.share(now):.0%} of its share"
-        if choice is None:
-            return "the policy refuses all"
-        return self._pool.policy.why(self._request, load, choice, now)
+        return self._reasons.get(load, "not asked")
 
 
 def _changes(decision: Decision) -> list[str]:

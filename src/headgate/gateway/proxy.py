@@ -149,6 +149,13 @@ class Proxy:
         most = self.settings.max_endpoint_connections
         return scheduling.pick(pool.policy, request, pool.loads, self.now(), self._rng, tried, most)
 
+    def refused(
+        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
+    ) -> scheduling.Refused | None:
+        """Why the pool's policy picked nobody; None if there is nobody to be asked."""
+        asked = self.candidates(pool, tried)
+        return pool.policy.refusal(request, asked, self.now()) if asked else None
+
     def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str) -> None:
         """Counts an attempt for which the endpoint gave no answer, or one that says to try elsewhere."""
         self.recorder.attempt_failed(pool, reason)

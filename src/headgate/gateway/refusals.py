@@ -64,6 +64,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
+    def saturated(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:
+        return cls(
+            status=429, type="rate_limit_error", code=code, message=message, retry_after_s=retry_after_s
+        )
+
+    @classmethod
     def upstream(cls, message: str, *, code: str, status: int = 502) -> Refusal:
         return cls(status=status, type="upstream_error", code=code, message=message)
 

@@ -8,8 +8,17 @@ Pure: time and randomness are arguments.
 from headgate.scheduling.candidates import candidates
 from headgate.scheduling.least_work import LeastWork
 from headgate.scheduling.pick import pick
-from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.scheduling.request import Request
 
-__all__ = ["Choice", "LeastWork", "Policy", "PredictedFirstToken", "Request", "candidates", "pick"]
+__all__ = [
+    "Choice",
+    "LeastWork",
+    "Policy",
+    "PredictedFirstToken",
+    "Refused",
+    "Request",
+    "candidates",
+    "pick",
+]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +22,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted seconds until the first token; None where the policy predicts nothing."""
 
 
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a policy sends a request to none of the endpoints that may be asked."""
+
+    why: str
+    is_busy: bool = False
+    """Whether it passes by itself, as all are busy: the client may try again soon."""
+
+
 class Policy(ABC):
     """Chooses among endpoints that may be asked. One object for each pool, which outlives snapshots.
 
@@ -30,8 +37,10 @@ class Policy(ABC):
     prefixes) is noted in `booked`, before the next choice, so that a burst of requests does not herd.
     """
 
-    uses_prefix: ClassVar[bool] = False
+    uses_prefix: bool = False
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
+    marks_answers: bool = False
+    """Whether answers get headers of its own."""
 
     @abstractmethod
     def pick(
@@ -48,3 +57,19 @@ class Policy(ABC):
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
         """Why a candidate got the request, or why it did not; for explanations."""
         return "picked" if load is choice.load else "another was picked"
+
+    def reasons(
+        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
+    ) -> Mapping[EndpointLoad, str]:
+        """Why each of the candidates got the request, or did not; `choice` is None where all were refused."""
+        if choice is None:
+            return dict.fromkeys(candidates, "the policy refuses all")
+        return {load: self.why(request, load, choice, now) for load in candidates}
+
+    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+        """Why `pick` refused all of the candidates."""
+        return Refused(why="the policy refuses them all")
+
+    def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
+        """Headers that the answer of the chosen endpoint is to have; asked only if `marks_answers`."""
+        return ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
@@ -32,7 +32,7 @@ class PredictedFirstToken(Policy):
     One that returns from an ejection counts as slower than it is, by its share.
     """
 
-    uses_prefix: ClassVar[bool] = True
+    uses_prefix = True
 
     def __init__(self, prefixes: Prefixes, stickiness_s: float = STICKINESS_S) -> None:
         self._prefixes = prefixes

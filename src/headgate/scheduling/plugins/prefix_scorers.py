@@ -1,0 +1,98 @@
+"""Scorers by how much of a prompt an endpoint's cache holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from headgate.fleet import EndpointLoad
+from headgate.scheduling.plugins.parameters import Producer, Share
+from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
+
+LONG_MATCH_TOKENS = 8192
+
+
+class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    prefix_match_info_producer_name: Producer = ""
+    match_length_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    prefix_length_weight: Share = 0.0
+    max_model_len: Annotated[int, msgspec.Meta(ge=1)] = LONG_MATCH_TOKENS
+
+
+class PrefixCacheScorer(Scorer):
+    """Matched blocks / all blocks of the prompt. With `matchLengthWeight` w, long matches are worth more than
+    their share: + w x l, in all at most 1, where l = (min(1, matched tokens / 8192))^2; with the older
+    `prefixLengthWeight` w, (1 - w) x share + w x l, where `maxModelLen` stands for 8192."""
+
+    kind = "prefix-cache-scorer"
+    Parameters = PrefixCacheParameters
+    uses_prefix = True
+
+    def __init__(self, parameters: PrefixCacheParameters | None = None) -> None:
+        super().__init__()
+        self._said = parameters or PrefixCacheParameters()
+        self._is_plain = not (self._said.match_length_weight or self._said.prefix_length_weight)
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        total = len(cycle.request.prefix)
+        if not total:
+            return [0.0] * len(loads)
+        matched = cycle.matched_blocks(loads)
+        if self._is_plain:
+            return [count / total for count in matched]
+        said, block_tokens = self._said, cycle.request.block_tokens
+        older = said.prefix_length_weight
+        most = said.max_model_len if older else LONG_MATCH_TOKENS
+        return [
+            min(
+                1.0,
+                (1.0 - older) * (count / total)
+                + (older or said.match_length_weight) * min(1.0, count * block_tokens / most) ** 2,
+            )
+            for count in matched
+        ]
+
+
+class NoHitLruParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    lru_size: Annotated[int, msgspec.Meta(ge=1)] = 1024
+    prefix_match_info_producer_name: Producer = ""
+    prefix_plugin_type: str = ""
+    prefix_plugin_name: str = ""
+
+
+class NoHitLruScorer(Scorer):
+    """Spreads prompts that no cache holds: 1 - i / (n - 1) for the i-th in the order of their last such
+    prompt, those that had none first. 0.5 for all if some endpoint holds a part of the prompt."""
+
+    kind = "no-hit-lru-scorer"
+    Parameters = NoHitLruParameters
+    uses_prefix = True
+    remembers = True
+
+    def __init__(self, parameters: NoHitLruParameters | None = None) -> None:
+        super().__init__()
+        self._size = (parameters or NoHitLruParameters()).lru_size
+        self._used: OrderedDict[EndpointLoad, None] = OrderedDict()
+        """The longest ago first."""
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        if any(cycle.matched_blocks(loads)):
+            return [0.5] * len(loads)
+        if len(loads) == 1:
+            return [1.0]
+        ages = {load: age for age, load in enumerate(self._used)}
+        order = sorted(range(len(loads)), key=lambda place: ages.get(loads[place], -1))
+        scores = [0.0] * len(loads)
+        for rank, place in enumerate(order):
+            scores[place] = 1.0 - rank / (len(loads) - 1)
+        return scores
+
+    def booked(self, cycle: Cycle, load: EndpointLoad) -> None:
+        if cycle.is_cold(load):
+            self._used.pop(load, None)
+            self._used[load] = None
+            while len(self._used) > self._size:
+                self._used.popitem(last=False)

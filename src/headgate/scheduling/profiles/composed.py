@@ -1,0 +1,65 @@
+"""A policy made of plugins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from headgate.fleet import EndpointLoad
+from headgate.scheduling.plugins import Cycle, NoPrefixes, Plugin, PrefixIndex
+from headgate.scheduling.policy import Choice, Policy, Refused
+from headgate.scheduling.profiles.profile import Profile
+from headgate.scheduling.request import Request
+
+
+class Composed(Policy):
+    """Asks one profile for every request."""
+
+    def __init__(self, profile: Profile, prefixes: PrefixIndex | None = None) -> None:
+        self.profile = profile
+        self._prefixes = prefixes or NoPrefixes()
+        plugins = list(profile.plugins())
+        self.uses_prefix = any(plugin.uses_prefix for plugin in plugins)
+        self._remembering = [plugin for plugin in plugins if plugin.remembers]
+        self._marking = [plugin for plugin in plugins if type(plugin).mark is not Plugin.mark]
+        self.marks_answers = bool(self._marking)
+        self._last: Cycle | None = None
+        """Of the last pick: what was worked out for it serves to note its booking."""
+
+    def pick(
+        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+    ) -> Choice | None:
+        cycle = self._last = Cycle(request, now, rng, self._prefixes)
+        load = self.profile.pick(cycle, candidates)
+        if load is None:
+            return None
+        return Choice(load=load, cached_tokens=cycle.cached_tokens(load) if request.prefix else 0)
+
+    def booked(self, request: Request, choice: Choice, now: float) -> None:
+        if self._remembering:
+            cycle = self._last
+            if cycle is None or cycle.request is not request:
+                cycle = self._asked(request, now)
+            for plugin in self._remembering:
+                plugin.booked(cycle, choice.load)
+        if request.prefix:
+            self._prefixes.add(request.prefix, choice.load, now)
+
+    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+        by = self.profile.leaves_none(self._asked(request, now), candidates)
+        if by is None:
+            return super().refusal(request, candidates, now)
+        return Refused(why=f"{by.name} leaves none of its endpoints", is_busy=by.about_load)
+
+    def reasons(
+        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
+    ) -> Mapping[EndpointLoad, str]:
+        return self.profile.reasons(self._asked(request, now), candidates) if candidates else {}
+
+    def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
+        found = [plugin.mark(request, choice.load) for plugin in self._marking]
+        return [mark for mark in found if mark is not None]
+
+    def _asked(self, request: Request, now: float) -> Cycle:
+        """For a question that changes nothing: chance falls as it does in explanations."""
+        return Cycle(request, now, random.Random(0), self._prefixes)  # noqa: S311 - keeps no secret
