@@ -23,7 +23,7 @@ class Total(NamedTuple):
     """What a histogram has counted since its engine started."""
 
     sum_s: float
-    count: float
+    samples: float
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class _Reader:
             if counts:
                 sums = self._page.samples(f"{name}_sum")
                 total = Total(sum(s.value for s in sums), sum(s.value for s in counts))
-                if len(sums) == len(counts) and 0 <= total.sum_s < math.inf and 0 <= total.count < math.inf:
+                if len(sums) == len(counts) and 0 <= total.sum_s < math.inf and 0 <= total.samples < math.inf:
                     return total
                 self._malformed += 1
         return None

@@ -7,6 +7,7 @@ scheduler one load per endpoint. State lives here and outlives the snapshots tha
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
+from headgate.fleet.observation import Observation, ReadingState
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
@@ -18,7 +19,9 @@ __all__ = [
     "EngineReading",
     "Estimator",
     "Ledger",
+    "Observation",
     "Rates",
+    "ReadingState",
     "RetryBudget",
     "RetryBudgetPolicy",
     "ejected",

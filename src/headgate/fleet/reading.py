@@ -22,8 +22,11 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     """How many KV blocks it has."""
     ttft_s: float | None = None
     """Mean time to the first token over the last interval in which there were any."""
+    ttft_at: float | None = None
+    """When that interval ended."""
     tpot_s: float | None = None
     """Mean time between tokens over the last interval in which there were any."""
+    tpot_at: float | None = None
     adapters_running: frozenset[str] = frozenset()
     """Adapters of the requests in its batches: they are in its memory."""
     adapters_waiting: frozenset[str] = frozenset()

@@ -1,0 +1,140 @@
+"""What looks at one engine, one after the other, tell together.
+
+Counters become means over an interval, a restart is told from a quiet hour, and a look that failed leaves
+what was seen before, with its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from headgate.engines import Figures, Total
+from headgate.fleet.reading import EngineReading
+
+INTERVAL_S = 1.0
+"""The shortest interval that means are taken over: of few tokens they would say little."""
+START_TOLERANCE_S = 1.0
+
+ReadingState: TypeAlias = Literal["fresh", "stale", "missing", "unsupported"]
+"""`missing`: nothing was ever read; `unsupported`: it answers, but has no page of a known engine."""
+
+
+class IntervalMean:
+    """The mean of what a histogram has counted since it was last asked, where there was something."""
+
+    __slots__ = ("_at", "_before", "mean_at", "mean_s")
+
+    def __init__(self) -> None:
+        self._before: Total | None = None
+        self._at = 0.0
+        self.mean_s: float | None = None
+        self.mean_at: float | None = None
+        """When the interval ended that the mean is of: an interval without samples has none, and changes
+        nothing."""
+
+    def went_back(self, total: Total | None) -> bool:
+        """Whether there is less than before, which only a restart brings about."""
+        before = self._before
+        if before is None or total is None:
+            return False
+        return total.samples < before.samples or total.sum_s < before.sum_s
+
+    def begin_anew(self, at: float) -> None:
+        """The engine has started again and counts from 0."""
+        if self._before is not None:
+            self._before, self._at = Total(0.0, 0.0), at - INTERVAL_S
+
+    def add(self, total: Total | None, at: float) -> None:
+        """Takes what the histogram has counted at `at`; None if the page does not say."""
+        if total is None:
+            return
+        if self._before is None:
+            self._before, self._at = total, at
+            return
+        if at - self._at < INTERVAL_S:
+            return
+        count = total.samples - self._before.samples
+        if count > 0:
+            self.mean_s = max(total.sum_s - self._before.sum_s, 0.0) / count
+            self.mean_at = at
+        self._before, self._at = total, at
+
+
+class Observation:
+    """One engine, as far as it was looked at. Times are in monotonic seconds."""
+
+    __slots__ = ("_has_page", "_models", "_started_at", "_tpot", "_ttft", "reading", "restarts")
+
+    def __init__(self) -> None:
+        self.reading: EngineReading | None = None
+        """The last one, however old it is."""
+        self.restarts = 0
+        """How often the engine was found to have started anew."""
+        self._models: frozenset[str] | None = None
+        self._ttft = IntervalMean()
+        self._tpot = IntervalMean()
+        self._started_at: float | None = None
+        self._has_page: bool | None = None
+        """None as long as it was not seen to have one or none."""
+
+    def see(self, figures: Figures, at: float) -> bool:
+        """Takes a page that was asked for at `at`; says whether the engine has started anew since the last.
+
+        What it held in its cache is gone then.
+        """
+        restarted = self._has_restarted(figures)
+        if restarted:
+            self.restarts += 1
+            self._models = None
+            self._ttft.begin_anew(at)
+            self._tpot.begin_anew(at)
+        self._started_at = figures.started_at or self._started_at
+        self._ttft.add(figures.ttft, at)
+        self._tpot.add(figures.tpot, at)
+        self._has_page = True
+        self.reading = EngineReading(
+            at=at,
+            waiting=figures.waiting,
+            running=figures.running,
+            kv_usage=figures.kv_usage,
+            block_tokens=figures.block_tokens,
+            blocks=figures.blocks,
+            ttft_s=self._ttft.mean_s,
+            ttft_at=self._ttft.mean_at,
+            tpot_s=self._tpot.mean_s,
+            tpot_at=self._tpot.mean_at,
+            adapters_running=figures.adapters_running,
+            adapters_waiting=figures.adapters_waiting,
+            max_adapters=figures.max_adapters,
+            models=self._models,
+        )
+        return restarted
+
+    def see_no_page(self) -> None:
+        """It answered, and has no page, or one of something else."""
+        self._has_page = False
+
+    def list_models(self, models: Set[str], at: float) -> None:
+        """Takes the names that it answers to, as they were at `at`."""
+        self._models = frozenset(models)
+        if self.reading is None or not self._has_page:
+            self.reading = EngineReading(at=at, models=self._models)
+        else:
+            self.reading = msgspec.structs.replace(self.reading, models=self._models)
+
+    def state(self, now: float, stale_s: float) -> ReadingState:
+        """How far its page can be relied on: it is stale once it is older than `stale_s`."""
+        if self._has_page is False:
+            return "unsupported"
+        if self.reading is None or self._has_page is None:
+            return "missing"
+        return "fresh" if now - self.reading.at <= stale_s else "stale"
+
+    def _has_restarted(self, figures: Figures) -> bool:
+        started_at, before = figures.started_at, self._started_at
+        if started_at is not None and before is not None and abs(started_at - before) > START_TOLERANCE_S:
+            return True
+        return self._ttft.went_back(figures.ttft) or self._tpot.went_back(figures.tpot)
