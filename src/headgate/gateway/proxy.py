@@ -13,6 +13,7 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
+from headgate.fleet.prefix import PrefixIndex
 from headgate.gateway import limits, local, tls, trace
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
@@ -82,6 +83,8 @@ class Proxy:
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
+        self.prefixes = PrefixIndex()
+        """What the caches of all endpoints are believed to hold."""
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""
@@ -120,7 +123,8 @@ class Proxy:
         ]
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
         reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
-        self.ledger.keep(endpoint for endpoint, _ in reached)
+        for load in self.ledger.keep(endpoint for endpoint, _ in reached):
+            self.prefixes.remove(load)
         for key in self._connections.keys() - reached:
             self._connections.pop(key).close()
         self._contexts.keep(verified for _, verified in reached if verified is not None)
@@ -239,6 +243,7 @@ class Proxy:
             for load in fleet.hung(pool.loads, now):
                 if load.hangs(now):
                     self._note_ejection(pool, load, "hang", now)
+        self.prefixes.sweep(now)
         for connections in self._connections.values():
             connections.sweep()
 

@@ -25,8 +25,17 @@ class Request(msgspec.Struct, kw_only=True):
     prefix: Sequence[int] = ()
     """Chained hashes of the prompt's blocks, the first block first; empty where the policy uses none."""
     block_tokens: float = 0.0
-    """Tokens in one block of `prefix`, as estimated."""
+    """Tokens in one block of `prefix`, as estimated; in one unit, where blocks differ in length."""
+    block_ends: Sequence[int] = ()
+    """Where in the prompt its blocks end, in units; empty where each is one unit long."""
     priority: int = 0
     """Critical is 1, default 0, sheddable -1; objectives have any sign."""
     header: Callable[[bytes], str] = _no_header
     """The first value of a header by its lower-case name, "" if there is none."""
+
+    def tokens_in(self, blocks: int) -> int:
+        """How many tokens the first so many blocks of `prefix` are, as estimated: at most the prompt's."""
+        if not blocks:
+            return 0
+        units = self.block_ends[blocks - 1] if self.block_ends else blocks
+        return min(int(units * self.block_tokens), self.prompt_tokens)

@@ -1,0 +1,111 @@
+"""What is believed of endpoints stays within bounds of size, and a prompt's head outlasts its tail."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import fleet, routing
+from headgate.fleet.prefix import PrefixIndex
+
+
+def loads(count):
+    return [fleet.EndpointLoad(routing.Endpoint(f"default/pod-{n}", "127.0.0.1", n)) for n in range(count)]
+
+
+def prompt(name, blocks):
+    return [hash((name, n)) for n in range(blocks)]
+
+
+def test_a_prompt_larger_than_the_cache_leaves_its_head_there():
+    """The engine drops the tail first, too."""
+    index, (load,) = PrefixIndex(default_limit=10), loads(1)
+    index.add(prompt("long", 25), load, 1.0)
+    assert index.matched(prompt("long", 25), [load]) == [10]
+    index.validate()
+
+
+def test_the_least_recently_used_prompt_leaves_first_from_its_tail():
+    """Of three prompts, the one used longest ago makes room, and only as much as is needed."""
+    index, (load,) = PrefixIndex(default_limit=32, ttl_s=64.0), loads(1)
+    for now, name in ((10.0, "a"), (20.0, "b"), (30.0, "c"), (40.0, "a"), (50.0, "d")):
+        index.add(prompt(name, 10), load, now)
+    held = {name: index.matched(prompt(name, 10), [load])[0] for name in "abcd"}
+    assert held == {"a": 10, "b": 2, "c": 10, "d": 10}
+
+
+def test_a_smaller_cache_than_believed_makes_room_at_once():
+    """The engine says how large its cache is after prompts were sent there."""
+    index, (load,) = PrefixIndex(default_limit=100), loads(1)
+    index.add(prompt("a", 50), load, 1.0)
+    index.limit(load, 20)
+    assert index.matched(prompt("a", 50), [load]) == [20]
+    assert index.statistics()["evicted"] == 30
+
+
+def test_large_blocks_take_more_of_the_cache():
+    """Blocks that grow along a prompt are counted by their size."""
+    index, (load,) = PrefixIndex(default_limit=10), loads(1)
+    index.add(prompt("a", 5), load, 1.0, ends=(1, 2, 4, 8, 16))
+    assert index.matched(prompt("a", 5), [load]) == [4]
+    index.add(prompt("a", 6), load, 1.0, ends=(1, 2, 3, 4, 5, 6))
+    index.validate()
+
+
+def test_all_endpoints_together_are_bounded():
+    """The endpoint that holds most gives way."""
+    index, (large, small) = PrefixIndex(max_blocks=100), loads(2)
+    index.add(prompt("small", 20), small, 1.0)
+    index.add(prompt("large", 300), large, 2.0)
+    assert index.statistics()["blocks"] <= 100
+    assert index.matched(prompt("small", 20), [small]) == [20]
+    assert index.matched(prompt("large", 300), [large]) == [80]
+    index.validate()
+
+
+def test_an_endpoint_that_left_gives_its_place_to_another():
+    """Nothing of the old one is believed of the new one."""
+    index, (old, new) = PrefixIndex(), loads(2)
+    for _ in range(3):
+        index.add(prompt("a", 3), old, 1.0)
+        index.remove(old)
+        index.add(prompt("b", 3), new, 1.0)
+        assert index.matched(prompt("a", 3), [old, new]) == [0, 0]
+        index.validate()
+    assert index.statistics()["endpoints"] == 1
+
+
+def test_nothing_is_believed_of_endpoints_that_were_never_asked():
+    """Nor of prompts without a whole block."""
+    index, (asked, other) = PrefixIndex(), loads(2)
+    index.add(prompt("a", 3), asked, 1.0)
+    assert index.matched(prompt("a", 3), [other, asked, other]) == [0, 3, 0]
+    assert index.matched([], [asked]) == [0]
+    assert index.used_at(prompt("a", 1)[0], other) is None
+    assert index.used_at(prompt("a", 1)[0], asked) == pytest.approx(1.0)
+
+
+chains = st.lists(st.integers(0, 2), min_size=1, max_size=12)
+
+
+@given(
+    sent=st.lists(st.tuples(chains, st.integers(0, 2), st.floats(0, 30)), max_size=60),
+    limit=st.integers(1, 20),
+    max_blocks=st.integers(5, 60),
+)
+def test_a_burst_never_breaks_the_bounds_nor_invents_blocks(sent, limit, max_blocks):
+    """However close in time prompts come: no more is believed than was sent, and no tail without its head."""
+    index, pool = PrefixIndex(max_blocks=max_blocks, default_limit=limit), loads(3)
+    now, truth = 0.0, [set() for _ in pool]
+    for chain, place, later in sent:
+        now += later
+        fronts = [hash(tuple(chain[: n + 1])) for n in range(len(chain))]
+        index.add(fronts, pool[place], now)
+        truth[place].update(fronts)
+        index.validate()
+        index.sweep(now)
+        matched = index.matched(fronts, pool)
+        for place, load in enumerate(pool):
+            held = [index.used_at(block, load) is not None for block in fronts]
+            assert held == [n < matched[place] for n in range(len(fronts))]
+            assert truth[place].issuperset(fronts[: matched[place]])
+            assert index.blocks(load) <= limit
