@@ -24,11 +24,12 @@ from headgate.simulator.model.request import (
     StepPlan,
 )
 from headgate.simulator.model.statistics import EngineStatistics
-from headgate.simulator.model.text import Vocabulary, estimate_tokens
+from headgate.simulator.model.text import LARGEST_TOKEN, Tokens, Vocabulary, detokenize, tokenize
 from headgate.simulator.model.virtual import Cancellation, Submission, VirtualRun, run_virtual
 
 __all__ = [
     "DEFAULT_PROFILE",
+    "LARGEST_TOKEN",
     "PROFILES",
     "AllBlocksCleared",
     "BlockRemoved",
@@ -53,8 +54,10 @@ __all__ = [
     "StepOutcome",
     "StepPlan",
     "Submission",
+    "Tokens",
     "VirtualRun",
     "Vocabulary",
-    "estimate_tokens",
+    "detokenize",
     "run_virtual",
+    "tokenize",
 ]

@@ -1,22 +1,49 @@
-"""Text for tokens and tokens for text: the two places where the simulator pretends to know language."""
+"""Text for tokens and tokens for text: the two places where the simulator pretends to know language.
+
+A token is four bytes of UTF-8. Every generated word is that long with its leading blank, so an answer that
+comes back inside the next prompt has the very tokens that were generated, as with a real tokenizer.
+"""
 
 import random
+import sys
+from array import array
+from collections.abc import Iterable
+from typing import TypeAlias
 
-CHARACTERS_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4
 """English averages about four characters a token in the usual byte-pair vocabularies."""
+LARGEST_TOKEN = 2**32 - 1
 
+Tokens: TypeAlias = "array[int]"
+"""Token ids, four bytes each."""
+
+_PADDING = b"\xff"  # fills the last token of a text; occurs nowhere in UTF-8
+_FIRST_WORD_LIST = "Gate Flow Lock Mill Dams Tide Pond Lake Weir Rain Eddy Ebbs Dike Reed Silt Well"
 _WORD_LIST = """
-the of and to in is that for it as with on be at by this from or which one all would there their what up out
-if about who get when make can like time no just him know take people into year your good some water gate flow
-canal river field stone bridge mill wheel level bank spring rain source stream channel lock open close raise
-lower measure share turn carry hold reach fill drain rest move slow quick deep wide
+the and was for his her out day man new now old see two way who boy did its let put say she too use air all
+any are arm ask bay bed big bow box can car cut dam dig dip dry ebb end eye far few fit gap get had him how
+ice jet key lap law leg log lot low map may mud net not off one our own pan pay pit pot raw red row run sea
+set sky sun ten tow try wet yes
 """
-_WORDS = tuple(_WORD_LIST.split())
+_FIRST_WORDS = tuple(_FIRST_WORD_LIST.split())
+_WORDS = tuple(f" {word}" for word in _WORD_LIST.split())
 
 
-def estimate_tokens(characters: int) -> int:
-    """How many prompt tokens this many characters are taken for: at least one."""
-    return max(1, -(-characters // CHARACTERS_PER_TOKEN))
+def tokenize(text: str) -> Tokens:
+    """The ids of a text; the empty text has none."""
+    data = text.encode("utf-8", "surrogatepass")
+    tokens = array("I", data + _PADDING * (-len(data) % BYTES_PER_TOKEN))
+    if sys.byteorder == "little":
+        tokens.byteswap()
+    return tokens
+
+
+def detokenize(tokens: Iterable[int]) -> str:
+    """The text of some ids; bytes that no text has come out as replacement characters."""
+    copy = array("I", tokens)
+    if sys.byteorder == "little":
+        copy.byteswap()
+    return copy.tobytes().replace(_PADDING, b"").decode("utf-8", "replace")
 
 
 class Vocabulary:
@@ -30,11 +57,10 @@ class Vocabulary:
         self._first = True
 
     def next_token(self) -> str:
-        word = self._rng.choice(_WORDS)
         if self._first:
             self._first = False
-            return word.capitalize()
-        return f" {word}"
+            return self._rng.choice(_FIRST_WORDS)
+        return self._rng.choice(_WORDS)
 
     def text(self, tokens: int) -> str:
         return "".join(self.next_token() for _ in range(tokens))

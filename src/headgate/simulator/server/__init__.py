@@ -6,6 +6,6 @@ counts, and hands on tokens as they fall due. A client that goes away ends its r
 
 from headgate.simulator.server.live import LiveEngine
 from headgate.simulator.server.serve import listen, run, running
-from headgate.simulator.server.settings import ServerSettings
+from headgate.simulator.server.settings import Api, Role, ServerSettings
 
-__all__ = ["LiveEngine", "ServerSettings", "listen", "run", "running"]
+__all__ = ["Api", "LiveEngine", "Role", "ServerSettings", "listen", "run", "running"]

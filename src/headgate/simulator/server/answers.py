@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headgate.simulator.model import Vocabulary
-from headgate.simulator.server.bodies import Generation
+from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.live import Choice, Ticket
 
 DONE = b"data: [DONE]\n\n"
@@ -17,7 +17,7 @@ DONE = b"data: [DONE]\n\n"
 
 def usage(generation: Generation, choices: Sequence[Choice]) -> dict[str, int]:
     """Exact in the simulator's own tokens; the prompt of several choices counts once."""
-    prompt, output = sum(generation.prompts), sum(choice.emitted for choice in choices)
+    prompt, output = sum(generation.prompt_sizes), sum(choice.emitted for choice in choices)
     return {"prompt_tokens": prompt, "total_tokens": prompt + output, "completion_tokens": output}
 
 
@@ -35,11 +35,11 @@ class Answer:
         self._event_head = b"data: " + msgspec.json.encode(head)[:-1]
         # Sequences of one request differ, and the same request gets the same answer from every engine.
         self._texts = [
-            Vocabulary(seed, generation.seed, generation.prompts, index)
+            Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
             for index in range(len(ticket.choices))
         ]
 
-    def whole(self) -> bytes:
+    def whole(self, kv_transfer_params: object = None) -> bytes:
         """The body of an answer that is not streamed."""
         generation, choices = self._generation, self._ticket.choices
         body = {
@@ -49,6 +49,7 @@ class Answer:
             "model": generation.model,
             "choices": [self._whole_choice(index, choice) for index, choice in enumerate(choices)],
             "usage": usage(generation, choices),
+            "kv_transfer_params": kv_transfer_params,
         }
         return msgspec.json.encode(body)
 

@@ -4,13 +4,17 @@ Fields that do not change the simulated answer (temperature, tools, stop, ...) a
 """
 
 import re
-from typing import Annotated, Literal, TypeVar
+from array import array
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from headgate.simulator.model import estimate_tokens
+from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
 from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.generation import Generation, Kind
+from headgate.simulator.server.kv_fields import Hosts, NixlParams, Ports, Rooms, spread
 
 MAX_CHOICES = 128
 """Sequences that one request may ask for, over all of its prompts."""
@@ -42,6 +46,11 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Count | None = None
     ignore_eos: bool = False
     seed: int | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+    kv_transfer_params: NixlParams | None = None
+    bootstrap_host: Hosts | None = None
+    bootstrap_port: Ports | None = None
+    bootstrap_room: Rooms | None = None
 
 
 class ChatBody(_Common, frozen=True, kw_only=True):
@@ -53,21 +62,6 @@ class CompletionBody(_Common, frozen=True, kw_only=True):
     prompt: str | list[str | int | TokenIds]
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """What either kind of request comes to."""
-
-    kind: Literal["chat", "completion"]
-    model: str
-    prompts: tuple[int, ...]
-    """Prompt tokens, one entry for each prompt."""
-    choices_per_prompt: int
-    max_tokens: int | None
-    ignore_eos: bool
-    seed: int | None
-    stream: bool
-    include_usage: bool
-
-
 _Body = TypeVar("_Body", bound=_Common)
 _chat = msgspec.json.Decoder(ChatBody)
 _completion = msgspec.json.Decoder(CompletionBody)
@@ -76,8 +70,12 @@ _completion = msgspec.json.Decoder(CompletionBody)
 def read_chat(body: bytes) -> Generation:
     """Decode the body of /v1/chat/completions; raises `ApiError` that names the field."""
     chat = _decode(_chat, body)
-    characters = sum(_characters(index, message) for index, message in enumerate(chat.messages))
-    return _generation("chat", chat, (estimate_tokens(characters),), chat.max_completion_tokens)
+    prompt = array("I")
+    for index, message in enumerate(chat.messages):
+        for text in _texts(index, message):
+            prompt += tokenize(text)
+    prompt = prompt or array("I", [0])  # a chat template is never empty
+    return _generation("chat", chat, (prompt,), chat.max_completion_tokens)
 
 
 def read_completion(body: bytes) -> Generation:
@@ -87,35 +85,49 @@ def read_completion(body: bytes) -> Generation:
 
 
 def _generation(
-    kind: Literal["chat", "completion"],
-    body: _Common,
-    prompts: tuple[int, ...],
-    max_completion_tokens: int | None,
+    kind: Kind, body: _Common, prompts: tuple[Tokens, ...], max_completion_tokens: int | None
 ) -> Generation:
+    choices = body.n or 1
+    max_tokens = max_completion_tokens or body.max_tokens
+    _check(body, len(prompts), choices, max_tokens)
+    return Generation(
+        kind=kind,
+        model=body.model,
+        prompts=prompts,
+        choices_per_prompt=choices,
+        max_tokens=max_tokens,
+        min_tokens=body.min_tokens,
+        ignore_eos=body.ignore_eos,
+        seed=body.seed,
+        stream=body.stream,
+        include_usage=body.stream_options is not None and body.stream_options.include_usage,
+        kv_params=body.kv_transfer_params,
+        bootstrap=spread(
+            body.bootstrap_host, body.bootstrap_port, body.bootstrap_room, choices * len(prompts)
+        ),
+    )
+
+
+def _check(body: _Common, prompts: int, choices: int, max_tokens: int | None) -> None:
+    """What only several fields together show to be wrong."""
     if body.stream_options is not None and not body.stream:
         raise ApiError(
             400,
             "stream_options: can only be set when stream is true; set stream or leave it out",
             param="stream_options",
         )
-    choices = body.n or 1
-    if choices * len(prompts) > MAX_CHOICES:
+    if max_tokens is not None and body.min_tokens > max_tokens:
         raise ApiError(
             400,
-            f"n: {len(prompts)} prompts x {choices} choices exceed {MAX_CHOICES} sequences; send fewer",
+            f"min_tokens: must be less than or equal to max_tokens={max_tokens}, got {body.min_tokens}",
+            param="min_tokens",
+        )
+    if choices * prompts > MAX_CHOICES:
+        raise ApiError(
+            400,
+            f"n: {prompts} prompts x {choices} choices exceed {MAX_CHOICES} sequences; send fewer",
             param="n",
         )
-    return Generation(
-        kind=kind,
-        model=body.model,
-        prompts=prompts,
-        choices_per_prompt=choices,
-        max_tokens=max_completion_tokens or body.max_tokens,
-        ignore_eos=body.ignore_eos,
-        seed=body.seed,
-        stream=body.stream,
-        include_usage=body.stream_options is not None and body.stream_options.include_usage,
-    )
 
 
 def _decode(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
@@ -132,12 +144,12 @@ def _decode(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
         raise ApiError(400, "The body is nested too deeply") from error
 
 
-def _characters(index: int, message: Message) -> int:
+def _texts(index: int, message: Message) -> list[str]:
     if message.content is None:
-        return 0
+        return []
     if isinstance(message.content, str):
-        return len(message.content)
-    total = 0
+        return [message.content]
+    texts = []
     for position, part in enumerate(message.content):
         field = f"messages[{index}].content[{position}]"
         if part.type != "text":
@@ -146,26 +158,32 @@ def _characters(index: int, message: Message) -> int:
             )
         if part.text is None:
             raise ApiError(400, f"{field}.text: is required in a part of type 'text'", param=f"{field}.text")
-        total += len(part.text)
-    return total
+        texts.append(part.text)
+    return ["".join(texts)]
 
 
-def _prompts(prompt: str | list[str | int | TokenIds]) -> tuple[int, ...]:
+def _prompts(prompt: str | list[str | int | TokenIds]) -> tuple[Tokens, ...]:
     if isinstance(prompt, str):
         prompt = [prompt]
     elif prompt and all(isinstance(element, int) for element in prompt):
-        return (len(prompt),)
+        return (_ids("prompt", prompt),)
     if not prompt:
         raise ApiError(400, "prompt: must not be empty", param="prompt")
-    return tuple(_prompt_tokens(index, element) for index, element in enumerate(prompt))
+    return tuple(_prompt(f"prompt[{index}]", element) for index, element in enumerate(prompt))
 
 
-def _prompt_tokens(index: int, element: str | int | TokenIds) -> int:
+def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
     if isinstance(element, int):
-        message = (
-            f"prompt[{index}]: token ids cannot be mixed with texts or lists; send one list of ids per prompt"
-        )
-        raise ApiError(400, message, param=f"prompt[{index}]")
+        message = f"{field}: token ids cannot be mixed with texts or lists; send one list of ids per prompt"
+        raise ApiError(400, message, param=field)
     if not element:
-        raise ApiError(400, f"prompt[{index}]: must not be empty", param=f"prompt[{index}]")
-    return estimate_tokens(len(element)) if isinstance(element, str) else len(element)
+        raise ApiError(400, f"{field}: must not be empty", param=field)
+    return tokenize(element) if isinstance(element, str) else _ids(field, element)
+
+
+def _ids(field: str, ids: Sequence[object]) -> Tokens:
+    try:
+        return array("I", ids)  # type: ignore[arg-type]
+    except OverflowError as error:
+        message = f"{field}: token ids are numbers from 0 to {LARGEST_TOKEN}"
+        raise ApiError(400, message, param=field) from error

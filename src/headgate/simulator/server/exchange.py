@@ -1,6 +1,8 @@
 """One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -15,6 +17,12 @@ _EXTRA_HEADERS = {
     408: [(b"connection", b"close")],  # the rest of its body may never come
     429: [(b"retry-after", b"1")],
 }
+
+T = TypeVar("T")
+
+
+class ClientGoneError(Exception):
+    """Nobody is there to be answered."""
 
 
 class Exchange:
@@ -49,6 +57,24 @@ class Exchange:
                         return bytes(body)
         except TimeoutError as error:
             raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
+
+    def path_param(self, name: str) -> Any:
+        """A part of the path, as the route converts it."""
+        return self._scope["path_params"][name]
+
+    async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, or `ClientGoneError` as the client leaves. Only after the body was read."""
+        doing = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self.disconnected())
+        try:
+            await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise ClientGoneError
+            return doing.result()
+        finally:
+            for task in (doing, gone):
+                task.cancel()
+            await asyncio.gather(doing, gone, return_exceptions=True)
 
     async def disconnected(self) -> None:
         """Return once the client is gone. Only after the body was read."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import time
@@ -12,6 +13,8 @@ import uvloop
 
 from headgate import serving
 from headgate.simulator.server.app import EngineApp
+from headgate.simulator.server.generator import Generator
+from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.live import LiveEngine
 from headgate.simulator.server.metrics import MetricsPage, Timings
 from headgate.simulator.server.settings import ServerSettings
@@ -26,41 +29,68 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def run(settings: ServerSettings, sock: socket.socket, on_listening: Callable[[], None]) -> None:
+def run(
+    settings: ServerSettings,
+    sock: socket.socket,
+    on_listening: Callable[[], None],
+    bootstrap: socket.socket | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; a second signal cuts what is still in flight."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_signalled(settings, sock, on_listening))
+        runner.run(_until_signalled(settings, sock, on_listening, bootstrap))
 
 
 @contextlib.asynccontextmanager
-async def running(settings: ServerSettings, sock: socket.socket) -> AsyncIterator[LiveEngine]:
-    """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it."""
+async def running(
+    settings: ServerSettings, sock: socket.socket, bootstrap: socket.socket | None = None
+) -> AsyncIterator[LiveEngine]:
+    """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
+
+    `bootstrap` is the second address at which SGLang's decode side finds its prefill side.
+    """
     timings = Timings(settings.engine.max_model_len)
     live = LiveEngine(settings.engine, timings)
     page = MetricsPage(settings.models[0], settings.engine, timings, live.statistics, time.time())
-    server = serving.EmbeddedServer(_uvicorn_config(EngineApp(settings, live, page), settings))
-    async with contextlib.aclosing(server), asyncio.TaskGroup() as group:
+    host, port = sock.getsockname()[:2]
+    transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
+    app = EngineApp(settings, Generator(settings, live, transfers), transfers, page)
+    server = serving.EmbeddedServer(_uvicorn_config(app, settings))
+    sockets = [sock] if bootstrap is None else [sock, bootstrap]
+    async with (
+        contextlib.aclosing(transfers.side_channel),
+        contextlib.aclosing(server),
+        asyncio.TaskGroup() as group,
+    ):
         stepping = group.create_task(live.run())
-        answering = group.create_task(server.serve(sockets=[sock]))
+        answering = group.create_task(server.serve(sockets=sockets))
         await server.accepting.wait()
         try:
             yield live
         finally:
             server.stop()
-            cut = asyncio.get_running_loop().call_later(settings.drain_s, live.cancel_all)
+            cut = asyncio.get_running_loop().call_later(settings.drain_s, _cut, live, transfers)
             await answering
             cut.cancel()
             stepping.cancel()
 
 
+def _cut(live: LiveEngine, transfers: Transfers) -> None:
+    """End what is in flight, and what waits for another engine."""
+    live.cancel_all()
+    transfers.rooms.close_all()
+
+
 async def _until_signalled(
-    settings: ServerSettings, sock: socket.socket, on_listening: Callable[[], None]
+    settings: ServerSettings,
+    sock: socket.socket,
+    on_listening: Callable[[], None],
+    bootstrap: socket.socket | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(settings, sock) as live:
+    async with running(settings, sock, bootstrap) as live:
         on_listening()
         await stop.wait()
         for number in (signal.SIGTERM, signal.SIGINT):

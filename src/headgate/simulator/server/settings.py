@@ -1,8 +1,13 @@
 """What one simulated server is told when it starts."""
 
+from typing import Literal
+
 import msgspec
 
 from headgate.simulator.model import EngineConfig
+
+Api = Literal["vllm", "sglang"]
+Role = Literal["both", "prefill", "decode"]
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +27,20 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout_s: float = 30.0
     """How long a client may take to send a body."""
     pod_name: str | None = None
+    api: Api = "vllm"
+    """Whose metrics and prefill/decode form this is."""
+    role: Role = "both"
+    """Which side of prefill/decode pairs this engine is for."""
+    check_protocol: bool = False
+    """Whether requests that deviate from the prefill/decode protocol are refused."""
+    side_channel_host: str | None = None
+    """Where other engines reach this one, if that is not the address that it listens on."""
+    kv_hold_s: float = 480.0
+    """How long a computed prompt waits to be read by another engine; vLLM's default."""
+    bootstrap_timeout_s: float = 300.0
+    """How long one side of a bootstrap room waits for the other; SGLang's default."""
+    kv_transfer_s_per_token: float = 0.0
+    """Seconds for the KV cache of one prompt token to come from another engine."""
 
     def __post_init__(self) -> None:
         if not self.models or not all(self.models):

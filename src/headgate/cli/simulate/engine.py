@@ -1,0 +1,185 @@
+"""`headgate simulate engine`: one simulated engine over HTTP."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import socket
+
+    from headgate.simulator.model import EngineConfig, EngineProfile
+    from headgate.simulator.server import Api, Role, ServerSettings
+
+
+def _find_profile(_: click.Context, __: click.Parameter, name: str) -> "EngineProfile":
+    """The profile of that name. A `click.Choice` would import the profiles for every `headgate --help`."""
+    from headgate.simulator.model import PROFILES
+
+    if name not in PROFILES:
+        raise click.BadParameter(f"{name!r} is not a profile; there are {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+_SECONDS = click.FloatRange(min=0)
+_COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar="POD_IP",
+    show_default=True,
+    show_envvar=True,
+    help="Address to listen on.",
+)
+@click.option(
+    "--port", default=8000, type=click.IntRange(0, 65535), show_default=True, help="Port; 0 takes a free one."
+)
+@click.option(
+    "--model", "models", multiple=True, default=("simulated",), show_default=True,
+    envvar="SIM_MODEL", show_envvar=True,
+    help="Served model name; repeat it for aliases (in the variable: separated by blanks).",
+)  # fmt: skip
+@click.option(
+    "--profile", callback=_find_profile, default="8b-h100", show_default=True,
+    help="Constants to start from; `headgate simulate profiles` lists them.",
+)  # fmt: skip
+@click.option("--base-s", type=_SECONDS, help="Seconds that every step takes.")
+@click.option(
+    "--per-decode-sequence-s", type=_SECONDS, help="Seconds for each sequence that decodes in a step."
+)
+@click.option("--per-kv-token-s", type=_SECONDS, help="Seconds for each token of context that these read.")
+@click.option(
+    "--per-prefill-token-s", type=_SECONDS, help="Seconds for each prompt token prefilled in a step."
+)
+@click.option("--max-num-seqs", type=_COUNT, help="Sequences that run at once.")
+@click.option("--max-model-len", type=_COUNT, help="Tokens of prompt and answer together.")
+@click.option("--prefill-budget-tokens", type=_COUNT, help="Prompt tokens that one step may prefill.")
+@click.option("--kv-blocks", type=_COUNT, help="Blocks of the KV cache.")
+@click.option("--block-size", type=_COUNT, help="Tokens in one KV block.")
+@click.option(
+    "--max-waiting", type=click.IntRange(min=0), help="Requests taken beyond max-num-seqs; more get a 429."
+)
+@click.option(
+    "--max-tokens-default", type=_COUNT, default=64, show_default=True,
+    help="Length of an answer whose request sets no limit.",
+)  # fmt: skip
+@click.option("--startup-duration", type=_SECONDS, default=0.0, help="Seconds during which /health says 503.")
+@click.option(
+    "--drain-duration", type=click.IntRange(min=0), default=2, show_default=True,
+    help="Seconds that requests in flight may still take after SIGTERM.",
+)  # fmt: skip
+@click.option(
+    "--engine", "api", type=click.Choice(["vllm", "sglang"]), default="vllm", show_default=True,
+    help="Whose metrics and prefill/decode form it has.",
+)  # fmt: skip
+@click.option(
+    "--role", type=click.Choice(["both", "prefill", "decode"]), default="both", show_default=True,
+    help="Which side of prefill/decode pairs it is for.",
+)  # fmt: skip
+@click.option("--check-protocol", is_flag=True, help="Refuse what deviates from the prefill/decode protocol.")
+@click.option(
+    "--side-channel-host", envvar="VLLM_NIXL_SIDE_CHANNEL_HOST", show_envvar=True,
+    help="Where other engines reach this one, if not at --host.",
+)  # fmt: skip
+@click.option(
+    "--kv-hold", type=_SECONDS, default=480.0, show_default=True,
+    help="Seconds that a prompt waits to be read by the decode side.",
+)  # fmt: skip
+@click.option(
+    "--bootstrap-port", type=click.IntRange(0, 65535), default=8998, show_default=True,
+    help="Where an SGLang prefill engine meets its decode side.",
+)  # fmt: skip
+@click.option(
+    "--bootstrap-timeout", type=_SECONDS, default=300.0, show_default=True,
+    help="Seconds that one side waits there for the other.",
+)  # fmt: skip
+@click.option(
+    "--kv-transfer-per-token-s", "kv_transfer_s_per_token", type=_SECONDS, default=0.0, show_default=True,
+    help="Seconds for the KV cache of a token to come from another engine.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts.")
+@click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod.")
+def engine(
+    host: str,
+    port: int,
+    models: tuple[str, ...],
+    profile: "EngineProfile",
+    max_tokens_default: int,
+    startup_duration: float,
+    drain_duration: int,
+    api: "Api",
+    role: "Role",
+    check_protocol: bool,
+    side_channel_host: str | None,
+    kv_hold: float,
+    bootstrap_port: int,
+    bootstrap_timeout: float,
+    kv_transfer_s_per_token: float,
+    seed: int,
+    pod_name: str | None,
+    **overrides: float | None,
+) -> None:
+    """Serve the OpenAI API from a simulated engine with vLLM's metrics.
+
+    Options without a default here have the profile's.
+    """
+    from headgate.simulator import server
+
+    try:
+        settings = server.ServerSettings(
+            engine=_override(profile.config, overrides),
+            models=models,
+            seed=seed,
+            max_tokens_default=max_tokens_default,
+            startup_s=startup_duration,
+            drain_s=drain_duration,
+            pod_name=pod_name,
+            api=api,
+            role=role,
+            check_protocol=check_protocol,
+            side_channel_host=side_channel_host,
+            kv_hold_s=kv_hold,
+            bootstrap_timeout_s=bootstrap_timeout,
+            kv_transfer_s_per_token=kv_transfer_s_per_token,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    meets = api == "sglang" and role == "prefill"
+    _serve(settings, host, port, profile.name, bootstrap_port if meets else None)
+
+
+def _serve(
+    settings: "ServerSettings", host: str, port: int, profile: str, bootstrap_port: int | None
+) -> None:
+    from headgate.simulator import server
+
+    sock = _listen(host, port, "--port")
+    bootstrap = None if bootstrap_port is None else _listen(host, bootstrap_port, "--bootstrap-port")
+    port = sock.getsockname()[1]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    told = f"simulating {', '.join(settings.models)} ({profile}) on http://{address}"
+    if bootstrap is not None:
+        told += f", bootstrap on port {bootstrap.getsockname()[1]}"
+    server.run(settings, sock, lambda: click.echo(told), bootstrap)
+
+
+def _listen(host: str, port: int, option: str) -> "socket.socket":
+    from headgate.simulator import server
+
+    try:
+        return server.listen(host, port)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host} port {port}: {error.strerror}; see --host, {option}"
+        ) from error
+
+
+def _override(config: "EngineConfig", overrides: dict[str, float | None]) -> "EngineConfig":
+    """`config` with the constants that were given on the command line."""
+    import msgspec
+
+    given = {name: value for name, value in overrides.items() if value is not None}
+    costs = {name: given.pop(name) for name in config.costs.__struct_fields__ if name in given}
+    return msgspec.structs.replace(config, costs=msgspec.structs.replace(config.costs, **costs), **given)

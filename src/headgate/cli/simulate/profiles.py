@@ -1,0 +1,45 @@
+"""`headgate simulate profiles`: the engines to start from."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from headgate.simulator.model import EngineConfig
+
+
+@click.command()
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
+)
+def profiles(output: str) -> None:
+    """List the engine profiles and their constants."""
+    import json
+
+    from headgate.simulator.model import DEFAULT_PROFILE, PROFILES
+
+    if output == "json":
+        rows = [
+            {
+                "name": profile.name,
+                "default": profile.name == DEFAULT_PROFILE,
+                "description": profile.description,
+                "constants": _constants(profile.config),
+            }
+            for profile in PROFILES.values()
+        ]
+        click.echo(json.dumps(rows, indent=4))
+        return
+    for profile in PROFILES.values():
+        default = " (default)" if profile.name == DEFAULT_PROFILE else ""
+        click.echo(f"{profile.name}{default}: {profile.description}")
+        for name, value in _constants(profile.config).items():
+            click.echo(f"    --{name.replace('_', '-'):<24}{value}")
+
+
+def _constants(config: "EngineConfig") -> dict[str, float]:
+    """All constants of an engine by the names of their options."""
+    import msgspec
+
+    constants = msgspec.structs.asdict(config)
+    return {**msgspec.structs.asdict(constants.pop("costs")), **constants}

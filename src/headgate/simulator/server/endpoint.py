@@ -1,0 +1,43 @@
+"""One path of the server: its method, its handler, and errors that become OpenAI's error objects."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.exchange import ClientGoneError, Exchange
+from headgate.simulator.server.settings import ServerSettings
+
+Handler = Callable[[Exchange], Awaitable[None]]
+_log = logging.getLogger(__name__)
+FAILED = ApiError(500, "The simulated engine failed on this request; its log says why")
+
+
+class Endpoint:
+    """A handler for one method (any if empty), as an ASGI application."""
+
+    def __init__(self, method: str, handler: Handler, settings: ServerSettings) -> None:
+        self._method = method
+        self._handler = handler
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send, self._settings)
+        try:
+            if self._method and exchange.method != self._method:
+                raise ApiError(405, f"{exchange.method} is not allowed here, {self._method} is")
+            await self._handler(exchange)
+        except ApiError as error:
+            await exchange.answer(error.body(), status=error.status)
+        except ClientGoneError:
+            pass
+        except Exception:
+            _log.exception("%s %s failed", exchange.method, scope["path"])
+            if exchange.started:
+                raise  # too late for an answer: uvicorn cuts the connection
+            await exchange.answer(FAILED.body(), status=FAILED.status)
+
+
+async def no_such_path(exchange: Exchange) -> None:
+    raise ApiError(404, "There is no such path; see /v1/models, /v1/chat/completions, /v1/completions")

@@ -1,0 +1,126 @@
+"""The way of a request for text through the live engine, whichever API it came by."""
+
+import asyncio
+import os
+import time
+
+from headgate.simulator.model import FinishReason, QueueFullError, RefusedError
+from headgate.simulator.server.answers import DONE, Answer
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
+from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.kv_transfer import Transfer, Transfers
+from headgate.simulator.server.live import LiveEngine, Ticket
+from headgate.simulator.server.settings import ServerSettings
+
+STOPPED = ApiError(503, "The engine stopped before the answer was complete")
+
+
+class Generator:
+    """Takes a request in, waits for its tokens, and writes them as they come."""
+
+    def __init__(self, settings: ServerSettings, live: LiveEngine, transfers: Transfers) -> None:
+        self._settings = settings
+        self._live = live
+        self._transfers = transfers
+        self._ready_at_s = time.monotonic() + settings.startup_s
+
+    def require_ready(self) -> None:
+        """A 503 while the model is loading."""
+        left_s = self._ready_at_s - time.monotonic()
+        if left_s > 0:
+            raise ApiError(503, f"The model is still loading, for another {left_s:.1f} s")
+
+    async def answer(self, exchange: Exchange, generation: Generation) -> None:
+        """The whole of it, from the request that was read to the last byte of its answer."""
+        if generation.model not in self._settings.models:
+            raise ApiError(404, f"The model `{generation.model}` does not exist.", param="model")
+        transfer = self._transfers.of(generation)
+        try:
+            if transfer.waits:
+                await exchange.unless_gone(self._receive(transfer))
+            await self._run(exchange, generation, transfer)
+        finally:
+            transfer.close()
+
+    async def _receive(self, transfer: Transfer) -> None:
+        """Let the KV cache arrive that another engine computed."""
+        tokens = sum(await transfer.arrive())
+        if tokens:
+            await asyncio.sleep(tokens * self._settings.kv_transfer_s_per_token)
+
+    async def _run(self, exchange: Exchange, generation: Generation, transfer: Transfer) -> None:
+        ticket = self._submit(generation)
+        answer_id = exchange.request_id or os.urandom(16).hex()
+        try:
+            answer = Answer(generation, ticket, answer_id=answer_id, seed=self._settings.seed)
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(self._cancel_on_disconnect(exchange, ticket))
+                if generation.stream:
+                    await _stream(exchange, generation, ticket, answer, transfer)
+                else:
+                    await _whole(exchange, ticket, answer, transfer, answer_id)
+                watch.cancel()
+        finally:
+            self._live.cancel(ticket)
+
+    async def _cancel_on_disconnect(self, exchange: Exchange, ticket: Ticket) -> None:
+        await exchange.disconnected()
+        self._live.cancel(ticket)
+
+    def _submit(self, generation: Generation) -> Ticket:
+        sequences = [
+            (prompt_tokens, *self._output(generation, prompt_tokens))
+            for prompt_tokens in generation.prompt_sizes
+            for _ in range(generation.choices_per_prompt)
+        ]
+        try:
+            return self._live.submit(sequences, every_token=generation.stream)
+        except QueueFullError as error:
+            raise ApiError(429, str(error)) from error
+        except RefusedError as error:
+            raise ApiError(400, str(error)) from error
+
+    def _output(self, generation: Generation, prompt_tokens: int) -> tuple[int, FinishReason]:
+        """How long the answer gets: as long as asked for, else its own length, within the context."""
+        if generation.max_tokens is not None:
+            return generation.max_tokens, "length"
+        room = max(1, self._settings.engine.max_model_len - prompt_tokens)
+        own = max(self._settings.max_tokens_default, generation.min_tokens)
+        if generation.ignore_eos or room < own:
+            return room, "length"
+        return own, "stop"
+
+
+async def _whole(
+    exchange: Exchange, ticket: Ticket, answer: Answer, transfer: Transfer, answer_id: str
+) -> None:
+    while ticket.unfinished:
+        await ticket.changed()
+    if ticket.aborted:
+        await exchange.answer(STOPPED.body(), status=STOPPED.status)
+    else:
+        await exchange.answer(answer.whole(transfer.computed(answer_id)))
+
+
+async def _stream(
+    exchange: Exchange, generation: Generation, ticket: Ticket, answer: Answer, transfer: Transfer
+) -> None:
+    """One send for each token, as soon as its step ends."""
+    await exchange.start(200, EVENT_STREAM)
+    sent = [0] * len(ticket.choices)
+    running = True
+    while running:
+        await ticket.changed()
+        running = ticket.unfinished > 0
+        for index, choice in enumerate(ticket.choices):
+            while sent[index] < choice.emitted and not ticket.aborted:
+                await exchange.write(answer.token_event(index, sent[index]))
+                sent[index] += 1
+    if ticket.aborted:
+        await exchange.write(b"data: " + STOPPED.body() + b"\n\n")
+    else:
+        transfer.computed("")
+        if generation.include_usage:
+            await exchange.write(answer.usage_event())
+    await exchange.write(DONE, more=False)

@@ -1,0 +1,94 @@
+"""How simulated engines reach each other: two paths that each one answers, and the client that asks them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.exchange import Exchange
+from headgate.simulator.server.kv_transfer.held import HeldPrompts
+from headgate.simulator.server.kv_transfer.protocol import Protocol
+from headgate.simulator.server.kv_transfer.rooms import Rooms
+from headgate.simulator.server.kv_transfer.transfer import Computed
+
+if TYPE_CHECKING:
+    import httpx2
+
+READ_TIMEOUT_S = 10.0
+MOST_CONNECTIONS = 1000
+
+
+class ReadBlocks(msgspec.Struct, frozen=True):
+    """A decode engine asks for the blocks that a prefill engine holds for it."""
+
+    engine_id: str
+    block_ids: list[int]
+    request_id: str | None = None
+
+
+class SideChannel:
+    """Answers other engines from what this one holds, and asks them."""
+
+    def __init__(self, engine_id: str, held: HeldPrompts, rooms: Rooms, protocol: Protocol) -> None:
+        self._engine_id = engine_id
+        self._held = held
+        self._rooms = rooms
+        self._protocol = protocol
+        self._client: httpx2.AsyncClient | None = None
+
+    async def serve_blocks(self, exchange: Exchange) -> None:
+        """POST /kv_transfer/blocks: 200 with what was computed, or 404."""
+        try:
+            wanted = msgspec.json.decode(await exchange.read_body(), type=ReadBlocks)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ApiError(400, str(error)) from error
+        ours = wanted.engine_id == self._engine_id
+        held = self._held.read(wanted.request_id, tuple(wanted.block_ids)) if ours else None
+        if held is None:
+            raise ApiError(404, "These blocks are not held here (any more)")
+        self._protocol.saw("prompt sent")
+        await exchange.answer(msgspec.json.encode(Computed(held.digest, held.tokens)))
+
+    async def serve_room(self, exchange: Exchange) -> None:
+        """POST /kv_transfer/rooms/{room}: 200 once the prompt is computed, 404 if it is not going to be."""
+        computed = await exchange.unless_gone(self._rooms.decode(exchange.path_param("room")))
+        if computed is None:
+            raise ApiError(404, "The prefill of this room failed, or did not come in time")
+        self._protocol.saw("prompt sent")
+        await exchange.answer(msgspec.json.encode(computed))
+
+    async def read_blocks(self, host: str, port: int, wanted: ReadBlocks) -> Computed | None:
+        """Ask an engine for blocks; None if it has none of that name or is not reached."""
+        url = f"{_origin(host, port)}/kv_transfer/blocks"
+        return await self._ask(url, msgspec.json.encode(wanted), READ_TIMEOUT_S)
+
+    async def enter_room(self, host: str, port: int, room: int) -> Computed | None:
+        """Wait in a room of the engine that prefills."""
+        return await self._ask(f"{_origin(host, port)}/kv_transfer/rooms/{room}", b"", self._rooms.timeout_s)
+
+    async def aclose(self) -> None:
+        self._rooms.close_all()
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _ask(self, url: str, body: bytes, timeout_s: float) -> Computed | None:
+        import httpx2  # takes a while, and most engines never need it
+
+        if self._client is None:
+            limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
+            self._client = httpx2.AsyncClient(limits=limits, trust_env=False)
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._client.post(url, content=body, timeout=timeout_s)
+            if response.status_code != 200:
+                return None
+            return msgspec.json.decode(response.content, type=Computed)
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, msgspec.DecodeError):
+            return None
+
+
+def _origin(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,78 @@
+"""Which side of a prefill/decode pair a request is."""
+
+import time
+
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.kv_transfer import checks
+from headgate.simulator.server.kv_transfer.bootstrap import BootstrapDecode, BootstrapPrefill
+from headgate.simulator.server.kv_transfer.held import HeldPrompts
+from headgate.simulator.server.kv_transfer.nixl import NixlDecode, NixlPrefill
+from headgate.simulator.server.kv_transfer.protocol import Protocol
+from headgate.simulator.server.kv_transfer.rooms import Rooms
+from headgate.simulator.server.kv_transfer.side_channel import SideChannel
+from headgate.simulator.server.kv_transfer.transfer import Transfer
+from headgate.simulator.server.settings import ServerSettings
+
+PLAIN = Transfer()
+
+
+class Transfers:
+    """Everything that this engine knows of prefill/decode pairs."""
+
+    def __init__(self, settings: ServerSettings, engine_id: str, address: tuple[str, int]) -> None:
+        self._settings = settings
+        self._engine_id = engine_id
+        self._address = address
+        self.protocol = Protocol(strict=settings.check_protocol)
+        self.held = HeldPrompts(settings.engine.block_size, settings.kv_hold_s, time.monotonic)
+        self.rooms = Rooms(settings.bootstrap_timeout_s)
+        self.side_channel = SideChannel(engine_id, self.held, self.rooms, self.protocol)
+
+    def of(self, generation: Generation) -> Transfer:
+        """What this request takes part in. A deviation is counted, and a 400 if the protocol is checked."""
+        role, params = self._settings.role, generation.kv_params
+        if role != "both" and (generation.bootstrap is not None or self._settings.api == "sglang"):
+            return self._bootstrap(generation)
+        if params is not None and params.do_remote_decode:
+            self.protocol.saw("nixl prefill")
+            shape = [*checks.prefill_shape(generation), *checks.prefill_params(params)]
+            self.protocol.found(shape + checks.role(role, "prefill"))
+            return NixlPrefill(generation, self.held, self._engine_id, self._address)
+        if params is not None and params.do_remote_prefill:
+            self.protocol.saw("nixl decode")
+            self.protocol.found(checks.decode_params(params) + checks.role(role, "decode"))
+            return NixlDecode(generation, params, self.side_channel, self.protocol)
+        if role == "prefill":
+            self.protocol.saw("plain prefill")
+            self.protocol.found(checks.prefill_shape(generation))
+        return PLAIN
+
+    def _bootstrap(self, generation: Generation) -> Transfer:
+        bootstrap = generation.bootstrap
+        if bootstrap is None:
+            self.protocol.deviations["no_room"] += 1
+            message = "bootstrap_room: an engine of a prefill/decode pair takes no request without one"
+            raise ApiError(400, message, param="bootstrap_room")
+        if self._settings.role == "prefill":
+            self.protocol.saw("bootstrap prefill")
+            used = [room for room in bootstrap.rooms if self.rooms.was_used(room)]
+            self.protocol.found(checks.rooms(bootstrap, used))
+            return BootstrapPrefill(generation, bootstrap, self.rooms)
+        self.protocol.saw("bootstrap decode")
+        self.protocol.found(checks.rooms(bootstrap, []))
+        if None in bootstrap.hosts:
+            self.protocol.deviations["no_bootstrap_host"] += 1
+            message = "bootstrap_host: the decode side must be told where the prefill side is"
+            raise ApiError(400, message, param="bootstrap_host")
+        return BootstrapDecode(generation, bootstrap, self.side_channel, self.protocol)
+
+    def statistics(self) -> dict[str, object]:
+        """For /admin/protocol."""
+        return {
+            **self.protocol.statistics(),
+            "engine_id": self._engine_id,
+            "held_prompts": len(self.held),
+            "held_expired": self.held.expired,
+            "open_rooms": len(self.rooms),
+        }
