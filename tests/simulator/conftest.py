@@ -57,18 +57,20 @@ class Server:
     url: str
     live: LiveEngine
     client: httpx2.AsyncClient
+    bootstrap_port: int | None = None
 
 
 @contextlib.asynccontextmanager
-async def _serve(**settings: object) -> AsyncIterator[Server]:
+async def _serve(*, bootstrap: bool = False, **settings: object) -> AsyncIterator[Server]:
     defaults = {"engine": PROFILES["fast"].config, "models": ("tiny",), "drain_s": 0}
     sock = listen("127.0.0.1", 0)
+    second = listen("127.0.0.1", 0) if bootstrap else None
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     async with (
-        running(ServerSettings(**{**defaults, **settings}), sock) as live,
+        running(ServerSettings(**{**defaults, **settings}), sock, second) as live,
         httpx2.AsyncClient(base_url=url, timeout=20) as client,
     ):
-        yield Server(url, live, client)
+        yield Server(url, live, client, second.getsockname()[1] if second else None)
 
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
