@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from headgate import api
 from headgate.api import marks
+from headgate.api.kthena_networking import PDGroup
 from headgate.routing.snapshot import Connector, Endpoint, PrefillDecode, Role
 
 NO_ROLE = "PodWithoutRole"
@@ -54,7 +55,7 @@ def phases(server: api.ModelServer, pods: Mapping[Endpoint, api.Pod], report: Re
     )
 
 
-def _role(group: api.PDGroup, pod: api.Pod, report: Report) -> Role | None:
+def _role(group: PDGroup, pod: api.Pod, report: Report) -> Role | None:
     labels, notes = pod.metadata.labels, pod.metadata.annotations
     prefills, decodes = _has(group.prefill_labels, labels), _has(group.decode_labels, labels)
     if not (prefills or decodes):

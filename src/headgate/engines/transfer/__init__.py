@@ -1,0 +1,26 @@
+"""How a prompt's KV cache gets from where it is prefilled to where the answer is made: one file a connector.
+
+Is given a request's body, and hands on the two bodies that are sent in its place. Pure: unknown fields, their
+order and numbers of any size stay as the client wrote them, and the client's own body is never changed.
+"""
+
+from headgate.engines.transfer.answer import PrefillAnswer
+from headgate.engines.transfer.body import Body, read
+from headgate.engines.transfer.connector import Connector, Meeting
+from headgate.engines.transfer.http import Http
+from headgate.engines.transfer.lmcache import LMCache
+from headgate.engines.transfer.mooncake import Mooncake
+from headgate.engines.transfer.nixl import Nixl
+from headgate.engines.transfer.sglang import SGLangBootstrap
+
+_CONNECTORS: dict[str, Connector] = {
+    connector.name: connector for connector in (Http(), LMCache(), Nixl(), Mooncake(), SGLangBootstrap())
+}
+
+
+def connector(name: str) -> Connector:
+    """The connector of this name, as a pool of the snapshot has it."""
+    return _CONNECTORS[name]
+
+
+__all__ = ["Body", "Connector", "Meeting", "PrefillAnswer", "connector", "read"]
