@@ -4,15 +4,19 @@ Steps come in two halves, because a step takes time and the world goes on meanwh
 is in the batch and for how long, `finish_step` hands out the tokens. In between requests may be submitted
 (they wait for the next step) and cancelled (they get nothing more). `step` is both halves for callers
 without such events.
+
+Callers in virtual time take like steps in one go: steps in which the same sequences decode and the same
+prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts them at the step under way then
+(`settle`), so that all times are those of single steps, to the last bit.
 """
 
+from bisect import bisect_right
 from collections import deque
 
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.kv_events import KvEvent
 from headgate.simulator.model.request import (
-    Emission,
     FinishedRequest,
     FinishReason,
     QueueFullError,
@@ -24,17 +28,7 @@ from headgate.simulator.model.request import (
 )
 from headgate.simulator.model.sequence import Sequence
 from headgate.simulator.model.statistics import EngineStatistics
-
-
-class _Step:
-    """The step under way: its plan, and the sequences that get something from it."""
-
-    __slots__ = ("chunks", "decoding", "plan")
-
-    def __init__(self, plan: StepPlan, decoding: list[Sequence], chunks: list[tuple[Sequence, int]]) -> None:
-        self.plan = plan
-        self.decoding = decoding
-        self.chunks = chunks
+from headgate.simulator.model.steps import Steps
 
 
 class Engine:
@@ -51,7 +45,7 @@ class Engine:
         self._waiting: deque[Sequence] = deque()
         self._running: dict[RequestId, Sequence] = {}  # oldest first
         self._known: dict[RequestId, Sequence] = {}
-        self._step: _Step | None = None
+        self._step: Steps | None = None
         self._submitted = 0
         self._finished = 0
         self._refused = 0
@@ -72,6 +66,8 @@ class Engine:
         except (QueueFullError, RequestTooLongError):
             self._refused += 1
             raise
+        if not self._nobody_can_start():
+            self.settle(now)
         sequence = Sequence(request, self._submitted, now)
         self._submitted += 1
         self._known[sequence.id] = sequence
@@ -82,12 +78,17 @@ class Engine:
         sequence = self._known.get(request_id)
         if sequence is None:
             return None
+        self.settle(now)
         if request_id not in self._running:
             self._waiting.remove(sequence)
         return self._end(sequence, "abort", now)
 
-    def begin_step(self, now: float) -> StepPlan | None:
-        """Settle the next batch; None if there is nothing to do, and then there is no step to finish."""
+    def begin_step(self, now: float, *, most: int = 1) -> StepPlan | None:
+        """Settle the next batch; None if there is nothing to do, and then there is no step to finish.
+
+        Up to `most` like steps are begun together. `step_ends_s` says when the last of them ends, and
+        changes when they are cut.
+        """
         assert self._step is None, "the step under way must be finished first"
         preempted = self._make_room_to_grow()
         decoding = [sequence for sequence in self._running.values() if sequence.decoding]
@@ -95,43 +96,43 @@ class Engine:
         chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
         if not decoding and not chunks:
             return None
-        kv_tokens = sum(sequence.computed for sequence in decoding)
-        prefill_tokens = sum(tokens for _, tokens in chunks)
-        plan = StepPlan(
-            starts_s=now,
-            duration_s=self.config.costs.step_seconds(
-                decode_sequences=len(decoding), kv_tokens=kv_tokens, prefill_tokens=prefill_tokens
-            ),
-            decode_sequences=len(decoding),
-            kv_tokens=kv_tokens,
-            prefill_tokens=prefill_tokens,
-            admitted=tuple(sequence.id for sequence in admitted),
-            cached_tokens=tuple(sequence.computed for sequence in admitted),
-            preempted=tuple(preempted),
-        )
-        self._step = _Step(plan, decoding, chunks)
-        return plan
+        steps = 1 if preempted or most == 1 else self._like_steps(decoding, chunks, most)
+        self._step = Steps(self.config.costs, now, decoding, chunks, admitted, preempted, steps)
+        return self._step.plan
+
+    @property
+    def step_ends_s(self) -> float | None:
+        """When the step under way ends, or the last of several; None between steps."""
+        return None if self._step is None else self._step.plan.ends_s
+
+    def settle(self, now: float) -> None:
+        """Bring the accounts to `now`: steps that ended before are accounted, later ones not begun.
+
+        For whoever is about to read or change the engine while several steps are under way; their outcome
+        still comes from `finish_step`.
+        """
+        if self._step is not None and self._step.plan.steps > 1:
+            self._account(self._step, self._step.cut(now))
 
     def finish_step(self) -> StepOutcome:
         """End the step under way at the time its plan gave, and hand out its tokens."""
         step = self._step
         assert step is not None, "no step is under way"
+        self._account(step, step.plan.steps - 1)
         self._step = None
-        self._steps += 1
-        self._busy_s += step.plan.duration_s
-        self._prefill_tokens += step.plan.prefill_tokens
-        emitted: list[Emission] = []
+        ends_s = step.plan.ends_s
+        self._count(step, 1)
         finished: list[FinishedRequest] = []
         for sequence, tokens in [*((sequence, 1) for sequence in step.decoding), *step.chunks]:
             if sequence.ended:
                 continue
             sequence.computed += tokens
             if sequence.decoding:
-                emitted.append(sequence.emit(step.plan.ends_s))
+                step.emitted.append(sequence.emit(ends_s))
                 self._output_tokens += 1
             if sequence.emitted == sequence.request.output_tokens:
-                finished.append(self._end(sequence, sequence.request.finish_reason, step.plan.ends_s))
-        return StepOutcome(plan=step.plan, emitted=tuple(emitted), finished=tuple(finished))
+                finished.append(self._end(sequence, sequence.request.finish_reason, ends_s))
+        return StepOutcome(plan=step.plan, emitted=tuple(step.emitted), finished=tuple(finished))
 
     def step(self, now: float) -> StepOutcome | None:
         """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
@@ -149,6 +150,7 @@ class Engine:
         return self._kv.clear()
 
     def statistics(self) -> EngineStatistics:
+        """How things stand; with several steps under way, as of the last `settle`."""
         return EngineStatistics(
             running=len(self._running),
             waiting=len(self._waiting),
@@ -187,6 +189,66 @@ class Engine:
             len(sequence.holding.named) for sequence in running if sequence.holding
         ), "named blocks and their holders do not agree"
 
+    def _nobody_can_start(self) -> bool:
+        """Whether a request that comes now changes nothing before the steps under way end."""
+        step = self._step
+        return step is not None and (bool(self._waiting) or step.prefills_all_it_can)
+
+    def _like_steps(self, decoding: list[Sequence], chunks: list[tuple[Sequence, int]], most: int) -> int:
+        """How many steps like the one described follow each other, if nothing comes in between.
+
+        Nobody starts in them: either one prompt takes the whole budget, or the head of the queue has just
+        found no place or blocks, and there will not be more of them before a sequence ends.
+        """
+        if chunks:
+            (sequence, tokens), *others = chunks
+            if others or tokens < self.config.prefill_budget_tokens:
+                return 1
+            most = min(most, (sequence.prefill_target - sequence.computed) // tokens)
+        if decoding:
+            most = min(most, min(sequence.request.output_tokens - sequence.emitted for sequence in decoding))
+            most = self._steps_with_room(decoding, most)
+        return most
+
+    def _steps_with_room(self, decoding: list[Sequence], most: int) -> int:
+        """How many tokens each of them may grow by before blocks run out; at least 1, which is taken."""
+        size = self.config.block_size
+        free = self._kv.free
+        if len(decoding) * -(-most // size) <= free:
+            return most
+        spare = [sequence.room_left for sequence in decoding]
+
+        def missing(steps: int) -> int:
+            return sum(-(-(steps - room) // size) for room in spare if steps > room)
+
+        return bisect_right(range(2, most + 1), free, key=missing) + 1
+
+    def _account(self, step: Steps, until: int) -> None:
+        """The steps before number `until` are over, and that one is under way."""
+        steps = until - step.done
+        if steps <= 0:
+            return
+        self._count(step, steps)
+        now = step.end_of(until - 1)
+        for sequence in step.decoding:
+            sequence.computed += steps
+            step.emitted.append(sequence.emit(now, steps))
+            if sequence.room_left < 1:
+                assert sequence.holding is not None
+                has_room = self._kv.grow(sequence.holding, sequence.computed + 1)
+                assert has_room, "more like steps were begun than there are blocks"
+        self._output_tokens += steps * len(step.decoding)
+        for sequence, tokens in step.chunks:
+            sequence.computed += steps * tokens
+            assert sequence.holding is not None
+            self._kv.name(sequence.holding, sequence.computed + tokens)
+        step.done = until
+
+    def _count(self, step: Steps, steps: int) -> None:
+        self._steps += steps
+        self._busy_s += step.end_of(step.done + steps - 1) - step.end_of(step.done - 1)
+        self._prefill_tokens += steps * step.plan.prefill_tokens
+
     def _check_limits(self, request: SimulatedRequest) -> None:
         config = self.config
         if request.prompt_tokens + request.output_tokens > config.max_model_len:
@@ -198,12 +260,11 @@ class Engine:
     def _make_room_to_grow(self) -> list[RequestId]:
         """A block for the next token of every decoding sequence, from the newest sequences if need be."""
         preempted: list[RequestId] = []
-        for sequence in list(self._running.values()):
-            while (
-                sequence.decoding
-                and sequence.holding
-                and not self._kv.grow(sequence.holding, sequence.computed + 1)
-            ):
+        short = [
+            sequence for sequence in self._running.values() if sequence.decoding and not sequence.room_left
+        ]
+        for sequence in short:
+            while sequence.holding and not self._kv.grow(sequence.holding, sequence.computed + 1):
                 newest = self._running[next(reversed(self._running))]
                 self._preempt(newest)
                 preempted.append(newest.id)

@@ -90,31 +90,36 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the step under way works on, and when it ends."""
+    """What the step under way works on, and when it ends; or several like steps together."""
 
     starts_s: float
-    duration_s: float
+    ends_s: float
     decode_sequences: int
     kv_tokens: int
+    """Context that is read in the first of the steps; each further one reads `decode_sequences` more."""
     prefill_tokens: int
+    """In each of the steps."""
     admitted: tuple[RequestId, ...]
     cached_tokens: tuple[int, ...]
     """For each of `admitted`: how many of its tokens it found in the cache."""
     preempted: tuple[RequestId, ...]
+    steps: int = 1
 
     @property
-    def ends_s(self) -> float:
-        return self.starts_s + self.duration_s
+    def duration_s(self) -> float:
+        return self.ends_s - self.starts_s
 
 
 class Emission(NamedTuple):
-    """One token of one request. A tuple, because a full batch makes hundreds of them each step."""
+    """Tokens of one request. A tuple, because a full batch makes hundreds of them each step."""
 
     request_id: RequestId
     position: int
-    """0 for the first token of the answer."""
+    """0 for the first token of the answer; of several, that of the first."""
     gap_s: float
-    """Since the request's token before; for the first token, since its arrival."""
+    """Since the request's token before, to the last of these; for the first token, since its arrival."""
+    tokens: int = 1
+    """More than one where several steps were taken in one go."""
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,13 +67,18 @@ class Sequence:
         self.prefill_target = self.request.prompt_tokens + self.emitted
         self.preemptions += 1
 
-    def emit(self, now: float) -> Emission:
-        """The next token of the answer."""
-        emission = Emission(self.id, self.emitted, now - self.last_token_s)
+    @property
+    def room_left(self) -> int:
+        """Tokens for which it has blocks beyond those that are computed."""
+        return self.holding.room - self.computed if self.holding else 0
+
+    def emit(self, now: float, tokens: int = 1) -> Emission:
+        """The next tokens of the answer, of which the last comes `now`."""
+        emission = Emission(self.request.request_id, self.emitted, now - self.last_token_s, tokens)
         if self.emitted == 0:
             self.first_token_s = now
         self.last_token_s = now
-        self.emitted += 1
+        self.emitted += tokens
         return emission
 
     def finished(self, reason: FinishReason, now: float) -> FinishedRequest:

@@ -15,6 +15,9 @@ from headgate.simulator.model.request import (
     StepOutcome,
 )
 
+STEPS_AT_ONCE = 256
+"""Like steps that are taken in one go, at most: those behind the next event were reckoned in vain."""
+
 
 class Submission(msgspec.Struct, frozen=True):
     """A request arrives."""
@@ -52,18 +55,20 @@ def run_virtual(
 
     `on_finish` may answer the end of a request with further events (a closed loop of clients, the next turn
     of a session); their times must not lie before that end. Equal inputs give equal runs, bit by bit.
+    `on_step` sees every single step; without it like steps are taken in one go, which changes no time.
     """
     run = _Run(engine, on_finish)
+    most = 1 if on_step is not None else STEPS_AT_ONCE
     for event in events:
         run.schedule(event)
     while True:
-        plan = engine.begin_step(run.now)
+        plan = engine.begin_step(run.now, most=most)
         if plan is None:
             if not run.pending:
                 return run.result()
             run.advance_to(run.pending[0][0])
             continue
-        run.advance_to(plan.ends_s)
+        run.advance_to_end_of_step()
         outcome = engine.finish_step()
         if on_step is not None:
             on_step(outcome)
@@ -93,9 +98,14 @@ class _Run:
     def advance_to(self, time_s: float) -> None:
         """Let everything happen that is due by `time_s`."""
         while self.pending and self.pending[0][0] <= time_s:
-            self.now, _, event = heapq.heappop(self.pending)
-            self._apply(event)
+            self._next()
         self.now = time_s
+
+    def advance_to_end_of_step(self) -> None:
+        """As `advance_to`; what happens may bring the end nearer."""
+        while self.pending and self.pending[0][0] <= self._step_ends_s():
+            self._next()
+        self.now = self._step_ends_s()
 
     def end(self, finished: FinishedRequest) -> None:
         self._finished.append(finished)
@@ -104,6 +114,15 @@ class _Run:
 
     def result(self) -> VirtualRun:
         return VirtualRun(finished=tuple(self._finished), refused=tuple(self._refused), ended_s=self.now)
+
+    def _step_ends_s(self) -> float:
+        ends_s = self._engine.step_ends_s
+        assert ends_s is not None, "a step is under way"
+        return ends_s
+
+    def _next(self) -> None:
+        self.now, _, event = heapq.heappop(self.pending)
+        self._apply(event)
 
     def _apply(self, event: Event) -> None:
         if isinstance(event, Cancellation):

@@ -1,0 +1,78 @@
+"""The steps under way: one, or several like ones, with the end of each."""
+
+from bisect import bisect_left
+
+import msgspec
+
+from headgate.simulator.model.costs import StepCosts
+from headgate.simulator.model.request import Emission, RequestId, StepPlan
+from headgate.simulator.model.sequence import Sequence
+
+
+class Steps:
+    """What is worked on, when each step ends, and what came of those that are over."""
+
+    __slots__ = ("_ends", "chunks", "decoding", "done", "emitted", "plan")
+
+    def __init__(
+        self,
+        costs: StepCosts,
+        now: float,
+        decoding: list[Sequence],
+        chunks: list[tuple[Sequence, int]],
+        admitted: list[Sequence],
+        preempted: list[RequestId],
+        steps: int,
+    ) -> None:
+        self.decoding = decoding
+        self.chunks = chunks
+        self.done = 0
+        """Steps that are over and accounted."""
+        self.emitted: list[Emission] = []
+        prefill_tokens = sum(tokens for _, tokens in chunks)
+        kv_tokens = sum(sequence.computed for sequence in decoding)
+        fixed_s = costs.fixed_seconds(
+            decode_sequences=len(decoding), prefill_tokens=prefill_tokens, starts=len(admitted)
+        )
+        self._ends = [now + (fixed_s + kv_tokens * costs.per_kv_token_s)]
+        if steps > 1:
+            self._add_steps(costs, steps - 1, kv_tokens, prefill_tokens)
+        self.plan = StepPlan(
+            starts_s=now,
+            ends_s=self._ends[-1],
+            decode_sequences=len(decoding),
+            kv_tokens=kv_tokens,
+            prefill_tokens=prefill_tokens,
+            admitted=tuple(sequence.request.request_id for sequence in admitted),
+            cached_tokens=tuple(sequence.computed for sequence in admitted),
+            preempted=tuple(preempted),
+            steps=steps,
+        )
+
+    @property
+    def prefills_all_it_can(self) -> bool:
+        """Whether one prompt takes the whole budget in each of several steps."""
+        return self.plan.steps > 1 and bool(self.chunks)
+
+    def end_of(self, step: int) -> float:
+        """When a step ends, the first being 0; of step -1, when the first one begins."""
+        return self._ends[step] if step >= 0 else self.plan.starts_s
+
+    def cut(self, now: float) -> int:
+        """Let the step that is under way at `now` be the last, and give its number."""
+        last = min(bisect_left(self._ends, now), len(self._ends) - 1)
+        del self._ends[last + 1 :]
+        self.plan = msgspec.structs.replace(self.plan, ends_s=self._ends[-1], steps=last + 1)
+        return last
+
+    def _add_steps(self, costs: StepCosts, steps: int, kv_tokens: int, prefill_tokens: int) -> None:
+        """The further ends, each summed as a single step's would be: in this order, so to the same bits."""
+        growth = len(self.decoding)
+        fixed_s = costs.fixed_seconds(decode_sequences=growth, prefill_tokens=prefill_tokens, starts=0)
+        per_kv_token_s = costs.per_kv_token_s
+        ends = self._ends
+        now = ends[0]
+        for _ in range(steps):
+            kv_tokens += growth
+            now += fixed_s + kv_tokens * per_kv_token_s
+            ends.append(now)

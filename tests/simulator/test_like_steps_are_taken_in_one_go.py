@@ -1,0 +1,127 @@
+"""Virtual time takes like steps together. Nothing may tell that apart from single steps."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.simulator.model import (
+    Cancellation,
+    Engine,
+    EngineConfig,
+    RequestId,
+    SimulatedRequest,
+    StepCosts,
+    Submission,
+    run_virtual,
+)
+
+COSTS = StepCosts(
+    base_s=0.0137,
+    per_decode_sequence_s=1.1e-4,
+    per_kv_token_s=5.3e-7,
+    per_prefill_token_s=6.7e-5,
+    prefill_base_s=0.019,
+    least_prefill_s=0.021,
+    per_start_s=0.0003,
+)
+CONTEXT = 300
+
+
+@st.composite
+def engines(draw):
+    block_size = draw(st.integers(1, 16))
+    return EngineConfig(
+        costs=COSTS,
+        max_num_seqs=draw(st.integers(1, 6)),
+        max_model_len=CONTEXT,
+        prefill_budget_tokens=draw(st.integers(5, 100)),
+        kv_blocks=-(-CONTEXT // block_size) + draw(st.integers(0, 30)),
+        block_size=block_size,
+        max_waiting=draw(st.integers(0, 8)),
+    )
+
+
+@st.composite
+def traffic(draw, block_size):
+    events = []
+    for number in range(draw(st.integers(1, 12))):
+        prompt = draw(st.integers(1, CONTEXT - 1))
+        family = draw(st.integers(0, 2)) * CONTEXT
+        request = SimulatedRequest(
+            request_id=RequestId(str(number)),
+            prompt_tokens=prompt,
+            output_tokens=draw(st.integers(1, min(120, CONTEXT - prompt))),
+            blocks=range(family, family + prompt // block_size) if family else (),
+        )
+        at_s = draw(st.floats(0, 4))
+        events.append(Submission(at_s, request))
+        if draw(st.integers(0, 4)) == 0:
+            events.append(Cancellation(at_s + draw(st.floats(0, 2)), request.request_id))
+    return events
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_the_times_are_those_of_single_steps(data):
+    """Every request ends at the same time, to the last bit, and so do all counts."""
+    config = data.draw(engines())
+    events = data.draw(traffic(config.block_size))
+    single, together = Engine(config), Engine(config)
+    one_by_one = run_virtual(single, events, on_step=lambda _: single.validate())
+    in_one_go = run_virtual(together, events)
+    together.validate()
+    assert in_one_go == one_by_one
+    busy_s = together.statistics().busy_s_total
+    assert abs(busy_s - single.statistics().busy_s_total) < 1e-9
+    assert together.statistics() == msgspec.structs.replace(single.statistics(), busy_s_total=busy_s)
+    assert _told(together) == _told(single)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_looking_in_between_changes_nothing(data):
+    """`settle` at any time: the accounts are valid then, tokens are complete, and the end is the same."""
+    config = data.draw(engines())
+    engine = Engine(config)
+    events = [event for event in data.draw(traffic(config.block_size)) if isinstance(event, Submission)]
+    for event in events[: config.max_num_seqs + config.max_waiting]:
+        engine.submit(event.request, 0.0)
+    reference = Engine(config)
+    expected = run_virtual(
+        reference,
+        [Submission(0.0, each.request) for each in events[: config.max_num_seqs + config.max_waiting]],
+    )
+    now, ends, emitted = 0.0, [], 0
+    while (plan := engine.begin_step(now, most=data.draw(st.integers(1, 300)))) is not None:
+        look_at_s = plan.starts_s + data.draw(st.floats(0, 1.2)) * plan.duration_s
+        engine.settle(look_at_s)
+        engine.validate()
+        assert engine.step_ends_s >= min(look_at_s, plan.ends_s)
+        outcome = engine.finish_step()
+        engine.validate()
+        emitted += sum(emission.tokens for emission in outcome.emitted)
+        ends += outcome.finished
+        now = outcome.plan.ends_s
+    assert tuple(ends) == expected.finished
+    assert emitted == engine.statistics().output_tokens_total
+
+
+def test_a_long_answer_alone_takes_few_turns(small_engine, request_of):
+    """1000 tokens of output are a handful of calls, not a thousand."""
+    engine = Engine(small_engine(max_model_len=2000, kv_blocks=500, prefill_budget_tokens=100))
+    engine.submit(request_of("a", 950, 1000), 0.0)
+    now, turns = 0.0, 0
+    while (plan := engine.begin_step(now, most=10_000)) is not None:
+        engine.finish_step()
+        now, turns = plan.ends_s, turns + 1
+    assert engine.statistics().steps_total == 10 + 999
+    assert turns == 3, "nine full chunks, the rest of the prompt, and all other tokens"
+
+
+def _told(engine: Engine) -> list[int]:
+    """All hashes of all events: which of them come before which differs within a step only."""
+    return sorted(
+        block * 2 + (type(event).__name__ == "BlockStored")
+        for event in engine.take_kv_events()
+        for block in event.hashes
+    )
