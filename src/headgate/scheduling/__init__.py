@@ -6,7 +6,9 @@ Pure: time and randomness are arguments.
 """
 
 from headgate.scheduling.candidates import candidates
+from headgate.scheduling.least_decoding import LeastDecoding
 from headgate.scheduling.least_work import LeastWork
+from headgate.scheduling.pairs import Pair, Pairs, Terms, pick_again, pick_pair
 from headgate.scheduling.pick import pick
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
@@ -14,11 +16,17 @@ from headgate.scheduling.request import Request
 
 __all__ = [
     "Choice",
+    "LeastDecoding",
     "LeastWork",
+    "Pair",
+    "Pairs",
     "Policy",
     "PredictedFirstToken",
     "Refused",
     "Request",
+    "Terms",
     "candidates",
     "pick",
+    "pick_again",
+    "pick_pair",
 ]

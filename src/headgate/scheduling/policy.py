@@ -39,6 +39,8 @@ class Policy(ABC):
 
     uses_prefix: bool = False
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
+    judges_decoding: bool = True
+    """Whether it tells endpoints apart that only decode; otherwise LeastDecoding picks those."""
     marks_answers: bool = False
     """Whether answers get headers of its own."""
 

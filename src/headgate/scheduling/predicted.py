@@ -33,6 +33,7 @@ class PredictedFirstToken(Policy):
     """
 
     uses_prefix = True
+    judges_decoding = False
 
     def __init__(self, prefixes: Prefixes, stickiness_s: float = STICKINESS_S) -> None:
         self._prefixes = prefixes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -30,6 +31,8 @@ class Request(msgspec.Struct, kw_only=True):
     """Where in the prompt its blocks end, in units; empty where each is one unit long."""
     priority: int = 0
     """Critical is 1, default 0, sheddable -1; objectives have any sign."""
+    role: Literal["", "prefill", "decode"] = ""
+    """The phase that an endpoint is picked for, where one prefills and another decodes; "" is all of it."""
     header: Callable[[bytes], str] = _no_header
     """The first value of a header by its lower-case name, "" if there is none."""
 

@@ -1,0 +1,174 @@
+"""Which two endpoints serve a request whose prompt one of them prefills and the other decodes.
+
+The endpoint that decodes is picked first, among those in whose group another can prefill. Its cache then says
+how much there is to prefill: little is done where it is. Else the endpoint that prefills is picked in the
+same group, as for a request of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from headgate.fleet import EndpointLoad
+from headgate.routing import PrefillDecode
+from headgate.scheduling.candidates import candidates
+from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.request import Request
+
+APART = ""
+"""Why a prompt is prefilled where it is decoded, if it is not."""
+SHORT, CACHED, NO_PREFILL = "short", "cached", "no_prefill"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """On which terms the phases of one request may be apart."""
+
+    remote_tokens: int = 0
+    """With fewer uncached tokens than this it is not worth while; 0 takes all."""
+    why_not: str = APART
+    """Why its form does not allow it, in a word."""
+    decodes_alone: bool = True
+    """Whether an endpoint that decodes can serve all of it."""
+    keeps_prefix: bool = True
+    """Whether the prompt is in the cache of the endpoint that decodes, afterwards."""
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """The endpoint that answers, and the one that prefills for it."""
+
+    decode: Choice
+    request: Request
+    """As the endpoint that answers is picked for it."""
+    prefill: Choice | None = None
+    """None where the endpoint that answers does it all."""
+    prefill_request: Request | None = None
+    why: str = APART
+    """Why it does it all, in a word."""
+
+
+class Pairs:
+    """The endpoints of a pool by what they do. Made once for each snapshot."""
+
+    __slots__ = ("_groups", "_prefill_of", "decode")
+
+    def __init__(self, loads: Sequence[EndpointLoad], phases: PrefillDecode) -> None:
+        roles = {load: phases.roles[load.endpoint] for load in loads}
+        self.decode: Sequence[EndpointLoad] = [load for load in loads if roles[load].decodes]
+        """Those that answer."""
+        self._groups: Mapping[EndpointLoad, str | None] = {load: role.group for load, role in roles.items()}
+        by_group: dict[str, list[EndpointLoad]] = {}
+        for load, role in roles.items():
+            if role.prefills and role.group is not None:
+                by_group.setdefault(role.group, []).append(load)
+        self._prefill_of: Mapping[EndpointLoad, Sequence[EndpointLoad]] = {
+            load: by_group.get(group, ()) if group is not None else ()
+            for load in self.decode
+            for group in [roles[load].group]
+        }
+
+    def prefill_of(self, decode: EndpointLoad) -> Sequence[EndpointLoad]:
+        """Those of its group that prefill; it may be among them itself."""
+        return self._prefill_of.get(decode, ())
+
+    def decode_with(self, prefill: EndpointLoad) -> list[EndpointLoad]:
+        """Those of its group that decode."""
+        group = self._groups.get(prefill)
+        return [load for load in self.decode if group is not None and self._groups[load] == group]
+
+
+def pick_pair(
+    policy: Policy,
+    decoding: Policy,
+    request: Request,
+    pairs: Pairs,
+    terms: Terms,
+    now: float,
+    rng: random.Random,
+    tried: Collection[EndpointLoad] = (),
+    tried_prefill: Collection[EndpointLoad] = (),
+    max_requests: int = sys.maxsize,
+) -> Pair | None:
+    """Who prefills and who decodes; None if nobody may be asked, or a policy refuses them all.
+
+    `policy` picks who prefills and who does it all, `decoding` who only decodes. A pair that could do it all
+    only together is never broken up.
+    """
+    asked = candidates(pairs.decode, now, rng, tried, max_requests)
+    if not asked:
+        return None
+    why = terms.why_not or (SHORT if request.prompt_tokens < terms.remote_tokens else APART)
+    if why and terms.decodes_alone:
+        return _alone(policy, request, asked, why, now, rng)
+    paired = [load for load in asked if _may_prefill(pairs, load, terms, now, tried_prefill, max_requests)]
+    if not paired:
+        return _alone(policy, request, asked, NO_PREFILL, now, rng) if terms.decodes_alone else None
+    told = _for_decoding(request, terms)
+    decode = decoding.pick(told, paired, now, rng)
+    if decode is None:
+        return None
+    if terms.decodes_alone and request.prompt_tokens - decode.cached_tokens < terms.remote_tokens:
+        return Pair(decode=decode, request=told, why=CACHED)
+    able = _may_prefill(pairs, decode.load, terms, now, tried_prefill, max_requests)
+    prefill_request = msgspec.structs.replace(request, role="prefill")
+    prefill = policy.pick(prefill_request, candidates(able, now, rng), now, rng)
+    if prefill is None:
+        return Pair(decode=decode, request=told, why=NO_PREFILL) if terms.decodes_alone else None
+    return Pair(decode=decode, request=told, prefill=prefill, prefill_request=prefill_request)
+
+
+def pick_again(
+    decoding: Policy,
+    pair: Pair,
+    pairs: Pairs,
+    now: float,
+    rng: random.Random,
+    tried: Collection[EndpointLoad],
+    max_requests: int = sys.maxsize,
+) -> Pair | None:
+    """Another endpoint to decode what was prefilled already; None if its group has none."""
+    assert pair.prefill is not None
+    asked = candidates(pairs.decode_with(pair.prefill.load), now, rng, tried, max_requests)
+    decode = decoding.pick(pair.request, asked, now, rng) if asked else None
+    return msgspec.structs.replace(pair, decode=decode) if decode is not None else None
+
+
+def _alone(
+    policy: Policy,
+    request: Request,
+    asked: Sequence[EndpointLoad],
+    why: str,
+    now: float,
+    rng: random.Random,
+) -> Pair | None:
+    choice = policy.pick(request, asked, now, rng)
+    return Pair(decode=choice, request=request, why=why) if choice is not None else None
+
+
+def _for_decoding(request: Request, terms: Terms) -> Request:
+    """A prompt of which no prefix stays is not looked for."""
+    if terms.keeps_prefix:
+        return msgspec.structs.replace(request, role="decode")
+    return msgspec.structs.replace(request, role="decode", prefix=(), block_ends=())
+
+
+def _may_prefill(
+    pairs: Pairs,
+    decode: EndpointLoad,
+    terms: Terms,
+    now: float,
+    tried: Collection[EndpointLoad],
+    max_requests: int,
+) -> list[EndpointLoad]:
+    """Those that can prefill for an endpoint. One that is ejected is asked only where nobody else can serve
+    the request at all."""
+    able = [
+        load
+        for load in pairs.prefill_of(decode)
+        if load is not decode and load.requests < max_requests and load not in tried
+    ]
+    healthy = [load for load in able if load.ejected_until <= now]
+    return healthy if healthy or terms.decodes_alone else able
