@@ -87,12 +87,10 @@ class TokenLoadScorer(Scorer):
         self._capacity = (parameters or TokenLoadParameters()).queue_threshold_tokens
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        capacity, request = self._capacity, cycle.request
-        block_tokens, prompt_tokens = request.block_tokens, request.prompt_tokens
+        most, prompt_tokens = self._capacity, cycle.request.prompt_tokens
         return [
-            1.0
-            - min(load.prefill_tokens + max(prompt_tokens - matched * block_tokens, 0.0), capacity) / capacity
-            for load, matched in zip(loads, cycle.matched_blocks(loads), strict=True)
+            1.0 - min(load.prefill_tokens + max(prompt_tokens - held, 0.0), most) / most
+            for load, held in zip(loads, cycle.held_tokens(loads), strict=True)
         ]
 
 

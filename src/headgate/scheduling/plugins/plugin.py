@@ -76,6 +76,11 @@ class Cycle:
         )
         return min(int(matched * self.request.block_tokens), self.request.prompt_tokens)
 
+    def held_tokens(self, loads: Loads) -> list[float]:
+        """Of each endpoint, about how many tokens of the prompt it holds from the front."""
+        block_tokens = self.request.block_tokens
+        return [count * block_tokens for count in self.matched_blocks(loads)]
+
     def is_cold(self, load: EndpointLoad) -> bool:
         """Whether none of the endpoints that were asked about holds a part of the prompt; `load` is one."""
         return not any(self._matched if self._loads is not None else self.matched_blocks([load]))

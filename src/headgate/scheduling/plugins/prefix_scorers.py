@@ -9,10 +9,11 @@ from typing import Annotated
 import msgspec
 
 from headgate.fleet import EndpointLoad
-from headgate.scheduling.plugins.parameters import Producer, Share
+from headgate.scheduling.plugins.parameters import Producer, Share, unused
 from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 
 LONG_MATCH_TOKENS = 8192
+_OWN_INDEX = "the gateway keeps one index, fed with the events of engines that publish them"
 
 
 class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,16 +44,16 @@ class PrefixCacheScorer(Scorer):
         matched = cycle.matched_blocks(loads)
         if self._is_plain:
             return [count / total for count in matched]
-        said, block_tokens = self._said, cycle.request.block_tokens
+        said = self._said
         older = said.prefix_length_weight
         most = said.max_model_len if older else LONG_MATCH_TOKENS
         return [
             min(
                 1.0,
                 (1.0 - older) * (count / total)
-                + (older or said.match_length_weight) * min(1.0, count * block_tokens / most) ** 2,
+                + (older or said.match_length_weight) * min(1.0, tokens / most) ** 2,
             )
-            for count in matched
+            for count, tokens in zip(matched, cycle.held_tokens(loads), strict=True)
         ]
 
 
@@ -96,3 +97,28 @@ class NoHitLruScorer(Scorer):
             self._used[load] = None
             while len(self._used) > self._size:
                 self._used.popitem(last=False)
+
+
+class PreciseParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    prefix_match_info_producer_name: Producer = ""
+    token_processor_config: Annotated[dict[str, object], unused(_OWN_INDEX)] = {}
+    indexer_config: Annotated[dict[str, object], unused(_OWN_INDEX)] = {}
+    kv_events_config: Annotated[dict[str, object], unused(_OWN_INDEX)] = {}
+    kv_cache_backend_configs: Annotated[list[object], unused(_OWN_INDEX)] = []
+    speculative_indexing: Annotated[bool, unused("a prompt counts as held as soon as it is sent")] = True
+
+
+class PrecisePrefixCacheScorer(Scorer):
+    """Blocks held from the front, each by the worth of its tier, over the most that any endpoint has."""
+
+    kind = "precise-prefix-cache-scorer"
+    Parameters = PreciseParameters
+    uses_prefix = True
+
+    def __init__(self, parameters: PreciseParameters | None = None) -> None:
+        super().__init__()
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        matched = cycle.matched_blocks(loads)
+        most = max(matched)
+        return [count / most for count in matched] if most else [0.0] * len(loads)

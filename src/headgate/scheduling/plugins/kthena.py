@@ -1,0 +1,184 @@
+"""The plugins of Kthena's scheduler, by its formulas: whole scores from 0 to 100."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from headgate.fleet import EndpointLoad
+from headgate.scheduling.plugins import signals
+from headgate.scheduling.plugins.parameters import Share, unused
+from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
+
+MOST = 100
+_NO_DATA = 50
+
+
+class LeastRequestParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    max_waiting_requests: Annotated[int, msgspec.Meta(ge=0)] = 10
+
+
+class LeastRequest(Scorer, Filter):
+    """As a filter: fewer than `maxWaitingRequests` wait. As a scorer: base = in flight + 100 x those of them
+    that are not running, max(in flight - running, 0); int((max - base) / max x 100), 100 if max is 0.
+
+    In flight are this gateway's requests. Of an engine that tells nothing, those with a first token run.
+    """
+
+    kind = "least-request"
+    Parameters = LeastRequestParameters
+    about_load = True
+
+    def __init__(self, parameters: LeastRequestParameters | None = None) -> None:
+        super().__init__()
+        self._most = (parameters or LeastRequestParameters()).max_waiting_requests
+
+    def keep(self, cycle: Cycle, loads: Loads) -> Loads:
+        most = self._most
+        return [load for load, count in zip(loads, signals.waiting(loads), strict=True) if count < most]
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        bases = [_base(load) for load in loads]
+        most = max(bases)
+        return [int((most - base) / most * MOST) for base in bases] if most else [MOST] * len(loads)
+
+
+def _base(load: EndpointLoad) -> int:
+    reading = load.reading
+    running = load.decoding if reading is None or reading.running is None else reading.running
+    return load.requests + 100 * max(load.requests - running, 0)
+
+
+class LeastLatencyParameters(msgspec.Struct, frozen=True, kw_only=True):
+    factor: Share = msgspec.field(default=0.5, name="TTFTTPOTWeightFactor")
+
+
+class LeastLatency(Scorer):
+    """f x TTFT + (1 - f) x TPOT, each (max - x) / (max - min) x 100, or 100 if all are equal. An endpoint of
+    which either is not known gets 50, and is no part of min and max."""
+
+    kind = "least-latency"
+    Parameters = LeastLatencyParameters
+
+    def __init__(self, parameters: LeastLatencyParameters | None = None) -> None:
+        super().__init__()
+        self._factor = (parameters or LeastLatencyParameters()).factor
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        latencies = [_latency(load) for load in loads]
+        known = [each for each in latencies if each is not None]
+        if not known:
+            return [_NO_DATA] * len(loads)
+        ttfts, tpots = zip(*known, strict=True)
+        return [
+            _NO_DATA
+            if each is None
+            else int(
+                self._factor * _least_first(each[0], ttfts)
+                + (1 - self._factor) * _least_first(each[1], tpots)
+            )
+            for each in latencies
+        ]
+
+
+def _latency(load: EndpointLoad) -> tuple[float, float] | None:
+    reading = load.reading
+    return (reading.ttft_s, reading.tpot_s) if reading and reading.ttft_s and reading.tpot_s else None
+
+
+def _least_first(value: float, values: Sequence[float]) -> float:
+    least, most = min(values), max(values)
+    return (most - value) / (most - least) * MOST if most > least else MOST
+
+
+class GpuUsage(Scorer):
+    """(1 - usage of the KV cache) x 100."""
+
+    kind = "gpu-usage"
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        return [int((1.0 - usage) * MOST) for usage in signals.kv_usage(loads)]
+
+
+class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    block_size_to_hash: Annotated[
+        int, unused("the gateway hashes prompts once, for all policies"), msgspec.Meta(ge=1)
+    ] = 64
+    max_blocks_to_match: Annotated[int, msgspec.Meta(ge=1)] = 128
+    max_hash_cache_size: Annotated[
+        int, unused("an endpoint's index is as large as its cache"), msgspec.Meta(ge=1)
+    ] = 50_000
+    top_k_matches: Annotated[int, msgspec.Meta(ge=1)] = 5
+
+
+class PrefixCache(Scorer):
+    """Matched blocks / blocks x 100 for the `topKMatches` endpoints with the longest matches, others 0.
+
+    Blocks are the gateway's: `maxBlocksToMatch` x `blockSizeToHash` bytes would end at the first 8 KiB of a
+    prompt, and no more than the beginning is ever compared there; here the whole prompt is.
+    """
+
+    kind = "prefix-cache"
+    Parameters = PrefixCacheParameters
+    uses_prefix = True
+
+    def __init__(self, parameters: PrefixCacheParameters | None = None) -> None:
+        super().__init__()
+        self._best = (parameters or PrefixCacheParameters()).top_k_matches
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        total = len(cycle.request.prefix)
+        if not total:
+            return [0] * len(loads)
+        matched = cycle.matched_blocks(loads)
+        best = sorted(range(len(loads)), key=matched.__getitem__, reverse=True)[: self._best]
+        scores = [0] * len(loads)
+        for place in best:
+            scores[place] = int(matched[place] / total * MOST)
+        return scores
+
+
+class KvCacheAwareParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    block_size_to_hash: Annotated[
+        int, unused("engines say the size of their blocks with their events"), msgspec.Meta(ge=1)
+    ] = 16
+    max_blocks_to_match: Annotated[int, unused("the whole prompt is compared"), msgspec.Meta(ge=1)] = 128
+
+
+class KvCacheAware(Scorer):
+    """Consecutive blocks of the prompt that an endpoint holds from the front / blocks x 100."""
+
+    kind = "kvcache-aware"
+    Parameters = KvCacheAwareParameters
+    uses_prefix = True
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        total = len(cycle.request.prefix)
+        if not total:
+            return [0] * len(loads)
+        return [int(count / total * MOST) for count in cycle.matched_blocks(loads)]
+
+
+class LoraAffinity(Filter):
+    """Keeps endpoints whose engine lists the model or adapter that is asked for, or no list at all."""
+
+    kind = "lora-affinity"
+
+    def keep(self, cycle: Cycle, loads: Loads) -> Loads:
+        name = cycle.request.adapter or cycle.request.model
+        return [
+            load
+            for load in loads
+            if load.reading is None or load.reading.models is None or name in load.reading.models
+        ]
+
+
+class Random(Scorer):
+    """Any whole number from 0 to 100."""
+
+    kind = "random"
+
+    def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
+        return [cycle.rng.randint(0, MOST) for _ in loads]
