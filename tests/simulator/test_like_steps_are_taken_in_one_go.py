@@ -38,6 +38,7 @@ def engines(draw):
         kv_blocks=-(-CONTEXT // block_size) + draw(st.integers(0, 30)),
         block_size=block_size,
         max_waiting=draw(st.integers(0, 8)),
+        kv_events=True,
     )
 
 

@@ -26,6 +26,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens in one KV block."""
     prefix_cache: bool = True
     """Whether blocks of a prompt are found again by those who share it."""
+    kv_events: bool = False
+    """Whether `Engine.take_kv_events` has something to tell: who sets this must call it now and then."""
     max_waiting: int = 1000
     """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
 

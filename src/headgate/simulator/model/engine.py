@@ -41,7 +41,9 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._kv = KvBlocks(config.kv_blocks, config.block_size, named=config.prefix_cache)
+        self._kv = KvBlocks(
+            config.kv_blocks, config.block_size, named=config.prefix_cache, tells=config.kv_events
+        )
         self._waiting: deque[Sequence] = deque()
         self._running: dict[RequestId, Sequence] = {}  # oldest first
         self._known: dict[RequestId, Sequence] = {}
@@ -139,7 +141,7 @@ class Engine:
         return None if self.begin_step(now) is None else self.finish_step()
 
     def take_kv_events(self) -> tuple[KvEvent, ...]:
-        """What the prefix cache stored and removed since the last call, in order.
+        """What the prefix cache stored and removed since the last call, in order, if the config has events.
 
         As in vLLM, blocks are stored as the step that computes them begins.
         """

@@ -43,10 +43,11 @@ class Holding:
 class KvBlocks:
     """The blocks of one engine. Blocks without a name are counted, named ones are known by their hash."""
 
-    def __init__(self, total: int, block_size: int, *, named: bool = True) -> None:
+    def __init__(self, total: int, block_size: int, *, named: bool = True, tells: bool = True) -> None:
         self.total = total
         self.block_size = block_size
         self._named = named  # whether blocks are ever found again
+        self._tells = tells  # whether events are kept for `take_events`
         self._empty = total
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
@@ -163,7 +164,8 @@ class KvBlocks:
             return False
         self._empty += len(self._idle)
         self._idle.clear()
-        self._events.append(AllBlocksCleared())
+        if self._tells:
+            self._events.append(AllBlocksCleared())
         return True
 
     def take_events(self) -> tuple[KvEvent, ...]:
@@ -192,11 +194,12 @@ class KvBlocks:
         self._empty -= empty
         if empty < blocks:
             idle = self._idle
-            removed = tuple(idle.popitem(last=False)[0] for _ in range(blocks - empty))
-            self._events.append(BlockRemoved(hashes=removed))
+            removed = [idle.popitem(last=False)[0] for _ in range(blocks - empty)]
+            if self._tells:
+                self._events.append(BlockRemoved(hashes=tuple(removed)))
 
     def _tell_stored(self, holding: Holding, hashes: list[int], end: int) -> None:
-        if not hashes:
+        if not hashes or not self._tells:
             return
         position = end - len(hashes)
         self._events.append(

@@ -1,0 +1,26 @@
+"""A fleet of simulated engines behind the scheduler, in virtual time.
+
+Is given timed requests, a description of the engines and a scheduling policy, and hands on one record for
+each request. Picks, bookings and health are the gateway's own code; engines are those of `simulator.model`.
+Pure: equal inputs give equal runs, bit by bit.
+"""
+
+from headgate.simulator.fleet.description import EngineGroup, FleetDescription
+from headgate.simulator.fleet.observer import Observer
+from headgate.simulator.fleet.records import EngineRecord, FleetRun, Outcome, RequestRecord
+from headgate.simulator.fleet.run import run_fleet
+from headgate.simulator.fleet.summary import Percentiles, Slo, Summary
+
+__all__ = [
+    "EngineGroup",
+    "EngineRecord",
+    "FleetDescription",
+    "FleetRun",
+    "Observer",
+    "Outcome",
+    "Percentiles",
+    "RequestRecord",
+    "Slo",
+    "Summary",
+    "run_fleet",
+]

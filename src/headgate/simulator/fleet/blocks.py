@@ -1,0 +1,45 @@
+"""From the blocks of a trace to those of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import xxhash
+
+_MASK = (1 << 64) - 1
+_ODD = 0x9E3779B97F4A7C15
+
+
+def engine_blocks(
+    prefix: Sequence[int], block_tokens: int, prompt_tokens: int, block_size: int
+) -> Sequence[int]:
+    """Hashes of a prompt's full blocks of `block_size` tokens, given those of blocks of `block_tokens`.
+
+    Two prompts have the same hash at one place as far as the trace says that they are the same up to its
+    end. Where sizes agree, the hashes do too.
+    """
+    full = prompt_tokens // block_size
+    if not prefix:
+        return ()
+    if block_size == block_tokens:
+        return prefix[:full]
+    return [
+        mixed(prefix[(end - 1) // block_tokens], end)
+        for end in range(block_size, full * block_size + 1, block_size)
+        if end <= len(prefix) * block_tokens
+    ]
+
+
+def of_adapter(prefix: Sequence[int], adapter: str) -> Sequence[int]:
+    """The hashes of a prompt for an adapter: none is that of another adapter or of the base model."""
+    if not adapter:
+        return prefix
+    salt = xxhash.xxh3_64_intdigest(adapter.encode())
+    return [mixed(block, salt) for block in prefix]
+
+
+def mixed(block: int, salt: int) -> int:
+    """Another hash for each salt, in 64 bits."""
+    value = (block ^ (salt * _ODD)) & _MASK
+    value = ((value ^ (value >> 31)) * _ODD) & _MASK
+    return value ^ (value >> 29)

@@ -1,0 +1,31 @@
+"""For those who want to look on while a fleet runs, or know more than a gateway could."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.fleet import EndpointLoad
+from headgate.simulator.model import Engine, KvEvent
+from headgate.simulator.traces import TimedRequest
+
+
+class Observer:
+    """Is told what happens as it happens; all of these do nothing unless they are overridden."""
+
+    wants_kv_events = False
+    """Whether engines tell what their caches store and remove; it takes time."""
+
+    def begins(self, engines: Mapping[EndpointLoad, Engine]) -> None:
+        """Before the first request. Engines may be looked at, after `settle`; not changed."""
+
+    def sent(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+        """A request is on its way to an endpoint."""
+
+    def first_token(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+        """The first token of a request is here."""
+
+    def ended(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+        """An endpoint is done with a request, or has failed it."""
+
+    def kv_events(self, events: Sequence[KvEvent], load: EndpointLoad, now: float) -> None:
+        """What an engine's cache stored and removed in its last steps."""

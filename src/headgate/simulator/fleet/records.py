@@ -1,0 +1,80 @@
+"""What became of each request of a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headgate.simulator.fleet.summary import Slo, Summary, summarize
+from headgate.simulator.model import EngineStatistics
+
+Outcome = Literal["served", "refused", "failed"]
+"""`refused`: no endpoint may be asked, or the engine said no; `failed`: the endpoint broke off, and retries
+did not help."""
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as its client saw it. Times are in seconds since the run began."""
+
+    number: int
+    """Its place among the requests of the run."""
+    arrived_s: float
+    ended_s: float
+    outcome: Outcome
+    endpoint: str
+    """The last that it was sent to; empty if it was sent to none."""
+    attempts: int
+    prompt_tokens: int
+    output_tokens: int
+    """Those that came."""
+    cached_tokens: int = 0
+    """Of the prompt: found in the cache of the engine that answered."""
+    expected_cached_tokens: int = 0
+    """What the policy believed."""
+    expected_first_token_s: float | None = None
+    """Seconds to the first token that the policy predicted, if it does."""
+    first_token_s: float | None = None
+    started_s: float | None = None
+    """When an engine began to work on it."""
+    preemptions: int = 0
+    session: int = -1
+    adapter: str = ""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From arrival to the first token, whatever happened in between."""
+        return None if self.first_token_s is None else self.first_token_s - self.arrived_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time of each token after the first."""
+        if self.first_token_s is None or self.output_tokens < 2:
+            return None
+        return (self.ended_s - self.first_token_s) / (self.output_tokens - 1)
+
+    @property
+    def latency_s(self) -> float:
+        return self.ended_s - self.arrived_s
+
+
+class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine at the end of a run."""
+
+    name: str
+    group: str
+    requests: int
+    """That were sent to it."""
+    statistics: EngineStatistics
+
+
+class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a run; `records` are in the order of the requests."""
+
+    records: tuple[RequestRecord, ...]
+    engines: tuple[EngineRecord, ...]
+    ended_s: float
+
+    def summary(self, slo: Slo | None = None) -> Summary:
+        """The figures that runs are compared by."""
+        return summarize(self.records, self.engines, slo or Slo())
