@@ -111,9 +111,18 @@ def test_readings_tell_how_far_they_can_be_relied_on():
 def test_an_engine_without_page_is_told_from_one_that_does_not_answer():
     """Its models can be known all the same."""
     observation = Observation()
-    observation.see_no_page()
+    observation.see_no_page(2)
+    assert observation.reading is None
     observation.list_models({"base"}, 3)
     assert observation.state(3, 5) == "unsupported"
+    assert (observation.reading.models, observation.reading.waiting) == ({"base"}, None)
+
+
+def test_a_page_that_is_gone_says_nothing_any_more():
+    """An engine that is replaced by one without a page must not keep the queue of the former."""
+    observation = seen((0, Figures(waiting=7)))
+    observation.list_models({"base"}, 1)
+    observation.see_no_page(2)
     assert (observation.reading.models, observation.reading.waiting) == ({"base"}, None)
 
 

@@ -139,6 +139,24 @@ async def test_verification(start_gateway, start_endpoint, tmp_path, annotations
         assert not endpoint.calls
 
 
+@pytest.mark.parametrize("authority", [OURS, OTHER])
+async def test_metrics_are_read_of_verified_engines_only(
+    start_gateway, start_endpoint, tmp_path, eventually, authority
+):
+    """What another says could draw all requests to it, or keep them away."""
+    endpoint = await start_endpoint(
+        b"vllm:num_requests_waiting 0\n", tls=authority.context(tmp_path, ADDRESS)
+    )
+    gateway = await start_gateway(settings={"engine_metrics_interval_s": 0.05})
+    scraper = gateway.proxy.scraper
+    scraper.start()
+    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    await eventually(lambda: scraper.pages["read" if authority is OURS else "failed"])
+    (watch,) = scraper.watches()
+    assert (watch.load.reading is not None) == (authority is OURS)
+    assert ("not trusted" in watch.problem) == (authority is OTHER)
+
+
 async def test_an_expired_certificate(start_gateway, start_endpoint, tmp_path):
     """It is not trusted, and insecure takes it all the same."""
     endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS, until=NOW - DAY))

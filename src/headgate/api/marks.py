@@ -22,6 +22,11 @@ TLS_SERVER_NAME = "headgate.dev/tls-server-name"
 TLS_INSECURE = "headgate.dev/tls-insecure"
 """On a ModelServer that speaks https: "true" takes any certificate."""
 
+METRICS_PORT = "prometheus.io/port"
+METRICS_PATH = "prometheus.io/path"
+METRICS_SCHEME = "prometheus.io/scheme"
+"""On a Pod: where its metrics page is, if not at /metrics of the port that serves."""
+
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
 """On a Node: base URL of the loopback server that has the logs of its Pods, with the secret that opens it."""
 

@@ -113,17 +113,19 @@ class Observation:
         )
         return restarted
 
-    def see_no_page(self) -> None:
-        """It answered, and has no page, or one of something else."""
-        self._has_page = False
+    def see_no_page(self, at: float) -> None:
+        """It has no page, or one of something else: what an earlier page said is true no more."""
+        if self._has_page is not False:
+            self._has_page = False
+            self.reading = EngineReading(at=at, models=self._models) if self._models is not None else None
 
     def list_models(self, models: Set[str], at: float) -> None:
         """Takes the names that it answers to, as they were at `at`."""
         self._models = frozenset(models)
-        if self.reading is None or not self._has_page:
-            self.reading = EngineReading(at=at, models=self._models)
-        else:
+        if self._has_page and self.reading is not None:
             self.reading = msgspec.structs.replace(self.reading, models=self._models)
+        elif self._has_page is False:
+            self.reading = EngineReading(at=at, models=self._models)
 
     def state(self, now: float, stale_s: float) -> ReadingState:
         """How far its page can be relied on: it is stale once it is older than `stale_s`."""

@@ -51,6 +51,41 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             read.ejected,
             over="max",
         ),
+        Gauge(
+            f"{prefix}_endpoint_readings",
+            "Endpoints by what is known of their engines: fresh, stale, missing (nothing was ever read), or "
+            "unsupported (no metrics page of a known engine). Of all but the fresh, only the gateway's own "
+            "account says how loaded they are.",
+            ("state",),
+            read.readings,
+            over="max",
+        ),
+        Gauge(
+            f"{prefix}_endpoint_reading_age_seconds",
+            "How long ago the engine of an endpoint was last looked at with success.",
+            ("endpoint",),
+            read.reading_ages,
+            over="max",
+        ),
+        Counter(
+            f"{prefix}_engine_pages",
+            "Looks at the metrics pages of engines; result is read, absent (there is no page, or none of the "
+            "engine that is said to run there) or failed.",
+            ("result",),
+            read.engine_pages,
+        ),
+        Counter(
+            f"{prefix}_engine_pages_malformed",
+            "Metrics on those pages that cannot be true or cannot be read; they count as unknown.",
+            (),
+            read.malformed,
+        ),
+        Counter(
+            f"{prefix}_engine_restarts",
+            "Engines that were found to have started anew: nothing is believed to be in their caches.",
+            (),
+            read.restarts,
+        ),
         Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models, over="max"),
         Gauge(
             f"{prefix}_object_problems",
@@ -126,6 +161,25 @@ class _Reader:
     def ejected(self) -> _Samples:
         now = self._proxy.now()
         return [((pool.name,), len(fleet.ejected(pool.loads, now))) for pool in self._proxy.pools.values()]
+
+    def readings(self) -> _Samples:
+        now = self._proxy.now()
+        states = Tally(watch.state(now) for watch in self._proxy.scraper.watches())
+        return [((state,), states[state]) for state in ("fresh", "stale", "missing", "unsupported")]
+
+    def reading_ages(self) -> _Samples:
+        now = self._proxy.now()
+        seen = [(watch.target.endpoint, watch.observation.reading) for watch in self._proxy.scraper.watches()]
+        return [((endpoint.name,), now - reading.at) for endpoint, reading in seen if reading is not None]
+
+    def engine_pages(self) -> _Samples:
+        return [((result,), count) for result, count in self._proxy.scraper.pages.items()]
+
+    def malformed(self) -> _Samples:
+        return [((), self._proxy.scraper.malformed_families)]
+
+    def restarts(self) -> _Samples:
+        return [((), self._proxy.scraper.restarts)]
 
     def models(self) -> _Samples:
         return [((), len(self._proxy.snapshot.names()))]

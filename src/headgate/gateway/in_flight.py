@@ -8,11 +8,14 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
-from headgate import fleet
+import msgspec
+
+from headgate import engines, fleet
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.scraping.watch import Watch
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000
@@ -77,12 +80,17 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
 def endpoints(proxy: Proxy) -> Shown:
     """Every endpoint of every pool: its work, its health, its connections."""
     now = proxy.now()
-    return {pool.name: _pool(pool, now) for pool in proxy.pools.values()}
+    return {pool.name: _pool(proxy, pool, now) for pool in proxy.pools.values()}
 
 
-def _pool(pool: PoolState, now: float) -> list[Shown]:
+def _pool(proxy: Proxy, pool: PoolState, now: float) -> list[Shown]:
     out = fleet.ejected(pool.loads, now)
-    return [_endpoint(pool, load, load in out, now) for load in pool.loads]
+    return [
+        _endpoint(pool, load, load in out, now)
+        | {"engine": engines.of_pod(load.labels, pool.pool.engine).name}
+        | {"reading": _reading(proxy.scraper.watch(load), now)}
+        for load in pool.loads
+    ]
 
 
 def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: float) -> Shown:
@@ -101,6 +109,26 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
         "share": load.share(now) or float(not is_ejected),
         "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
+    }
+
+
+def _reading(watch: Watch | None, now: float) -> Shown:
+    """What the engine last said of itself, whether that is relied on or not."""
+    if watch is None:
+        return {"state": "off"}
+    shown: Shown = {"state": watch.state(now), "problem": watch.problem or None}
+    reading = watch.observation.reading
+    if reading is None:
+        return shown
+    told = msgspec.to_builtins(reading)
+    for name in ("at", "ttft_at", "tpot_at"):
+        at = told.pop(name)
+        told[name.removesuffix("at") + "age_s"] = None if at is None else round(now - at, 3)
+    # Names are put in order, and what is not known is left out.
+    return shown | {
+        name: sorted(value) if isinstance(value, list) else value
+        for name, value in told.items()
+        if value is not None
     }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import ssl
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
+from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import EndpointConnections
 
@@ -100,6 +102,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
+        self.scraper = Scraper(self, self._rng)
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -112,6 +115,7 @@ class Proxy:
             connections.settings = settings
         for client in self.clients:
             client.change(settings)
+        self.scraper.use()
 
     def use(self, snapshot: routing.Snapshot) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have."""
@@ -129,6 +133,7 @@ class Proxy:
             self._connections.pop(key).close()
         self._contexts.keep(verified for _, verified in reached if verified is not None)
         self.recorder.use(snapshot)
+        self.scraper.use()
         self.snapshots_taken += 1
         self.snapshot_at = time.time()
 
@@ -205,6 +210,14 @@ class Proxy:
             self._connections[endpoint, verified] = connections
         return connections
 
+    def tls_context(self, verified: routing.Tls) -> ssl.SSLContext:
+        """What connections to endpoints are made with that are verified like this. Raises SSLError."""
+        return self._contexts.get(verified)
+
+    def engine_restarted(self, load: fleet.EndpointLoad) -> None:
+        """What its cache held is gone."""
+        self.prefixes.forget(load)
+
     def retries(self, pool: PoolState) -> int:
         attempts = pool.pool.attempts
         return self.settings.retries if attempts is None else attempts
@@ -244,6 +257,7 @@ class Proxy:
                 if load.hangs(now):
                     self._note_ejection(pool, load, "hang", now)
         self.prefixes.sweep(now)
+        self.scraper.sweep()
         for connections in self._connections.values():
             connections.sweep()
 

@@ -50,6 +50,7 @@ class Service:
         Raises cluster.ConfigurationError if no API server is named.
         """
         settings = self.proxy.settings
+        self.proxy.scraper.start()
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
         async with (
             cluster.Client.from_kubeconfig(kubeconfig) as client,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from headgate import routing
 from headgate.gateway import cors, hosts, trust
 
 DAY_S = 86_400.0
@@ -195,6 +196,36 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             le=1_000_000,
         ),
     ] = 5
+    engine_metrics: Annotated[
+        bool, _says("Whether the metrics pages of engines, and their lists of models, are read.")
+    ] = True
+    engine_metrics_interval_s: Annotated[
+        float, _says("Between two looks at an engine where nothing presses.", ge=0.05, le=3600)
+    ] = 1.0
+    engine_metrics_quick_s: Annotated[
+        float,
+        _says("Between two looks at an engine where requests wait, or soon may.", ge=0.01, le=3600),
+    ] = 0.1
+    engine_metrics_per_s: Annotated[
+        int,
+        _says(
+            "Pages that are read in a second at most; with more engines, each is looked at less often.",
+            ge=1,
+            le=100_000,
+        ),
+    ] = 200
+    engine_metrics_timeout_s: Annotated[
+        float, _says("How long an engine may take for a page.", ge=0.05, le=600)
+    ] = 5.0
+    engine_metrics_path: Annotated[
+        str, _says("Where the page is, unless a Pod says it: prometheus.io/path.")
+    ] = "/metrics"
+    engine_metrics_port: Annotated[
+        int,
+        _says(
+            "Its port, unless a Pod says it: prometheus.io/port; 0 is the port that serves.", ge=0, le=65_535
+        ),
+    ] = 0
     retries: Annotated[int, _says("Retries on other endpoints where a pool does not say.", ge=0, le=100)] = 2
 
     lameduck_s: Annotated[
@@ -242,6 +273,7 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
             found.append((name, f"{port} is {other} already: choose another"))
     origins = cors.problems(settings.cors_origins, credentials=settings.cors_credentials)
     found += [
+        *(("engine_metrics_path", problem) for problem in _path_problems(settings.engine_metrics_path)),
         *(("trusted_clients", problem) for problem in trust.problems(settings.trusted_clients)),
         *(("allowed_hosts", problem) for problem in hosts.problems(settings.allowed_hosts)),
         *(("cors_origins", problem) for problem in origins),
@@ -249,6 +281,12 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
         *(("cors_headers", problem) for problem in cors.not_names(settings.cors_headers)),
     ]
     return found
+
+
+def _path_problems(path: str) -> list[str]:
+    if routing.is_page_path(path):
+        return []
+    return [f"{path[:64]!r} is no path: it begins with / and has no blanks"]
 
 
 def changes(old: GatewaySettings, new: GatewaySettings) -> dict[str, tuple[Any, Any]]:

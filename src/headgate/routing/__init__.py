@@ -8,12 +8,14 @@ dialect an object came from, but for its name.
 
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.match import Match, match
+from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
     Connector,
     Endpoint,
+    MetricsPage,
     Pool,
     PrefillDecode,
     Problem,
@@ -36,6 +38,7 @@ __all__ = [
     "Endpoint",
     "InvalidPatternError",
     "Match",
+    "MetricsPage",
     "Pool",
     "PrefillDecode",
     "Problem",
@@ -54,6 +57,7 @@ __all__ = [
     "authorities_of",
     "conditions",
     "explain",
+    "is_page_path",
     "match",
     "takers",
     "translate",

@@ -52,6 +52,15 @@ class PrefillDecode(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts with fewer uncached tokens are prefilled where they are decoded; None: the gateway's."""
 
 
+class MetricsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the metrics of an endpoint are, as far as its Pod says so."""
+
+    port: int | None = None
+    path: str = ""
+    is_https: bool | None = None
+    """None where the Pod does not say: on the port that serves it is as that is, on another it is not."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how they are reached."""
 
@@ -63,6 +72,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """What the endpoints run, as `inferenceEngine` has it."""
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
     """Of the endpoints' Pods."""
+    metrics_pages: Mapping[Endpoint, MetricsPage] = {}
+    """Of those endpoints whose Pods say where it is."""
     phases: PrefillDecode | None = None
     """None where every endpoint serves whole requests."""
     tls: Tls | None = None

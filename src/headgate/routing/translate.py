@@ -12,7 +12,8 @@ from headgate import api
 from headgate.api import duration, marks
 from headgate.api.addresses import Address
 from headgate.routing import patterns, phases, tls
-from headgate.routing.snapshot import Endpoint, Pool, Problem, Route, Rule, Snapshot, Target
+from headgate.routing.metrics_pages import InvalidPageError, metrics_page
+from headgate.routing.snapshot import Endpoint, MetricsPage, Pool, Problem, Route, Rule, Snapshot, Target
 
 NOT_IN_EFFECT = "NotInEffect"
 """Reason of a problem with a field that is valid, but that this version does not act on."""
@@ -128,6 +129,7 @@ def _pool(
         key=server.metadata.key,
         endpoints=tuple(labels),
         labels=labels,
+        metrics_pages=dict(_metrics_pages({e: found[e] for e in labels}, context)),
         phases=roles,
         engine=spec.inference_engine,
         model=spec.model or None,
@@ -170,6 +172,20 @@ def _endpoints(
             except ValueError as error:
                 told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.ADDRESS}]: {error}"
                 context.report("spec.workloadSelector", "InvalidAddress", told)
+
+
+def _metrics_pages(
+    pods: Mapping[Endpoint, api.Pod], context: _Context
+) -> Iterator[tuple[Endpoint, MetricsPage]]:
+    for endpoint, pod in pods.items():
+        try:
+            page = metrics_page(pod)
+        except InvalidPageError as error:
+            told = f"Pod {pod.metadata.key}, metadata.annotations[{error.annotation}]: {error}"
+            context.report("spec.workloadSelector", tls.INVALID_ANNOTATION, told)
+            continue
+        if page is not None:
+            yield endpoint, page
 
 
 def _endpoint(pod: api.Pod, port: api.WorkloadPort | None) -> Endpoint:

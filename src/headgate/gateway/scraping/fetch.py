@@ -1,0 +1,184 @@
+"""GET requests to an engine, one at a time, on a connection that is kept in between.
+
+Apart from the connections of the data path: those are lent to clients' requests, and what is read here must
+not take their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import NamedTuple, cast
+
+import httptools
+
+from headgate.gateway.upstream import why_unreachable
+
+MAX_HEAD_BYTES = 64 * 1024
+
+
+class FetchError(Exception):
+    """Why there is no answer, in words that follow the name of a server."""
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class Client:
+    """One server."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> None:
+        """`server_name` is the name that its certificate must have; empty for its host."""
+        self._host, self._port, self._tls = host, port, tls
+        self._server_name = (server_name or host) if tls is not None else None
+        self._host_header = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._connection: _Connection | None = None
+        self.connects = 0
+        """How many connections were made."""
+
+    async def get(self, path: str, accept: str, max_bytes: int, timeout_s: float) -> Answer:
+        """The whole answer, whatever its status. Raises FetchError."""
+        request = (
+            f"GET {path} HTTP/1.1\r\nhost: {self._host_header}\r\naccept: {accept}\r\n"
+            "user-agent: headgate\r\n\r\n"
+        ).encode("latin-1")
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._ask(request, max_bytes)
+        except TimeoutError:
+            self.close()
+            raise FetchError(f"sent no answer within {timeout_s:g} s") from None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def _ask(self, request: bytes, max_bytes: int) -> Answer:
+        kept = self._connection
+        if kept is not None and kept.is_usable:
+            try:
+                return await kept.ask(request, max_bytes)
+            except _UnansweredError:
+                pass  # it was closed for having been idle, just as the request was sent
+        self._connection = connection = await self._connect()
+        try:
+            return await connection.ask(request, max_bytes)
+        except _UnansweredError as error:
+            raise FetchError("closed the connection without an answer") from error
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        self.connects += 1
+        try:
+            _, connection = await loop.create_connection(
+                _Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
+            )
+        except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
+            raise FetchError(why_unreachable(error)) from error
+        return connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+
+class _UnansweredError(Exception):
+    """The connection ended before anything of the answer came."""
+
+
+class _Connection(asyncio.Protocol):
+    """One exchange at a time: what is read of an answer is bounded, and anything strange ends it."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Answer] | None = None
+        self._reset(0)
+
+    def _reset(self, max_bytes: int) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._left = max_bytes
+        self._head_left = MAX_HEAD_BYTES
+        self._is_body = False
+        self._has_length = False
+        self._body: list[bytes] = []
+
+    @property
+    def is_usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, request: bytes, max_bytes: int) -> Answer:
+        """Raises FetchError, or _UnansweredError, after which the connection cannot be used."""
+        if self._transport is None:
+            raise _UnansweredError
+        self._answer = asyncio.get_running_loop().create_future()
+        self._reset(max_bytes)
+        self._transport.write(request)
+        return await self._answer
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.abort()  # nobody asked
+            return
+        if not self._is_body:
+            self._head_left -= len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(FetchError(f"sent no valid HTTP: {error.__context__ or error}"))
+            return
+        if not self._is_body and self._head_left < 0:
+            self._fail(FetchError("sent a head that is too long"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._answer is None or self._answer.done():
+            return
+        if self._is_body and not self._has_length and error is None:
+            self._complete()
+        elif self._is_body or self._head_left < MAX_HEAD_BYTES:
+            self._fail(FetchError("closed the connection amid its answer"))
+        else:
+            self._fail(_UnansweredError())
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        self.abort()
+
+    def _complete(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(Answer(self._parser.get_status_code(), b"".join(self._body)))
+
+    # -- llhttp callbacks
+
+    def on_header(self, name: bytes, _: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._has_length = True
+
+    def on_headers_complete(self) -> None:
+        self._is_body = self._parser.get_status_code() >= 200
+
+    def on_body(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise httptools.HttpParserError("a body that is too long")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        if not self._is_body:
+            return  # an interim answer
+        keeps = self._parser.should_keep_alive()
+        self._complete()
+        if not keeps and self._transport is not None:
+            self._transport.close()

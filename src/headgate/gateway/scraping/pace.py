@@ -1,0 +1,56 @@
+"""How often an engine is looked at: seldom at rest, often where its queue is about to matter.
+
+A page costs the engine more than it costs the gateway, on the thread that serves its requests. So the pace is
+also bounded by how long the engine takes for a page, and by how many pages the gateway reads in all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.fleet import EngineReading
+
+CALM_KV_USAGE = 0.5
+TENSE_KV_USAGE = 0.9
+"""At this much of its cache in use, an engine is about to queue requests."""
+ENGINE_SHARE = 0.05
+"""How much of an engine's time may go into pages."""
+LONGEST_S = 30.0
+"""Between looks at an engine that fails, or that has no page."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of the time between two looks at one engine, in seconds."""
+
+    rest_s: float
+    """Where nothing presses."""
+    quick_s: float
+    """Where requests wait."""
+    share_s: float = 0.0
+    """No less, whatever presses: its share of all that the gateway reads."""
+
+    def after(self, reading: EngineReading | None, took_s: float) -> float:
+        """Until the next look, after one that took `took_s` and came to `reading`."""
+        quick_s = min(self.quick_s, self.rest_s)
+        wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** pressure(reading)
+        return max(wanted_s, self.share_s, min(took_s / ENGINE_SHARE, LONGEST_S))
+
+    def after_failures(self, failures: int) -> float:
+        """Until the next look, after so many in a row without success."""
+        doubled_s: float = self.rest_s * 2.0 ** min(failures, 16)
+        return max(min(doubled_s, LONGEST_S), self.rest_s, self.share_s)
+
+    @property
+    def stale_s(self) -> float:
+        """After this long without a new reading, one was missed, and the next too."""
+        return 3.0 * max(self.rest_s, self.share_s)
+
+
+def pressure(reading: EngineReading | None) -> float:
+    """How near an engine is to making requests wait: 0 at rest, 1 where they do."""
+    if reading is None:
+        return 0.0
+    if reading.waiting:
+        return 1.0
+    usage = reading.kv_usage or 0.0
+    return min(max((usage - CALM_KV_USAGE) / (TENSE_KV_USAGE - CALM_KV_USAGE), 0.0), 1.0)

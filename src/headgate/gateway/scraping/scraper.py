@@ -1,0 +1,114 @@
+"""Looks at all engines: who is looked at, how often, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from headgate import fleet, routing
+from headgate.gateway.scraping.pace import Pace
+from headgate.gateway.scraping.targets import Target, targets
+from headgate.gateway.scraping.watch import Result, Watch
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import Proxy
+
+log = logging.getLogger(__name__)
+
+MAX_AT_ONCE = 64
+"""Looks under way at a time."""
+
+
+class Scraper:
+    """The watches of one gateway process. Does nothing before it is started."""
+
+    def __init__(self, proxy: Proxy, rng: random.Random) -> None:
+        self._proxy = proxy
+        self.now = proxy.now
+        self.rng = rng
+        self.slots = asyncio.Semaphore(MAX_AT_ONCE)
+        self.pages: Counter[Result] = Counter({"read": 0, "absent": 0, "failed": 0})
+        self.malformed_families = 0
+        self.restarts = 0
+        self.is_started = False
+        self._watches: dict[routing.Endpoint, Watch] = {}
+        self._tasks: dict[routing.Endpoint, asyncio.Task[None]] = {}
+
+    @property
+    def pace(self) -> Pace:
+        return self._pace
+
+    @property
+    def timeout_s(self) -> float:
+        return self._proxy.settings.engine_metrics_timeout_s
+
+    def start(self) -> None:
+        """Looks from now on, as far as the settings say so."""
+        self.is_started = True
+        self.use()
+
+    def use(self) -> None:
+        """Takes up the pools and the settings as they are now."""
+        settings = self._proxy.settings
+        wanted: dict[routing.Endpoint, Target] = {}
+        if self.is_started and settings.engine_metrics:
+            wanted = targets((pool.pool for pool in self._proxy.pools.values()), settings)
+        self._pace = Pace(
+            rest_s=settings.engine_metrics_interval_s,
+            quick_s=settings.engine_metrics_quick_s,
+            share_s=len(wanted) / settings.engine_metrics_per_s,
+        )
+        for endpoint, watch in list(self._watches.items()):
+            if wanted.get(endpoint) == watch.target:
+                watch.load = self._proxy.ledger.load(endpoint)
+                watch.settle(self.now())
+            else:
+                del self._watches[endpoint]
+                self._tasks.pop(endpoint).cancel()
+        for endpoint in wanted.keys() - self._watches.keys():
+            self._begin(wanted[endpoint])
+
+    def _begin(self, target: Target) -> None:
+        endpoint = target.endpoint
+        try:
+            watch = Watch(self, target, self._proxy.ledger.load(endpoint))
+        except ssl.SSLError as error:
+            log.warning("the metrics of %s cannot be asked for: %s", endpoint.name, error)
+            return
+        self._watches[endpoint] = watch
+        self._tasks[endpoint] = self._proxy.spawn(watch.run())
+
+    def sweep(self) -> None:
+        """What has become too old is relied on no more; called about once a second."""
+        now = self.now()
+        for watch in self._watches.values():
+            watch.settle(now)
+
+    def watch(self, load: fleet.EndpointLoad) -> Watch | None:
+        """Whoever looks at an endpoint; None if nobody does."""
+        return self._watches.get(load.endpoint)
+
+    def watches(self) -> list[Watch]:
+        return list(self._watches.values())
+
+    # -- for the watches
+
+    def context(self, tls: routing.Tls) -> ssl.SSLContext:
+        """Raises SSLError."""
+        return self._proxy.tls_context(tls)
+
+    def count(self, result: Result) -> None:
+        self.pages[result] += 1
+
+    def malformed(self, families: int) -> None:
+        self.malformed_families += families
+
+    def restarted(self, watch: Watch) -> None:
+        self.restarts += 1
+        endpoint = watch.target.endpoint
+        log.info("the engine of %s (%s) has started anew", endpoint.name, endpoint.address)
+        self._proxy.engine_restarted(watch.load)

@@ -1,0 +1,49 @@
+"""What is asked of which server: an endpoint's engine, the place of its page, and how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headgate import engines, routing
+from headgate.gateway.settings import GatewaySettings
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint as it is looked at. Equal targets are looked at in the same way."""
+
+    endpoint: routing.Endpoint
+    engine: engines.Engine
+    page_port: int
+    page_path: str
+    page_tls: routing.Tls | None
+    """How the server of the page is verified; None where it speaks http."""
+    tls: routing.Tls | None
+    """How the endpoint itself is verified, which has the list of models."""
+
+
+def targets(pools: Iterable[routing.Pool], settings: GatewaySettings) -> dict[routing.Endpoint, Target]:
+    """Each endpoint of the pools once, as the first of them has it."""
+    found: dict[routing.Endpoint, Target] = {}
+    for pool in pools:
+        for endpoint in pool.endpoints:
+            if endpoint not in found:
+                found[endpoint] = _target(pool, endpoint, settings)
+    return found
+
+
+def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySettings) -> Target:
+    page = pool.metrics_pages.get(endpoint, routing.MetricsPage())
+    port = page.port or settings.engine_metrics_port or endpoint.port
+    is_https = page.is_https
+    if is_https is None:
+        is_https = pool.tls is not None and port == endpoint.port
+    return Target(
+        endpoint=endpoint,
+        engine=engines.of_pod(pool.labels.get(endpoint, {}), pool.engine),
+        page_port=port,
+        page_path=page.path or settings.engine_metrics_path,
+        page_tls=(pool.tls or routing.Tls()) if is_https else None,
+        tls=pool.tls,
+    )

@@ -1,0 +1,183 @@
+"""One endpoint that is looked at, for as long as it is in a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+from headgate import engines, fleet, routing
+from headgate.gateway.scraping.fetch import Client, FetchError
+
+if TYPE_CHECKING:
+    from headgate.gateway.scraping.scraper import Scraper
+    from headgate.gateway.scraping.targets import Target
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MODELS_INTERVAL_S = 30.0
+"""Between two looks at the list of models: it changes where somebody loads an adapter."""
+SOONEST_S = 1.0
+"""Between two of them where somebody asks for a new one."""
+MODELS_STALE_S = 3 * MODELS_INTERVAL_S
+JITTER = 0.1
+"""By this share the time to the next look is longer or shorter, so that looks do not fall into step."""
+TEXT = "text/plain; version=0.0.4"
+
+Result = Literal["read", "absent", "failed"]
+"""`absent`: there is no page, or none of the engine that is said to run there."""
+
+
+class Watch:
+    """Looks at one endpoint again and again, and keeps the reading of its load."""
+
+    def __init__(self, scraper: Scraper, target: Target, load: fleet.EndpointLoad) -> None:
+        self.target = target
+        self.load = load
+        self.observation = fleet.Observation()
+        self.problem = ""
+        """What was wrong with the last look; empty if nothing was."""
+        self._scraper = scraper
+        self._failures = 0
+        """Looks in a row at no page."""
+        self._models_at: float | None = None
+        self._told: fleet.ReadingState = "missing"
+        self._pause: asyncio.Future[None] | None = None
+        self._page_client = self._client_for(target.page_port, target.page_tls)
+        self._client = self._page_client
+        if (target.page_port, target.page_tls) != (target.endpoint.port, target.tls):
+            self._client = self._client_for(target.endpoint.port, target.tls)
+
+    def _client_for(self, port: int, tls: routing.Tls | None) -> Client:
+        context = self._scraper.context(tls) if tls is not None else None
+        return Client(self.target.endpoint.host, port, context, tls.server_name if tls is not None else "")
+
+    # -- what is known
+
+    def state(self, now: float) -> fleet.ReadingState:
+        return self.observation.state(now, self._scraper.pace.stale_s)
+
+    def settle(self, now: float) -> None:
+        """Gives the load what can be relied on, and tells the log if that has become more or less."""
+        state, reading = self.state(now), self.observation.reading
+        if state == "unsupported":
+            is_current = reading is not None and now - reading.at <= MODELS_STALE_S
+        else:
+            is_current = state == "fresh"
+        self.load.reading = reading if is_current else None
+        if state != self._told:
+            self._told = state
+            self._tell(state)
+
+    def _tell(self, state: fleet.ReadingState) -> None:
+        endpoint = self.target.endpoint
+        if state == "fresh":
+            log.info("the metrics of %s (%s) are read", endpoint.name, endpoint.address)
+            return
+        log.warning(
+            "the metrics of %s (%s) are %s: %s. Its load is what this gateway sends there",
+            endpoint.name,
+            endpoint.address,
+            state,
+            self.problem or "it takes too long for a page",
+        )
+
+    def list_models_soon(self) -> None:
+        """Somebody knows of a model that is not in the list, or is there no more."""
+        if self._models_at is not None and self._scraper.now() - self._models_at >= SOONEST_S:
+            self._models_at = None
+            if self._pause is not None and not self._pause.done():
+                self._pause.set_result(None)
+
+    # -- looking
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        rng = self._scraper.rng
+        try:
+            await self._wait(rng.random() * self._scraper.pace.rest_s)
+            while True:
+                try:
+                    async with self._scraper.slots:
+                        pause_s = await self._look()
+                except Exception:
+                    # A fault of ours with some page: the others must not pay for it.
+                    log.exception("looking at %s", self.target.endpoint.name)
+                    self._failures += 1
+                    pause_s = self._scraper.pace.after_failures(self._failures)
+                self.settle(self._scraper.now())
+                await self._wait(pause_s * (1 + JITTER * (2 * rng.random() - 1)))
+        finally:
+            self.load.reading = None
+            self._page_client.close()
+            self._client.close()
+
+    async def _wait(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._pause = loop.create_future()
+        timer = loop.call_later(seconds, _end, self._pause)
+        try:
+            await self._pause
+        finally:
+            timer.cancel()
+
+    async def _look(self) -> float:
+        """Returns how long to wait before the next."""
+        scraper = self._scraper
+        began = scraper.now()
+        if self._models_at is None or began - self._models_at >= MODELS_INTERVAL_S:
+            self._models_at = began
+            await self._list_models(began)
+        if self.target.engine.metrics is None:
+            self.observation.see_no_page(began)
+            self.problem = f"an engine of kind {self.target.engine.name} has no page that is known"
+            return MODELS_INTERVAL_S
+        began = scraper.now()
+        result = await self._read_page(self.target.engine.metrics, began)
+        scraper.count(result)
+        if result == "read":
+            self._failures = 0
+            return scraper.pace.after(self.observation.reading, scraper.now() - began)
+        self._failures += 1
+        return scraper.pace.after_failures(self._failures)
+
+    async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
+        path = self.target.page_path
+        try:
+            answer = await self._page_client.get(path, TEXT, MAX_BODY_BYTES, self._scraper.timeout_s)
+        except FetchError as error:
+            self.problem = f"it {error}"
+            return "failed"
+        if answer.status != 200:
+            self.problem = f"it answers {answer.status} to GET {path}"
+            if answer.status not in (404, 405):
+                return "failed"
+            self.observation.see_no_page(at)
+            return "absent"
+        figures = engines.read(answer.body, names)
+        self._scraper.malformed(figures.malformed)
+        if not figures.says_load:
+            self.problem = f"its page has no metrics of {self.target.engine.name}"
+            self.observation.see_no_page(at)
+            return "absent"
+        self.problem = ""
+        if self.observation.see(figures, at):
+            self._models_at = None
+            self._scraper.restarted(self)
+        return "read"
+
+    async def _list_models(self, at: float) -> None:
+        """Without it, nothing is known of the adapters that nobody asks for just now."""
+        with suppress(FetchError, ValueError):
+            answer = await self._client.get(
+                "/v1/models", "application/json", MAX_BODY_BYTES, self._scraper.timeout_s
+            )
+            if answer.status == 200:
+                self.observation.list_models(engines.read_models(answer.body), at)
+
+
+def _end(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)

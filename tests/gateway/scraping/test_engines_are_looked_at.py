@@ -1,0 +1,225 @@
+"""The gateway reads what engines say of themselves, and knows how old it is."""
+
+import asyncio
+import logging
+
+import msgspec
+import pytest
+
+from headgate import routing
+from headgate.gateway.in_flight import endpoints as endpoints_page
+from headgate.gateway.scraping.scraper import MAX_AT_ONCE
+
+
+def load_of(gateway, place=0):
+    (pool,) = gateway.proxy.pools.values()
+    return pool.loads[place]
+
+
+def shown(gateway, place=0):
+    return endpoints_page(gateway.proxy)["default/pool"][place]
+
+
+async def test_a_reading_has_what_the_pages_say(start_endpoint, start_looking, engine, eventually):
+    """The metrics of the engine, and the models that it answers to."""
+    engine.page = (
+        "vllm:num_requests_waiting 0\nvllm:num_requests_running 3\nvllm:kv_cache_usage_perc 0.25\n"
+        'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1\n'
+        'vllm:lora_requests_info{max_lora="4",running_lora_adapters="a",waiting_lora_adapters="b"} 1\n'
+    )
+    engine.models = ["base", "a", "b"]
+    gateway = await start_looking(await start_endpoint(behave=engine))
+    await eventually(lambda: load_of(gateway).reading)
+    reading = load_of(gateway).reading
+    assert (reading.waiting, reading.running, reading.kv_usage) == (0, 3, 0.25)
+    assert (reading.block_tokens, reading.blocks) == (16, 1000)
+    assert (reading.adapters_running, reading.adapters_waiting, reading.max_adapters) == ({"a"}, {"b"}, 4)
+    assert reading.models == {"base", "a", "b"}
+    page = shown(gateway)
+    assert page["engine"] == "vLLM"
+    assert page["reading"]["state"] == "fresh"
+    assert page["reading"]["models"] == ["a", "b", "base"]
+    assert 0 <= page["reading"]["age_s"] < 10
+    assert gateway.proxy.scraper.pages["read"] > 0
+
+
+async def test_looks_go_on_over_one_connection(start_endpoint, start_looking, engine, looked):
+    """A new connection for each would cost the engine more than the page."""
+    endpoint = await start_endpoint(behave=engine)
+    await start_looking(endpoint)
+    await looked(engine, 10)
+    assert len(endpoint.connections) == 1
+    assert engine.asked.count("/v1/models") == 1
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_replaced(
+    start_endpoint, start_looking, engine, looked
+):
+    """Engines close what has been idle for some seconds, which is no failure."""
+    endpoint = await start_endpoint(behave=engine)
+    gateway = await start_looking(endpoint)
+    for _ in range(3):
+        await looked(engine)
+        endpoint.connections[-1].transport.close()
+    await looked(engine)
+    assert gateway.proxy.scraper.pages["failed"] == 0
+
+
+async def test_an_engine_that_has_gone_is_not_believed(
+    start_endpoint, start_looking, engine, eventually, caplog
+):
+    """What it said last is shown with its age, but nobody goes by it; the log tells it once."""
+    caplog.set_level(logging.INFO)
+    endpoint = await start_endpoint(behave=engine)
+    gateway = await start_looking(endpoint)
+    await eventually(lambda: load_of(gateway).reading)
+    await endpoint.stop()
+    await eventually(lambda: load_of(gateway).reading is None)
+    assert shown(gateway)["reading"]["state"] == "stale"
+    assert shown(gateway)["reading"]["problem"] == "it cannot be connected to"
+    assert shown(gateway)["reading"]["running"] == 0
+    await endpoint.start()
+    await eventually(lambda: load_of(gateway).reading)
+    told = [record.getMessage() for record in caplog.records if "metrics of" in record.getMessage()]
+    assert [line.partition("are ")[2].partition(":")[0] for line in told] == ["read", "stale", "read"]
+
+
+@pytest.mark.parametrize("answer", ["hangs", "503", "page is longer than it may be", "no HTTP", "cut off"])
+async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine, eventually, answer):
+    """However they fail: what was known grows old, and then is not known."""
+    wrong = False
+
+    def behave(call):
+        if not wrong or call.target == "/v1/models":
+            engine(call)
+        elif answer == "503":
+            call.answer(b"vllm:num_requests_waiting 9\n", "503 Service Unavailable")
+        elif answer == "page is longer than it may be":
+            call.answer(b"#" * (5 << 20))
+        elif answer == "no HTTP":
+            call.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+        elif answer == "cut off":
+            call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nvllm:num_requests_waiting 9\n")
+            call.close()
+
+    gateway = await start_looking(
+        await start_endpoint(behave=behave), settings={"engine_metrics_timeout_s": 0.2}
+    )
+    await eventually(lambda: load_of(gateway).reading)
+    wrong = True
+    await eventually(lambda: load_of(gateway).reading is None)
+    await eventually(lambda: gateway.proxy.scraper.pages["failed"])
+    assert shown(gateway)["reading"]["state"] == "stale"
+    assert shown(gateway)["reading"]["problem"].startswith("it ")
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "problem"),
+    [
+        ("", "404 Not Found", "it answers 404 to GET /metrics"),
+        ("go_goroutines 5\n", "200 OK", "its page has no metrics of vLLM"),
+        ("<html>welcome</html>", "200 OK", "its page has no metrics of vLLM"),
+    ],
+)
+async def test_an_engine_without_page_has_models_all_the_same(
+    start_endpoint, start_looking, engine, eventually, page, status, problem
+):
+    """It is told from one that fails: nothing has to be mended."""
+    engine.page, engine.status = page, status
+    gateway = await start_looking(await start_endpoint(behave=engine))
+    await eventually(lambda: load_of(gateway).reading)
+    reading = load_of(gateway).reading
+    assert (reading.models, reading.waiting) == ({"base"}, None)
+    assert shown(gateway)["reading"]["state"] == "unsupported"
+    assert shown(gateway)["reading"]["problem"] == problem
+
+
+async def test_the_label_of_a_pod_says_which_names_are_looked_for(
+    start_endpoint, start_looking, engine, eventually
+):
+    """One pool may have engines of several kinds; of one that is not known, no page is asked for."""
+    engine.page = "sglang:num_queue_reqs 4\nvllm:num_requests_waiting 0\n"
+    endpoints = [await start_endpoint(behave=engine) for _ in range(3)]
+    gateway = await start_looking(*endpoints)
+    pool = next(iter(gateway.proxy.snapshot.pools.values()))
+    labels = {
+        pool.endpoints[1]: {"llm-d.ai/engine-type": "sglang"},
+        pool.endpoints[2]: {"llm-d.ai/engine-type": "my-own"},
+    }
+    gateway.serve(endpoints, labels=labels)
+    await eventually(lambda: all(load_of(gateway, place).reading for place in range(3)))
+    assert [load_of(gateway, place).reading.waiting for place in range(3)] == [0, 4, None]
+    assert shown(gateway, 2)["engine"] == "OpenAI"
+    assert {call.target for call in endpoints[2].calls} == {"/v1/models"}
+
+
+async def test_a_page_elsewhere_is_asked_for_there(start_endpoint, start_looking, engine, eventually):
+    """At another port and path: those of a Pod's annotations, else those of the settings."""
+    serving, side = await start_endpoint(behave=engine), await start_endpoint(behave=engine)
+    gateway = await start_looking(serving, settings={"engine_metrics_port": side.port})
+    await eventually(lambda: load_of(gateway).reading)
+    assert {call.target for call in side.calls} == {"/metrics"}
+    assert {call.target for call in serving.calls} == {"/v1/models"}
+    pool = next(iter(gateway.proxy.snapshot.pools.values()))
+    page = routing.MetricsPage(port=serving.port, path="/stats")
+    snapshot = msgspec.structs.replace(
+        gateway.proxy.snapshot,
+        pools={pool.key: msgspec.structs.replace(pool, metrics_pages={pool.endpoints[0]: page})},
+    )
+    gateway.proxy.use(snapshot)
+    await eventually(lambda: any(call.target == "/stats" for call in serving.calls))
+
+
+async def test_an_engine_that_has_started_anew_has_an_empty_cache(
+    start_endpoint, start_looking, engine, eventually, looked
+):
+    """What was believed of it is forgotten, and its models are asked for again."""
+    engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 1000\n"
+    gateway = await start_looking(await start_endpoint(behave=engine))
+    await eventually(lambda: load_of(gateway).reading)
+    gateway.proxy.prefixes.add([1, 2, 3], load_of(gateway), gateway.proxy.now())
+    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
+    await looked(engine)
+    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
+    engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 2000\n"
+    await eventually(lambda: gateway.proxy.scraper.restarts)
+    assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
+    await eventually(lambda: engine.asked.count("/v1/models") == 2)
+
+
+async def test_endpoints_that_leave_are_looked_at_no_more(start_endpoint, start_looking, engine, eventually):
+    """Nor are any once the settings say so; the connection to them is closed."""
+    endpoint = await start_endpoint(behave=engine)
+    gateway = await start_looking(endpoint)
+    await eventually(lambda: load_of(gateway).reading)
+    load = load_of(gateway)
+    gateway.serve([])
+    await eventually(lambda: all(connection.lost.done() for connection in endpoint.connections))
+    assert load.reading is None
+    gateway.serve([endpoint])
+    await eventually(lambda: load_of(gateway).reading)
+    settings = gateway.proxy.settings
+    gateway.proxy.change(type(settings)(engine_metrics=False))
+    await eventually(lambda: load_of(gateway).reading is None)
+    assert shown(gateway)["reading"] == {"state": "off"}
+
+
+async def test_engines_that_hang_do_not_keep_others_from_being_looked_at(
+    start_endpoint, start_looking, engine, eventually, looked
+):
+    """Those that fail are looked at less and less often."""
+    silent = await start_endpoint(behave=lambda call: None)
+    well = await start_endpoint(behave=engine)
+    gateway = await start_looking(well, *[silent] * 100, settings={"engine_metrics_timeout_s": 0.2})
+    await eventually(lambda: gateway.proxy.scraper.pages["failed"] >= 100)
+    await looked(engine)
+    await eventually(lambda: load_of(gateway).reading)
+
+
+async def test_looks_at_a_time_are_bounded(start_endpoint, start_looking, eventually):
+    """However many engines there are, and however long they take."""
+    silent = await start_endpoint(behave=lambda call: None)
+    await start_looking(*[silent] * 100)
+    await eventually(lambda: len(silent.calls) >= MAX_AT_ONCE)
+    await asyncio.sleep(0.1)
+    assert len(silent.calls) == MAX_AT_ONCE
