@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headgate import api, routing, serving
 from headgate.cli import main
+from headgate.fleet import PromptSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.decision import decide
 from headgate.gateway.explaining import View, explain
@@ -254,6 +255,7 @@ def test_explanation_agrees_with_the_decision(route, pools, model, value, stream
 class _Known:
     def __init__(self, snapshot, pools, splits):
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
+        self.prompt_sizes = PromptSizes()
 
 
 @pytest.mark.parametrize("hostile", ["\x00", "‮", "é", "x" * 100_000, "\ud800"])

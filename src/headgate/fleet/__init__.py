@@ -8,6 +8,7 @@ from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
 from headgate.fleet.observation import Observation, ReadingState
+from headgate.fleet.prompt_sizes import PromptSizes
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
@@ -20,6 +21,7 @@ __all__ = [
     "Estimator",
     "Ledger",
     "Observation",
+    "PromptSizes",
     "Rates",
     "ReadingState",
     "RetryBudget",

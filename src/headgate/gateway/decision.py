@@ -12,14 +12,18 @@ import msgspec
 
 from headgate import routing, scheduling
 from headgate.api import ObjectKey
-from headgate.gateway import forms
-from headgate.gateway.inspect import BYTES_PER_TOKEN, Fields, ask_for_usage, inspect, replace_model
+from headgate.fleet import PromptSizes
+from headgate.fleet.prefix import hashing
+from headgate.gateway import forms, prompt
+from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import PoolState
     from headgate.gateway.request import Request
 
+READ_FROM_BYTES = 16 * 1024
+"""Where the prompt is not hashed, smaller bodies count as one from end to end."""
 _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 """Where a stream ends with its token counts only if `stream_options` says so."""
 
@@ -40,6 +44,8 @@ class Surroundings(Protocol):
     @property
     def splits(self) -> Turns: ...
     @property
+    def prompt_sizes(self) -> PromptSizes: ...
+    @property
     def is_ready(self) -> bool: ...
 
 
@@ -56,6 +62,7 @@ class Decision:
         "match",
         "model",
         "pool",
+        "prompt_bytes",
         "refusal",
         "scheduled",
         "stream",
@@ -70,6 +77,8 @@ class Decision:
         self.pool: PoolState | None = None
         self.scheduled = UNREAD
         """What the scheduler is told of it."""
+        self.prompt_bytes = 0
+        """How long the prompt is, if its tokens are estimated by that alone; 0 otherwise."""
         self.body = b""
         """What is sent to the endpoint; dropped once nothing is sent again."""
         self.client_name = b""
@@ -109,7 +118,7 @@ def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal 
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = bool(fields.stream)
-    return _find_pool(decision, known, request) or _fill_body(decision, request, fields, form)
+    return _find_pool(decision, known, request) or _fill_body(decision, known, request, fields, form)
 
 
 def _compressed(request: Request) -> Refusal | None:
@@ -148,7 +157,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
 
 
 def _fill_body(
-    decision: Decision, request: Request, fields: Fields, form: forms.Form | None
+    decision: Decision, known: Surroundings, request: Request, fields: Fields, form: forms.Form | None
 ) -> Refusal | None:
     body, model = request.body, decision.model
     upstream_model = decision.upstream_model
@@ -160,13 +169,7 @@ def _fill_body(
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         decision.client_name = msgspec.json.encode(model)
-    bytes_per_token = BYTES_PER_TOKEN if form is None else forms.BYTES_PER_TOKEN
-    decision.scheduled = scheduling.Request(
-        model=upstream_model,
-        prompt_tokens=len(body) // bytes_per_token,
-        adapter=model if decision.match is not None and decision.match.is_adapter else "",
-        header=request.header,
-    )
+    decision.scheduled = _scheduled(decision, known, request, fields, form)
     if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
@@ -176,6 +179,38 @@ def _fill_body(
         request.refuse_codings()
     decision.body = body
     return None
+
+
+def _scheduled(
+    decision: Decision, known: Surroundings, request: Request, fields: Fields, form: forms.Form | None
+) -> scheduling.Request:
+    """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them."""
+    assert decision.pool is not None
+    scheduled = scheduling.Request(
+        model=decision.upstream_model,
+        prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN,
+        adapter=decision.model if decision.match is not None and decision.match.is_adapter else "",
+        header=request.header,
+    )
+    if form is not None:
+        return scheduled
+    bytes_per_token = known.prompt_sizes.bytes_per_token(scheduled.model)
+    is_hashed = decision.pool.policy.uses_prefix
+    if not is_hashed and len(request.body) < READ_FROM_BYTES:
+        scheduled.prompt_tokens = int(len(request.body) / bytes_per_token)
+        return scheduled
+    read = prompt.read(fields, request.path)
+    if read.tokens:
+        bytes_per_token = read.size / read.tokens
+    elif not read.has_media:
+        decision.prompt_bytes = read.size
+    scheduled.prompt_tokens = read.tokens or int(read.size / bytes_per_token)
+    if is_hashed and read.text:
+        salt = bytes(fields.cache_salt)
+        scheduled.prefix = hashing.hashes(read.text, hashing.seed(scheduled.model, salt))
+        scheduled.block_tokens = hashing.BLOCK_BYTES / bytes_per_token
+        scheduled.block_ends = hashing.BLOCK_ENDS
+    return scheduled
 
 
 def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused | None = None) -> Refusal:

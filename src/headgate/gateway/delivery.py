@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from headgate.gateway import learning
 from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.upstream import ShortageError, why_unreachable
@@ -55,6 +56,7 @@ class Delivery(ABC):
         "failed_attempts",
         "load",
         "pool",
+        "prefix_used_at",
         "request",
         "request_id",
     )
@@ -71,6 +73,8 @@ class Delivery(ABC):
         """Of the last attempt."""
         self.load: EndpointLoad | None = None
         self.booking: Booking | None = None
+        self.prefix_used_at: float | None = None
+        """When the endpoint last used the end of what it is believed to hold of the prompt."""
         self.attempts = 0
         self.attempt_at = request.arrived_at
         """When the last attempt began."""
@@ -122,6 +126,8 @@ class Delivery(ABC):
         now = self.attempt_at = self._proxy.now()
         uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
         self.booking = load.book(uncached_tokens, scheduled.output_tokens, now, self.decision.stream)
+        is_telling = choice.cached_tokens >= learning.LEAST_TOKENS
+        self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headgate.gateway import decision_header
+from headgate.gateway import decision_header, learning
 from headgate.gateway.answer import Answer
 from headgate.gateway.delivery import RETRIED, Delivery
 from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.usage import Tail
+from headgate.gateway.usage import Tail, Usage
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
@@ -45,6 +45,7 @@ class Exchange(Delivery):
         "status",
         "tail",
         "upstream_status",
+        "usage",
     )
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
@@ -62,6 +63,8 @@ class Exchange(Delivery):
         self.outcome = ""
         self.settled = False
         self.tail = Tail()
+        self.usage: Usage | None = None
+        """What the endpoint says that it counted; read at the end."""
         self._heard_bytes = 0
         self._answer: Answer | None = None
 
@@ -291,4 +294,8 @@ class Exchange(Delivery):
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
         self._end_booking()
+        if self.bytes_out:
+            self.usage = self.tail.usage()
+            if self.usage is not None and outcome == "served":
+                learning.learn(self._proxy, self, self.usage)
         self._proxy.recorder.settled(self, self._proxy.now())

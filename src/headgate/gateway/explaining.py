@@ -10,11 +10,12 @@ import difflib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
+from headgate.fleet import PromptSizes
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explanation import (
@@ -51,6 +52,7 @@ class View:
     is_ready: bool = True
     """Whether the objects are known at all."""
     knows_endpoints: bool = True
+    prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
 
     @classmethod
     def of_proxy(cls, proxy: Proxy) -> View:
@@ -63,6 +65,7 @@ class View:
             proxy.settings.max_endpoint_connections,
             is_live=True,
             is_ready=proxy.is_ready,
+            prompt_sizes=proxy.prompt_sizes,
         )
 
     @classmethod
@@ -83,6 +86,7 @@ class _Supposing:
     snapshot: routing.Snapshot
     pools: Mapping[ObjectKey, PoolState]
     turns: routing.Splits
+    prompt_sizes: PromptSizes
     is_ready: bool
     given: routing.Target | None = None
 
@@ -136,7 +140,8 @@ class _Explainer:
     def _decide(self, given: routing.Target | None) -> Decision:
         view = self._view
         return decide(
-            _Supposing(view.snapshot, view.pools, view.turns, view.is_ready, given), self._request()
+            _Supposing(view.snapshot, view.pools, view.turns, view.prompt_sizes, view.is_ready, given),
+            self._request(),
         )
 
     def _targets(self, match: routing.Match) -> tuple[TargetShown, ...]:

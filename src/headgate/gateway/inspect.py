@@ -12,16 +12,25 @@ import msgspec
 
 from headgate.gateway.refusals import Refusal
 
-BYTES_PER_TOKEN = 4
-"""Estimate of a prompt's tokens from the size of its body; exact counts come back as `usage`."""
+_ABSENT = msgspec.Raw(b"")
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False):
-    """What is decoded of a body; everything else is skipped over."""
+    """What is decoded of a body; everything else is skipped over.
+
+    Members that make up the prompt are only found, not decoded, which costs no more than to skip them.
+    """
 
     model: str | None = None
     stream: bool | None = None
-    stream_options: msgspec.Raw = msgspec.Raw(b"")
+    stream_options: msgspec.Raw = _ABSENT
+    messages: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
+    system: msgspec.Raw = _ABSENT
+    instructions: msgspec.Raw = _ABSENT
+    cache_salt: msgspec.Raw = _ABSENT
 
 
 _decode = msgspec.json.Decoder(Fields).decode

@@ -14,7 +14,8 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.fleet.prefix import PrefixIndex
+from headgate.fleet import PromptSizes
+from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway import limits, local, tls, trace
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
@@ -85,7 +86,8 @@ class Proxy:
         self.model_list = local.model_list(routing.EMPTY)
         self.pools: dict[ObjectKey, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
-        self.prefixes = PrefixIndex()
+        self.prompt_sizes = PromptSizes()
+        self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
         self.is_ready = False
         self.stopping = False

@@ -177,13 +177,11 @@ class Recorder:
         if bound.queue is not None and exchange.sent_at:
             bound.queue.observe(exchange.sent_at - exchange.request.arrived_at)
         bound.bytes_in.value += exchange.bytes_in
-        usage = None
-        if exchange.bytes_out:
-            bound.bytes_out.value += exchange.bytes_out
-            usage = exchange.tail.usage()
-            if usage is not None:
-                bound.input_tokens.value += usage.prompt
-                bound.output_tokens.value += usage.completion
+        bound.bytes_out.value += exchange.bytes_out
+        usage = exchange.usage
+        if usage is not None:
+            bound.input_tokens.value += usage.prompt
+            bound.output_tokens.value += usage.completion
         first_token, per_token = bound.first_token, bound.per_token
         if first_token is not None and per_token is not None and (first_at := exchange.first_byte_at):
             first_token.observe(first_at - exchange.request.arrived_at)

@@ -63,7 +63,7 @@ class PredictedFirstToken(Policy):
 
     def _predict(self, request: Request, load: EndpointLoad, blocks: int, now: float) -> tuple[int, float]:
         """Cached tokens, and seconds until the first token."""
-        cached = min(int(blocks * request.block_tokens), request.prompt_tokens)
+        cached = request.tokens_in(blocks)
         first_s = load.estimator.first_token_s(request.prompt_tokens - cached, now)
         if load.suspect_until > now:
             first_s /= load.share(now) or 1.0

@@ -44,10 +44,9 @@ def test_a_smaller_cache_than_believed_makes_room_at_once():
 
 def test_large_blocks_take_more_of_the_cache():
     """Blocks that grow along a prompt are counted by their size."""
-    index, (load,) = PrefixIndex(default_limit=10), loads(1)
-    index.add(prompt("a", 5), load, 1.0, ends=(1, 2, 4, 8, 16))
+    index, (load,) = PrefixIndex(default_limit=10, block_ends=(1, 2, 4, 8, 16)), loads(1)
+    index.add(prompt("a", 5), load, 1.0)
     assert index.matched(prompt("a", 5), [load]) == [4]
-    index.add(prompt("a", 6), load, 1.0, ends=(1, 2, 3, 4, 5, 6))
     index.validate()
 
 
@@ -80,8 +79,8 @@ def test_nothing_is_believed_of_endpoints_that_were_never_asked():
     index.add(prompt("a", 3), asked, 1.0)
     assert index.matched(prompt("a", 3), [other, asked, other]) == [0, 3, 0]
     assert index.matched([], [asked]) == [0]
-    assert index.used_at(prompt("a", 1)[0], other) is None
-    assert index.used_at(prompt("a", 1)[0], asked) == pytest.approx(1.0)
+    assert index.used_at(prompt("a", 1), other) is None
+    assert index.used_at(prompt("a", 1), asked) == pytest.approx(1.0)
 
 
 chains = st.lists(st.integers(0, 2), min_size=1, max_size=12)
@@ -105,7 +104,7 @@ def test_a_burst_never_breaks_the_bounds_nor_invents_blocks(sent, limit, max_blo
         index.sweep(now)
         matched = index.matched(fronts, pool)
         for place, load in enumerate(pool):
-            held = [index.used_at(block, load) is not None for block in fronts]
+            held = [index.used_at([block], load) is not None for block in fronts]
             assert held == [n < matched[place] for n in range(len(fronts))]
             assert truth[place].issuperset(fronts[: matched[place]])
             assert index.blocks(load) <= limit

@@ -35,13 +35,11 @@ _BLOCKS = [
     slice(start * BLOCK_BYTES, end * BLOCK_BYTES)
     for start, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False)
 ]
-EVEN_BLOCKS = sum(1 for n, end in enumerate(BLOCK_ENDS, 1) if n == end)
-"""So many blocks at the beginning are one unit long."""
 
 
-def seed(model: str, salt: str = "") -> int:
+def seed(model: str, salt: bytes = b"") -> int:
     """What the first block is chained to: prompts of two models, adapters or salts have nothing in common."""
-    return _digest(salt.encode(), _digest(model.encode()))
+    return _digest(salt, _digest(model.encode()))
 
 
 def hashes(text: bytes, seed: int) -> list[int]:
@@ -49,8 +47,3 @@ def hashes(text: bytes, seed: int) -> list[int]:
     chained = seed
     count = bisect_right(BLOCK_ENDS, len(text) // BLOCK_BYTES)
     return [chained := _digest(text[block], chained) for block in _BLOCKS[:count]]
-
-
-def ends(blocks: int) -> tuple[int, ...]:
-    """Where so many blocks end, in units; empty where each is one unit long."""
-    return () if blocks <= EVEN_BLOCKS else BLOCK_ENDS[:blocks]

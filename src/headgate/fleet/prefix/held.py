@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
 
 BATCHES = 16
 """A limit's worth of blocks is so many batches: so finely is the order of use known."""
@@ -31,14 +30,26 @@ class Held:
     that came first. Batches make a use of blocks cheap: to use those of the newest one again costs nothing.
     """
 
-    __slots__ = ("_batch_of", "_batch_s", "_batches", "_newest", "_prune_at", "bit", "limit", "size")
+    __slots__ = (
+        "_batch_of",
+        "_batch_s",
+        "_batches",
+        "_newest",
+        "_prune_at",
+        "_sizes",
+        "bit",
+        "limit",
+        "size",
+    )
 
-    def __init__(self, bit: int, limit: int, batch_s: float) -> None:
+    def __init__(self, bit: int, limit: int, batch_s: float, sizes: Sequence[int] = ()) -> None:
+        """`sizes` are those of any prompt's blocks, in their order; none where each is one unit."""
         self.bit = bit
         self.limit = limit
-        """In units of a block's size."""
+        """In units, as sizes are."""
         self.size = 0
         self._batch_s = batch_s
+        self._sizes = sizes
         self._batch_of: dict[int, Batch] = {}
         self._newest = Batch(-math.inf)
         self._batches = deque((self._newest,))
@@ -72,7 +83,7 @@ class Held:
                 high = middle
         return low
 
-    def use(self, prefix: Sequence[int], ends: Sequence[int], now: float) -> Sequence[int]:
+    def use(self, prefix: Sequence[int], now: float) -> Sequence[int]:
         """Notes that a prompt is there now, and returns those of its blocks that were not held before."""
         newest = self._newest
         if now - newest.at >= self._batch_s or len(newest) * BATCHES >= max(self.limit, SMALLEST_BATCH):
@@ -92,10 +103,10 @@ class Held:
         if known == len(prefix):
             return ()
         added = prefix[known:] if known else prefix
-        if ends:
-            start = ends[known - 1] if known else 0
-            newest.update(zip(added, (b - a for a, b in pairwise((start, *ends[known:]))), strict=False))
-            self.size += ends[len(prefix) - 1] - start
+        if self._sizes:
+            sizes = self._sizes[known : len(prefix)]
+            newest.update(zip(added, sizes, strict=True))
+            self.size += sum(sizes)
         else:
             newest.update(dict.fromkeys(added, 1))
             self.size += len(added)

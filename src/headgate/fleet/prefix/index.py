@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 
 from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.prefix.held import Held
@@ -27,17 +27,24 @@ class PrefixIndex:
     """Block hash to a bitmask of the endpoints that hold the block, and for each endpoint which it used when.
 
     A hash stands for all of the prompt up to the end of its block, and for the model, so that the blocks of
-    a prompt that an endpoint holds are always those at its front. Blocks have a size: in units that the one
-    who calls `add` and `limit` chooses alike, one unit each if nothing is said.
+    a prompt that an endpoint holds are always those at its front. Where blocks differ in length, limits are
+    in units, as `block_ends` is; otherwise each block is one unit.
 
     Bounded: each endpoint by its limit, all together by `max_blocks`, in time by `ttl_s`.
     """
 
     def __init__(
-        self, *, max_blocks: int = MAX_BLOCKS, default_limit: int = ENDPOINT_BLOCKS, ttl_s: float = TTL_S
+        self,
+        *,
+        block_ends: Sequence[int] = (),
+        max_blocks: int = MAX_BLOCKS,
+        default_limit: int = ENDPOINT_BLOCKS,
+        ttl_s: float = TTL_S,
     ) -> None:
+        """`block_ends` is where the blocks of any prompt end, in units; none where each is one unit long."""
         self.max_blocks = max_blocks
         self.ttl_s = ttl_s
+        self._sizes = tuple(b - a for a, b in pairwise((0, *block_ends)))
         self._default_limit = default_limit
         self._owners: dict[int, int] = {}
         self._held: dict[EndpointLoad, Held] = {}
@@ -77,15 +84,12 @@ class PrefixIndex:
             self._asked[loads[0]] = list(loads), bits
         return bits
 
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float, ends: Sequence[int] = ()) -> None:
-        """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds.
-
-        `ends` are the places in the prompt, in units, at which its blocks end; empty where each is one unit.
-        """
+    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+        """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
-        added = held.use(prefix, ends, now)
+        added = held.use(prefix, now)
         if not added:
             return
         self._count += len(added)
@@ -116,7 +120,7 @@ class PrefixIndex:
         return len(blocks)
 
     def limit(self, load: EndpointLoad, blocks: int) -> None:
-        """Bounds an endpoint by the size of its engine's cache, in units of a block's size."""
+        """Bounds an endpoint by the size of its engine's cache, in blocks, or in units where they differ."""
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
@@ -124,10 +128,14 @@ class PrefixIndex:
             held.limit = blocks
             self._evicted += self._disown(held.keep_within(blocks), held.bit)
 
-    def used_at(self, block: int, load: EndpointLoad) -> float | None:
-        """About when an endpoint used a block last; None if it is not believed to hold it."""
+    def used_at(self, prefix: Sequence[int], load: EndpointLoad) -> float | None:
+        """About when an endpoint last used the end of what it holds of a prompt; None if it holds nothing.
+
+        All before that was used no earlier.
+        """
         held = self._held.get(load)
-        return None if held is None else held.used_at(block)
+        count = held.count(prefix) if held is not None else 0
+        return held.used_at(prefix[count - 1]) if held is not None and count else None
 
     def forget(self, load: EndpointLoad) -> None:
         """The endpoint's cache is empty: its engine began anew."""
@@ -180,7 +188,7 @@ class PrefixIndex:
 
     def _begin(self, load: EndpointLoad) -> Held:
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
-        held = Held(bit, self._default_limit, self.ttl_s / BATCHES_PER_TTL)
+        held = Held(bit, self._default_limit, self.ttl_s / BATCHES_PER_TTL, self._sizes)
         self._held[load] = held
         self._bits[load] = bit
         self._asked.clear()

@@ -74,7 +74,7 @@ class Cycle:
         matched = (
             self._matched[loads.index(load)] if loads and load in loads else self.matched_blocks([load])[0]
         )
-        return min(int(matched * self.request.block_tokens), self.request.prompt_tokens)
+        return self.request.tokens_in(matched)
 
     def held_tokens(self, loads: Loads) -> list[float]:
         """Of each endpoint, about how many tokens of the prompt it holds from the front."""

@@ -1,0 +1,34 @@
+"""What the counts at the end of an answer teach: bytes per token, and where caches hold less than believed.
+
+An engine that reports far fewer cached tokens than was believed has lost what it had, to requests of others
+or in a restart. This prompt it holds again, now that it has prefilled it; but as caches lose first what was
+used least recently, all that was used before the part that was missing is gone as well, and is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.gateway.exchange import Exchange
+    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.usage import Usage
+
+LEAST_TOKENS = 1024
+"""Of smaller beliefs, too little is known to be sure: tokens are estimated."""
+FAR_FEWER = 0.5
+SURE_AFTER_S = 30.0
+"""What was sent more recently may not have been prefilled yet as the request was scheduled, so that the
+engine could not use it."""
+
+
+def learn(proxy: Proxy, exchange: Exchange, usage: Usage) -> None:
+    """Takes the counts of a request that was served."""
+    decision = exchange.decision
+    if decision.prompt_bytes and usage.prompt and not usage.cache_read_input_tokens:
+        proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, usage.prompt)
+    used_at, choice, cached = exchange.prefix_used_at, exchange.choice, usage.cached
+    if used_at is None or choice is None or cached is None:
+        return
+    if cached < FAR_FEWER * choice.cached_tokens and used_at < exchange.attempt_at - SURE_AFTER_S:
+        proxy.prefixes.forget_until(used_at, choice.load)

@@ -1,0 +1,126 @@
+"""Images, audio and files inside a prompt: who they are, and how many tokens they come to.
+
+They stand in a JSON body as long base64 strings, and their length says little: 1 MB of an image is a few
+thousand tokens, not 250,000. Each is replaced by its hash, repeated to the length of a text of as many
+tokens, so that places in the prompt fit its tokens, and prompts with different images are different.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import struct
+from collections.abc import Iterator
+
+import xxhash
+
+TEXT_BYTES_PER_TOKEN = 4
+LEAST_BYTES = 2048
+"""Shorter ones are left as they are: as text, they count for as much as an image easily does."""
+SAMPLE_BYTES = 256
+
+PIXELS_PER_TOKEN = 1024
+"""As vision models have it that take images at their own size: a token is a square of 28 to 32 pixels."""
+FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
+PIXELS_PER_BYTE = 4
+"""Of compressed images whose size is not found."""
+AUDIO_BYTES_PER_TOKEN = 320
+"""50 tokens for each second, at 128 kbit/s."""
+OTHER_TOKENS = 2250
+"""Videos and files: ten frames of 640 by 360 pixels."""
+HEAD_CHARACTERS = 32 * 1024
+"""Of the base64, in which the size of an image is looked for."""
+
+_DATA_MEMBER = re.compile(rb'[ \t\r\n]*:[ \t\r\n]*"')
+
+
+def is_likely(text: bytes) -> bool:
+    """Whether a JSON text may have a long base64 string in it: somewhere there is neither space nor quote.
+
+    Looks at an eighth of it, since a search through all would cost more than to hash it.
+    """
+    for start in range(LEAST_BYTES // 2, len(text), LEAST_BYTES):
+        sample = text[start : start + SAMPLE_BYTES]
+        if b" " not in sample and b'"' not in sample:
+            return True
+    return False
+
+
+def replaced(text: bytes) -> bytes:
+    """The text with a stand-in for each base64 string: data URLs, and values of members `data`."""
+    for needle in (b";base64,", b'"data"'):
+        if needle in text:
+            text = b"".join(_pieces(text, needle))
+    return text
+
+
+def _pieces(text: bytes, needle: bytes) -> Iterator[bytes]:
+    done = 0
+    found = text.find(needle)
+    while found >= 0:
+        start = found + len(needle)
+        if needle == b'"data"':
+            opening = _DATA_MEMBER.match(text, start)
+            start = opening.end() if opening is not None else start
+        end = text.find(b'"', start)
+        if end < 0:
+            break
+        if end - start >= LEAST_BYTES and b" " not in text[start : start + SAMPLE_BYTES]:
+            yield text[done:start]
+            yield _stand_in(text[start:end])
+            done = end
+        found = text.find(needle, max(end, start))
+    yield text[done:]
+
+
+def _stand_in(data: bytes) -> bytes:
+    digest = xxhash.xxh3_64_digest(data)
+    return digest * (tokens(data) * TEXT_BYTES_PER_TOKEN // len(digest))
+
+
+def tokens(data: bytes) -> int:
+    """How many tokens a base64 string is estimated to be, by what it says that it is."""
+    length = len(data) * 3 // 4
+    head = _decoded(data[:HEAD_CHARACTERS].replace(b"\\/", b"/"))
+    if (
+        head.startswith((b"RIFF", b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3"))
+        and head[8:12] != b"WEBP"
+    ):
+        return length // AUDIO_BYTES_PER_TOKEN + 1
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        pixels = _area(head, 16, ">II")
+    elif head.startswith(b"\xff\xd8"):
+        pixels = _jpeg_pixels(head) or length * PIXELS_PER_BYTE
+    elif head.startswith(b"GIF8"):
+        pixels = _area(head, 6, "<HH")
+    elif head[8:12] == b"WEBP":
+        pixels = length * PIXELS_PER_BYTE
+    else:
+        return OTHER_TOKENS
+    return min(max(pixels // PIXELS_PER_TOKEN, FEWEST_IMAGE_TOKENS), MOST_IMAGE_TOKENS)
+
+
+def _decoded(data: bytes) -> bytes:
+    try:
+        return binascii.a2b_base64(data[: len(data) // 4 * 4])
+    except binascii.Error:
+        return b""
+
+
+def _area(head: bytes, at: int, form: str) -> int:
+    try:
+        width, height = struct.unpack_from(form, head, at)
+    except struct.error:
+        return 0
+    return int(width * height)
+
+
+def _jpeg_pixels(head: bytes) -> int:
+    """The area that the frame header says (ITU-T T.81, B.2.2); 0 if it is not within the head."""
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:
+        marker = head[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            return _area(head, at + 5, ">HH")
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return 0

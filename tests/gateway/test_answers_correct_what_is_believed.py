@@ -1,0 +1,143 @@
+"""What an engine counts at the end of an answer corrects what the gateway believed of it."""
+
+import json
+
+import pytest
+
+from headgate import fleet, scheduling
+from headgate.gateway import learning
+from headgate.gateway.usage import Tail
+
+PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
+
+
+def answering(**details):
+    """An endpoint that counts 4,000 tokens for every prompt, and says so with these details."""
+
+    def behave(call):
+        call.answer(json.dumps({"usage": {"prompt_tokens": 4000, "completion_tokens": 1} | details}).encode())
+
+    return behave
+
+
+async def cache_aware(start_gateway, *endpoints):
+    gateway = await start_gateway(*endpoints)
+    (pool,) = gateway.proxy.pools.values()
+    pool.policy = scheduling.PredictedFirstToken(gateway.proxy.prefixes)
+    return gateway, pool
+
+
+def held(gateway, pool):
+    return [gateway.proxy.prefixes.blocks(load) for load in pool.loads]
+
+
+@pytest.fixture(name="no_patience")
+def _no_patience(monkeypatch):
+    """Prompts of before count as prefilled at once."""
+    monkeypatch.setattr(learning, "SURE_AFTER_S", -1e9)
+
+
+async def test_what_was_sent_is_believed_to_be_held(start_gateway, start_endpoint):
+    """The next request with the same beginning goes where the first one went."""
+    endpoints = [await start_endpoint(behave=answering()), await start_endpoint(behave=answering())]
+    gateway, pool = await cache_aware(start_gateway, *endpoints)
+    for extra in ("", "a", "b", "c"):
+        await gateway.ask({"model": "m", "prompt": PROMPT + extra})
+    assert sorted(len(endpoint.calls) for endpoint in endpoints) == [0, 4]
+    assert sorted(held(gateway, pool)) == [0, len(PROMPT) // 512]
+    await gateway.ask({"model": "m", "prompt": "Something else." + PROMPT})
+    assert sum(held(gateway, pool)) > len(PROMPT) // 512
+
+
+async def test_far_fewer_cached_tokens_than_believed_are_a_lesson(start_gateway, start_endpoint, no_patience):
+    """What was used before is forgotten; the prompt itself is there again."""
+    endpoint = await start_endpoint(behave=answering(prompt_tokens_details={"cached_tokens": 16}))
+    gateway, pool = await cache_aware(start_gateway, endpoint)
+    clock = gateway.proxy.now
+    gateway.proxy.now = lambda: clock() - 3600
+    await gateway.ask({"model": "m", "prompt": "An older prompt. " + PROMPT})
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    gateway.proxy.now = clock
+    before = held(gateway, pool)
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert before == [2 * (len(PROMPT) // 512)]
+    assert held(gateway, pool) == [len(PROMPT) // 512]
+    assert gateway.proxy.prefixes.statistics()["forgotten"] == len(PROMPT) // 512
+
+
+@pytest.mark.parametrize("details", [{}, {"prompt_tokens_details": {"cached_tokens": 3000}}])
+async def test_an_engine_that_agrees_or_does_not_say_teaches_nothing(
+    start_gateway, start_endpoint, no_patience, details
+):
+    """An absent count is not a count of 0."""
+    endpoint = await start_endpoint(behave=answering(**details))
+    gateway, _ = await cache_aware(start_gateway, endpoint)
+    for _ in range(3):
+        await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert gateway.proxy.prefixes.statistics()["forgotten"] == 0
+
+
+async def test_a_burst_of_the_same_prompt_teaches_nothing(start_gateway, start_endpoint):
+    """The first of them was not prefilled yet as the others were scheduled."""
+    endpoint = await start_endpoint(behave=answering(prompt_tokens_details={"cached_tokens": 0}))
+    gateway, _ = await cache_aware(start_gateway, endpoint)
+    for _ in range(3):
+        await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert gateway.proxy.prefixes.statistics()["forgotten"] == 0
+
+
+async def test_bytes_per_token_are_learned(start_gateway, start_endpoint):
+    """The engine's counts make the next estimate of the same model better."""
+    endpoint = await start_endpoint(behave=answering())
+    gateway, _ = await cache_aware(start_gateway, endpoint)
+    sizes = gateway.proxy.prompt_sizes
+    assert sizes.bytes_per_token("m") == 4.0
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert sizes.bytes_per_token("m") == pytest.approx(len(PROMPT) / 4000, rel=0.01)
+
+
+async def test_an_endpoint_that_leaves_is_forgotten(start_gateway, start_endpoint):
+    """Its place in the index is another's then."""
+    one, other = await start_endpoint(behave=answering()), await start_endpoint(behave=answering())
+    gateway, _ = await cache_aware(start_gateway, one)
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert gateway.proxy.prefixes.statistics()["endpoints"] == 1
+    await gateway.idle()
+    gateway.serve([other])
+    gateway.proxy.prefixes.validate()
+    assert gateway.proxy.prefixes.statistics()["endpoints"] == 0
+    assert gateway.proxy.prefixes.statistics()["blocks"] == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "cached"),
+    [
+        ('{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":5}}', 5),
+        ('{"prompt_tokens":9,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":0}}', 0),
+        ('{"prompt_tokens":9,"prompt_tokens_details":null}', None),
+        ('{"input_tokens":9,"input_tokens_details":{"cached_tokens":5},"output_tokens":1}', 5),
+        ('{"input_tokens":9,"cache_read_input_tokens":4,"output_tokens":1}', 4),
+        ('{"input_tokens":9,"cache_read_input_tokens":null,"output_tokens":1}', None),
+        ('{"prompt_tokens":9}', None),
+    ],
+)
+def test_cached_tokens_have_three_names(said, cached):
+    """Those of the chat, the responses, and the messages API."""
+    tail = Tail()
+    tail.add(b'{"choices":[],"usage":' + said.encode() + b"}")
+    assert tail.usage().cached == cached
+
+
+def test_one_odd_prompt_does_not_change_what_is_known_of_the_others():
+    """A prompt of digits has four times as many tokens as its length says."""
+    sizes = fleet.PromptSizes()
+    for _ in range(40):
+        sizes.learn("m", 4200, 1000)
+    sizes.learn("m", 4200, 4200)
+    assert sizes.bytes_per_token("m") == pytest.approx(4.2, rel=0.02)
+    for _ in range(300):
+        sizes.learn("m", 2500, 1000)
+    assert sizes.bytes_per_token("m") == pytest.approx(2.5, rel=0.05)
+    sizes.learn("short", 100, 90)
+    sizes.learn("none", 1000, 0)
+    assert sizes.statistics() == {"m": pytest.approx(sizes.bytes_per_token("m"), abs=1e-3)}
