@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headgate import fleet, scheduling
-from headgate.gateway import learning
+from headgate.gateway import gauges, in_flight, learning
 from headgate.gateway.usage import Tail
 
 PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
@@ -84,6 +84,39 @@ async def test_a_burst_of_the_same_prompt_teaches_nothing(start_gateway, start_e
     for _ in range(3):
         await gateway.ask({"model": "m", "prompt": PROMPT})
     assert gateway.proxy.prefixes.statistics()["forgotten"] == 0
+
+
+async def test_belief_and_truth_are_counted_side_by_side(start_gateway, start_endpoint):
+    """The share of prompts that was believed to be cached, and the share that was."""
+    endpoint = await start_endpoint(behave=answering(prompt_tokens_details={"cached_tokens": 1000}))
+    gateway, _ = await cache_aware(start_gateway, endpoint)
+    for _ in range(2):
+        await gateway.ask({"model": "m", "prompt": PROMPT})
+    counted = {
+        kind: gateway.metric("headgate_gateway_cached_tokens_total", pool="default/pool", kind=kind)
+        for kind in ("prompt", "believed", "reported")
+    }
+    assert counted["prompt"] == 8000
+    assert counted["reported"] == 2000
+    assert counted["believed"] == pytest.approx(4000, rel=0.05)
+
+
+async def test_no_more_is_believed_than_the_engine_has_room_for(start_gateway, start_endpoint):
+    """Its page tells the size of its cache, and the admin port what is believed of it."""
+    endpoint = await start_endpoint(behave=answering())
+    gateway, pool = await cache_aware(start_gateway, endpoint)
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    (load,) = pool.loads
+    load.reading = fleet.EngineReading(at=0.0, block_tokens=16, blocks=80)
+    gateway.proxy._sweeper.cancel()
+    gateway.proxy._sweep()
+    assert held(gateway, pool) == [80 * 16 * 4 // 512]
+    (shown,) = in_flight.endpoints(gateway.proxy)["default/pool"]
+    assert (shown["prefix"]["blocks"], shown["prefix"]["limit"]) == (10, 10)
+    assert shown["prefix"]["oldest_age_s"] >= 0
+    gauges.add_gauges(gateway.registry, gateway.proxy)
+    assert gateway.metric("headgate_gateway_prefix_blocks", endpoint="default/pod-0") == 10
+    assert gateway.metric("headgate_gateway_prefix_blocks_dropped_total", reason="evicted") > 0
 
 
 async def test_bytes_per_token_are_learned(start_gateway, start_endpoint):

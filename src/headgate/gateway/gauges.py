@@ -86,6 +86,19 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             (),
             read.restarts,
         ),
+        Gauge(
+            f"{prefix}_prefix_blocks",
+            "Blocks of prompts, of 512 bytes and more, that an endpoint's cache is believed to hold.",
+            ("endpoint",),
+            read.prefix_blocks,
+        ),
+        Counter(
+            f"{prefix}_prefix_blocks_dropped",
+            "Blocks no longer believed to be held: evicted (for others), expired (not used for long) or "
+            "forgotten (the engine began anew, or holds less than was believed).",
+            ("reason",),
+            read.prefix_dropped,
+        ),
         Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models, over="max"),
         Gauge(
             f"{prefix}_object_problems",
@@ -180,6 +193,16 @@ class _Reader:
 
     def restarts(self) -> _Samples:
         return [((), self._proxy.scraper.restarts)]
+
+    def prefix_blocks(self) -> _Samples:
+        found: Tally[str] = Tally()
+        for load in self._proxy.ledger.loads():
+            found[load.endpoint.name] += self._proxy.prefixes.blocks(load)
+        return [((name,), count) for name, count in found.items()]
+
+    def prefix_dropped(self) -> _Samples:
+        counts = self._proxy.prefixes.statistics()
+        return [((reason,), counts[reason]) for reason in ("evicted", "expired", "forgotten")]
 
     def models(self) -> _Samples:
         return [((), len(self._proxy.snapshot.names()))]

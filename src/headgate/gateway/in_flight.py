@@ -88,7 +88,7 @@ def _pool(proxy: Proxy, pool: PoolState, now: float) -> list[Shown]:
     return [
         _endpoint(pool, load, load in out, now)
         | {"engine": engines.of_pod(load.labels, pool.pool.engine).name}
-        | {"reading": _reading(proxy.scraper.watch(load), now)}
+        | {"reading": _reading(proxy.scraper.watch(load), now), "prefix": _prefix(proxy, load, now)}
         for load in pool.loads
     ]
 
@@ -109,6 +109,18 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
         "share": load.share(now) or float(not is_ejected),
         "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
+    }
+
+
+def _prefix(proxy: Proxy, load: fleet.EndpointLoad, now: float) -> Shown:
+    """What its cache is believed to hold."""
+    prefixes = proxy.prefixes
+    oldest_at = prefixes.oldest_at(load)
+    return {
+        "source": "approximate",
+        "blocks": prefixes.blocks(load),
+        "limit": prefixes.limit_of(load),
+        "oldest_age_s": None if oldest_at is None else round(now - oldest_at, 3),
     }
 
 

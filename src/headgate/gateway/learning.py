@@ -27,8 +27,12 @@ def learn(proxy: Proxy, exchange: Exchange, usage: Usage) -> None:
     decision = exchange.decision
     if decision.prompt_bytes and usage.prompt and not usage.cache_read_input_tokens:
         proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, usage.prompt)
-    used_at, choice, cached = exchange.prefix_used_at, exchange.choice, usage.cached
-    if used_at is None or choice is None or cached is None:
+    pool, choice, cached = exchange.pool, exchange.choice, usage.cached
+    if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return
-    if cached < FAR_FEWER * choice.cached_tokens and used_at < exchange.attempt_at - SURE_AFTER_S:
+    proxy.recorder.cached(pool, usage.prompt, choice.cached_tokens, cached)
+    used_at = exchange.prefix_used_at
+    if used_at is None or used_at >= exchange.attempt_at - SURE_AFTER_S:
+        return
+    if cached < FAR_FEWER * choice.cached_tokens:
         proxy.prefixes.forget_until(used_at, choice.load)

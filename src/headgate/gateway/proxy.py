@@ -259,9 +259,22 @@ class Proxy:
                 if load.hangs(now):
                     self._note_ejection(pool, load, "hang", now)
         self.prefixes.sweep(now)
+        self._limit_prefixes()
         self.scraper.sweep()
         for connections in self._connections.values():
             connections.sweep()
+
+    def _limit_prefixes(self) -> None:
+        """Believes no more of an endpoint than its engine's cache can hold."""
+        for pool in self.pools.values():
+            if not pool.policy.uses_prefix:
+                continue
+            for load in pool.loads:
+                reading = load.reading
+                if reading is not None and reading.blocks and reading.block_tokens:
+                    bytes_per_token = self.prompt_sizes.bytes_per_token(pool.pool.model or "")
+                    held_bytes = reading.blocks * reading.block_tokens * bytes_per_token
+                    self.prefixes.limit(load, max(int(held_bytes) // hashing.BLOCK_BYTES, 1))
 
     def leave(self) -> None:
         """Says that it is not ready, and ends connections with their next answer."""

@@ -108,6 +108,12 @@ class Recorder:
             "Tokens that the engines report; direction is input or output.",
             (*labels, "direction"),
         )
+        self.cached_tokens = Counter(
+            "headgate_gateway_cached_tokens",
+            "Prompt tokens of requests whose engine told how many of them it had cached; kind is prompt (all "
+            "of them), believed (what the gateway took for cached as it picked the endpoint) or reported.",
+            ("pool", "kind"),
+        )
         self.body_bytes = Counter(
             "headgate_gateway_body_bytes",
             "Bytes of bodies; direction is in (of requests, as clients sent them) or out (of endpoints' "
@@ -149,6 +155,7 @@ class Recorder:
         )
         self._of_pools = (
             *self._of_models,
+            self.cached_tokens,
             self.connect,
             self.body_bytes,
             self.attempts_failed,
@@ -214,6 +221,11 @@ class Recorder:
             metric.keep("model", names | {UNKNOWN, OTHER})
         for metric in self._of_pools:
             metric.keep("pool", pools)
+
+    def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
+        """Tokens of one prompt, and those of them that were cached."""
+        for kind, tokens in (("prompt", prompt), ("believed", believed), ("reported", reported)):
+            self.cached_tokens.labels(pool.name, kind).value += tokens
 
     def connected(self, pool: PoolState, took_s: float) -> None:
         self.connect.labels(pool.name).observe(took_s)

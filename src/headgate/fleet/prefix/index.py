@@ -186,6 +186,16 @@ class PrefixIndex:
         held = self._held.get(load)
         return 0 if held is None else len(held)
 
+    def limit_of(self, load: EndpointLoad) -> int:
+        """How much it may be believed to hold, in blocks, or in units where they differ."""
+        held = self._held.get(load)
+        return self._default_limit if held is None else held.limit
+
+    def oldest_at(self, load: EndpointLoad) -> float | None:
+        """About when the block that leaves next was used; None if it holds nothing."""
+        held = self._held.get(load)
+        return None if held is None else held.oldest_at
+
     def _begin(self, load: EndpointLoad) -> Held:
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
         held = Held(bit, self._default_limit, self.ttl_s / BATCHES_PER_TTL, self._sizes)
