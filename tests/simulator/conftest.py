@@ -32,7 +32,6 @@ def small_engine() -> EngineOf:
             "kv_blocks": 16,
             "block_size": 4,
             "max_waiting": 100,
-            "kv_events": True,
         }
         return EngineConfig(**{**limits, **overrides})
 

@@ -38,7 +38,6 @@ class EngineAccounts(RuleBasedStateMachine):
             kv_blocks=-(-CONTEXT // block_size) + spare_blocks,
             block_size=block_size,
             max_waiting=max_waiting,
-            kv_events=True,
         )
         self.engine = Engine(self.config)
         self.now = 0.0

@@ -35,10 +35,13 @@ def engines(draw):
         max_num_seqs=draw(st.integers(1, 6)),
         max_model_len=CONTEXT,
         prefill_budget_tokens=draw(st.integers(5, 100)),
-        kv_blocks=-(-CONTEXT // block_size) + draw(st.integers(0, 30)),
+        kv_blocks=-(-CONTEXT // block_size) + 6 + draw(st.integers(0, 30)),
         block_size=block_size,
         max_waiting=draw(st.integers(0, 8)),
-        kv_events=True,
+        max_adapters=draw(st.integers(1, 3)),
+        adapter_load_s=draw(st.sampled_from([0.0, 0.07])),
+        adapter_kv_blocks=draw(st.integers(0, 2)),
+        by_priority=draw(st.booleans()),
     )
 
 
@@ -53,6 +56,9 @@ def traffic(draw, block_size):
             prompt_tokens=prompt,
             output_tokens=draw(st.integers(1, min(120, CONTEXT - prompt))),
             blocks=range(family, family + prompt // block_size) if family else (),
+            adapter=draw(st.sampled_from(["", "", "", "a", "b", "c"])),
+            priority=draw(st.integers(0, 2)),
+            received_tokens=draw(st.sampled_from([0, 0, 50])),
         )
         at_s = draw(st.floats(0, 4))
         events.append(Submission(at_s, request))

@@ -82,6 +82,9 @@ class SimulatedEndpoint:
                 blocks=self.config.kv_blocks,
                 ttft=self._ttft,
                 tpot=self._tpot,
+                adapters_running=statistics.adapters_running,
+                adapters_waiting=statistics.adapters_waiting,
+                max_adapters=statistics.max_adapters,
             ),
             now,
         )

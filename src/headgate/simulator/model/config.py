@@ -26,8 +26,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens in one KV block."""
     prefix_cache: bool = True
     """Whether blocks of a prompt are found again by those who share it."""
-    kv_events: bool = False
-    """Whether `Engine.take_kv_events` has something to tell: who sets this must call it now and then."""
+    kv_events: bool = True
+    """Whether `Engine.take_kv_events` has something to tell: it keeps all events until it is called."""
+    max_adapters: int = 8
+    """Adapters in memory at a time."""
+    adapter_load_s: float = 0.0
+    """How much longer a step takes for each adapter that it loads."""
+    adapter_kv_blocks: int = 0
+    """KV blocks whose memory a loaded adapter takes."""
+    by_priority: bool = False
+    """Whether requests start, and are preempted, by their priority; otherwise who came first goes first."""
     max_waiting: int = 1000
     """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
 
@@ -44,6 +52,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "kv_blocks": 1,
             "block_size": 1,
             "max_waiting": 0,
+            "max_adapters": 0,
+            "adapter_load_s": 0,
+            "adapter_kv_blocks": 0,
         }
         problems = [
             f"{name}: must be at least {least}, got {getattr(self, name)}"
@@ -60,9 +71,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def _too_small_together(self) -> list[str]:
         # With this, the oldest request can always run once all others are preempted, so no request starves.
-        if self.kv_blocks * self.block_size >= self.max_model_len:
+        adapters = self.max_adapters * self.adapter_kv_blocks
+        if (self.kv_blocks - adapters) * self.block_size >= self.max_model_len:
             return []
+        beside = f" beside {adapters} for adapters" if adapters else ""
         return [
-            f"kv_blocks: {self.kv_blocks} blocks of {self.block_size} tokens hold less than one request of "
-            f"max_model_len {self.max_model_len}; raise kv_blocks or lower max_model_len"
+            f"kv_blocks: {self.kv_blocks} blocks of {self.block_size} tokens hold less{beside} than one "
+            f"request of max_model_len {self.max_model_len}; raise kv_blocks or lower max_model_len"
         ]

@@ -1,4 +1,4 @@
-"""The engine: a waiting queue, a running batch, and steps that move tokens.
+"""The engine: requests in, steps of a batch, tokens out.
 
 Steps come in two halves, because a step takes time and the world goes on meanwhile: `begin_step` settles who
 is in the batch and for how long, `finish_step` hands out the tokens. In between requests may be submitted
@@ -10,11 +10,8 @@ prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts the
 (`settle`), so that all times are those of single steps, to the last bit.
 """
 
-from bisect import bisect_right
-from collections import deque
-
+from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
-from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.kv_events import KvEvent
 from headgate.simulator.model.request import (
     FinishedRequest,
@@ -32,22 +29,14 @@ from headgate.simulator.model.steps import Steps
 
 
 class Engine:
-    """Continuous batching after vLLM's scheduler: FIFO admission, chunked prefill, preemption by recompute.
-
-    Running sequences come first, oldest first; what is left of the prefill budget admits from the head of the
-    queue, and nobody overtakes the head. A decoding sequence that finds no free block takes those of the
-    newest sequence, which goes back to the head of the queue.
-    """
+    """Continuous batching after vLLM's scheduler; `Batch` has its rules."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._kv = KvBlocks(
-            config.kv_blocks, config.block_size, named=config.prefix_cache, tells=config.kv_events
-        )
-        self._waiting: deque[Sequence] = deque()
-        self._running: dict[RequestId, Sequence] = {}  # oldest first
+        self._batch = Batch(config)
         self._known: dict[RequestId, Sequence] = {}
         self._step: Steps | None = None
+        self._slowdown = 1.0
         self._submitted = 0
         self._finished = 0
         self._refused = 0
@@ -59,8 +48,10 @@ class Engine:
         self._prefix_queries = 0
         self._prefix_hits = 0
 
+    # -- requests
+
     def submit(self, request: SimulatedRequest, now: float) -> None:
-        """Put a request at the end of the queue; `RefusedError` if it is too long or the queue is full."""
+        """Put a request in the queue; `RefusedError` if it is too long or the queue is full."""
         if request.request_id in self._known:
             raise ValueError(f"request {request.request_id}: is in the engine already")
         try:
@@ -68,12 +59,12 @@ class Engine:
         except (QueueFullError, RequestTooLongError):
             self._refused += 1
             raise
-        if not self._nobody_can_start():
+        if self._may_start_at_once(request):
             self.settle(now)
         sequence = Sequence(request, self._submitted, now)
         self._submitted += 1
         self._known[sequence.id] = sequence
-        self._waiting.append(sequence)
+        self._batch.add(sequence)
 
     def cancel(self, request_id: RequestId, now: float) -> FinishedRequest | None:
         """End a request wherever it is; None if it is not in the engine (any more)."""
@@ -81,9 +72,13 @@ class Engine:
         if sequence is None:
             return None
         self.settle(now)
-        if request_id not in self._running:
-            self._waiting.remove(sequence)
         return self._end(sequence, "abort", now)
+
+    def release_kv(self, request_id: RequestId) -> bool:
+        """Give back the blocks of a request that kept them; False if it has none (any more)."""
+        return self._batch.release_kept(request_id)
+
+    # -- steps
 
     def begin_step(self, now: float, *, most: int = 1) -> StepPlan | None:
         """Settle the next batch; None if there is nothing to do, and then there is no step to finish.
@@ -92,14 +87,16 @@ class Engine:
         changes when they are cut.
         """
         assert self._step is None, "the step under way must be finished first"
-        preempted = self._make_room_to_grow()
-        decoding = [sequence for sequence in self._running.values() if sequence.decoding]
-        # As in vLLM, a step that had to preempt admits nobody.
-        chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
-        if not decoding and not chunks:
+        work = self._batch.next_step(now)
+        self._preempted += len(work.preempted)
+        for sequence in work.admitted:
+            if not sequence.preemptions:
+                self._prefix_queries += sequence.request.prompt_tokens
+                self._prefix_hits += sequence.cached_tokens
+        if not work.decoding and not work.chunks:
             return None
-        steps = 1 if preempted or most == 1 else self._like_steps(decoding, chunks, most)
-        self._step = Steps(self.config.costs, now, decoding, chunks, admitted, preempted, steps)
+        steps = 1 if most == 1 else self._batch.like_steps(work, most)
+        self._step = Steps(self.config, now, work, steps, self._slowdown)
         return self._step.plan
 
     @property
@@ -140,25 +137,42 @@ class Engine:
         """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
         return None if self.begin_step(now) is None else self.finish_step()
 
+    def slow_down(self, factor: float, now: float) -> None:
+        """Steps that begin from now on take `factor` times as long as the costs say; 1 ends it."""
+        if not factor > 0:
+            raise ValueError(f"a step cannot take {factor} times as long")
+        self.settle(now)
+        self._slowdown = factor
+
+    # -- readings
+
     def take_kv_events(self) -> tuple[KvEvent, ...]:
         """What the prefix cache stored and removed since the last call, in order, if the config has events.
 
         As in vLLM, blocks are stored as the step that computes them begins.
         """
-        return self._kv.take_events()
+        return self._batch.kv.take_events()
 
     def clear_prefix_cache(self) -> bool:
         """Forget all cached blocks; False, and no change, while requests hold some."""
-        return self._kv.clear()
+        return self._batch.kv.clear()
 
     def statistics(self) -> EngineStatistics:
         """How things stand; with several steps under way, as of the last `settle`."""
+        batch = self._batch
         return EngineStatistics(
-            running=len(self._running),
-            waiting=len(self._waiting),
-            kv_blocks=self._kv.total,
-            kv_blocks_used=self._kv.used,
-            kv_blocks_cached=self._kv.cached,
+            running=len(batch.running),
+            waiting=len(batch.waiting),
+            kv_blocks=batch.kv.total,
+            kv_blocks_used=batch.kv.used,
+            kv_blocks_cached=batch.kv.cached,
+            adapters_running=batch.adapters.in_use,
+            adapters_waiting=frozenset(each.request.adapter for each in batch.waiting) - {""}
+            if batch.has_adapters
+            else frozenset(),
+            adapters_loaded=batch.adapters.loaded,
+            max_adapters=batch.adapters.slots,
+            adapter_loads_total=batch.adapters.loads_total,
             submitted_total=self._submitted,
             finished_total=self._finished,
             refused_total=self._refused,
@@ -173,57 +187,33 @@ class Engine:
 
     def validate(self) -> None:
         """Recheck every invariant; AssertionError says which one broke."""
-        self._kv.validate()
-        running = list(self._running.values())
-        assert len(running) <= self.config.max_num_seqs, f"{len(running)} sequences run"
-        orders = [sequence.order for sequence in (*running, *self._waiting)]
-        assert orders == sorted(orders), f"a later request is ahead of an earlier one: {orders}"
-        assert set(self._known) == {sequence.id for sequence in (*running, *self._waiting)}
+        batch = self._batch
+        batch.validate()
+        assert set(self._known) == {sequence.id for sequence in (*batch.running.values(), *batch.waiting)}
         assert self._submitted == self._finished + len(self._known), "a request got lost or ended twice"
-        for sequence in running:
+        for sequence in batch.running.values():
             covered = max(sequence.prefill_target, sequence.computed)
             held = sequence.holding.blocks if sequence.holding else 0
             growing = self._step is not None and sequence.decoding
-            allowed = {self._kv.blocks_for(covered), self._kv.blocks_for(covered + growing)}
+            allowed = {batch.kv.blocks_for(covered), batch.kv.blocks_for(covered + growing)}
             assert held in allowed, f"{sequence.id} holds {held} blocks for {covered} tokens"
-        assert all(sequence.holding is None for sequence in self._waiting), "a waiting request holds blocks"
-        assert self._kv.named_references == sum(
-            len(sequence.holding.named) for sequence in running if sequence.holding
-        ), "named blocks and their holders do not agree"
 
-    def _nobody_can_start(self) -> bool:
-        """Whether a request that comes now changes nothing before the steps under way end."""
+    # -- inside
+
+    def _check_limits(self, request: SimulatedRequest) -> None:
+        config = self.config
+        if request.prompt_tokens + request.output_tokens > config.max_model_len:
+            raise RequestTooLongError(request.prompt_tokens, request.output_tokens, config.max_model_len)
+        limit = config.max_num_seqs + config.max_waiting
+        if len(self._known) >= limit:
+            raise QueueFullError(limit)
+
+    def _may_start_at_once(self, request: SimulatedRequest) -> bool:
+        """Whether a request that comes now might start before the steps under way end."""
         step = self._step
-        return step is not None and (bool(self._waiting) or step.prefills_all_it_can)
-
-    def _like_steps(self, decoding: list[Sequence], chunks: list[tuple[Sequence, int]], most: int) -> int:
-        """How many steps like the one described follow each other, if nothing comes in between.
-
-        Nobody starts in them: either one prompt takes the whole budget, or the head of the queue has just
-        found no place or blocks, and there will not be more of them before a sequence ends.
-        """
-        if chunks:
-            (sequence, tokens), *others = chunks
-            if others or tokens < self.config.prefill_budget_tokens:
-                return 1
-            most = min(most, (sequence.prefill_target - sequence.computed) // tokens)
-        if decoding:
-            most = min(most, min(sequence.request.output_tokens - sequence.emitted for sequence in decoding))
-            most = self._steps_with_room(decoding, most)
-        return most
-
-    def _steps_with_room(self, decoding: list[Sequence], most: int) -> int:
-        """How many tokens each of them may grow by before blocks run out; at least 1, which is taken."""
-        size = self.config.block_size
-        free = self._kv.free
-        if len(decoding) * -(-most // size) <= free:
-            return most
-        spare = [sequence.room_left for sequence in decoding]
-
-        def missing(steps: int) -> int:
-            return sum(-(-(steps - room) // size) for room in spare if steps > room)
-
-        return bisect_right(range(2, most + 1), free, key=missing) + 1
+        return (
+            step is not None and not step.prefills_all_it_can and self._batch.may_start_before_others(request)
+        )
 
     def _account(self, step: Steps, until: int) -> None:
         """The steps before number `until` are over, and that one is under way."""
@@ -237,13 +227,13 @@ class Engine:
             step.emitted.append(sequence.emit(now, steps))
             if sequence.room_left < 1:
                 assert sequence.holding is not None
-                has_room = self._kv.grow(sequence.holding, sequence.computed + 1)
+                has_room = self._batch.kv.grow(sequence.holding, sequence.computed + 1)
                 assert has_room, "more like steps were begun than there are blocks"
         self._output_tokens += steps * len(step.decoding)
         for sequence, tokens in step.chunks:
             sequence.computed += steps * tokens
             assert sequence.holding is not None
-            self._kv.name(sequence.holding, sequence.computed + tokens)
+            self._batch.kv.name(sequence.holding, sequence.computed + tokens)
         step.done = until
 
     def _count(self, step: Steps, steps: int) -> None:
@@ -251,81 +241,9 @@ class Engine:
         self._busy_s += step.end_of(step.done + steps - 1) - step.end_of(step.done - 1)
         self._prefill_tokens += steps * step.plan.prefill_tokens
 
-    def _check_limits(self, request: SimulatedRequest) -> None:
-        config = self.config
-        if request.prompt_tokens + request.output_tokens > config.max_model_len:
-            raise RequestTooLongError(request.prompt_tokens, request.output_tokens, config.max_model_len)
-        limit = config.max_num_seqs + config.max_waiting
-        if len(self._known) >= limit:
-            raise QueueFullError(limit)
-
-    def _make_room_to_grow(self) -> list[RequestId]:
-        """A block for the next token of every decoding sequence, from the newest sequences if need be."""
-        preempted: list[RequestId] = []
-        short = [
-            sequence for sequence in self._running.values() if sequence.decoding and not sequence.room_left
-        ]
-        for sequence in short:
-            while sequence.holding and not self._kv.grow(sequence.holding, sequence.computed + 1):
-                newest = self._running[next(reversed(self._running))]
-                self._preempt(newest)
-                preempted.append(newest.id)
-        return preempted
-
-    def _preempt(self, sequence: Sequence) -> None:
-        del self._running[sequence.id]
-        self._give_back(sequence)
-        sequence.lose_cache()  # no longer decoding: that ends the search for a block if it was the seeker
-        self._waiting.appendleft(sequence)
-        self._preempted += 1
-
-    def _spend_prefill_budget(
-        self, now: float, *, may_admit: bool
-    ) -> tuple[list[tuple[Sequence, int]], list[Sequence]]:
-        budget = self.config.prefill_budget_tokens
-        chunks: list[tuple[Sequence, int]] = []
-        admitted: list[Sequence] = []
-        for sequence in self._running.values():
-            if budget and not sequence.decoding:
-                budget -= self._plan_chunk(sequence, budget, chunks)
-        while budget and may_admit and (head := self._admit_head(now)):
-            admitted.append(head)
-            budget -= self._plan_chunk(head, budget, chunks)
-        return chunks, admitted
-
-    def _plan_chunk(self, sequence: Sequence, budget: int, chunks: list[tuple[Sequence, int]]) -> int:
-        """Prefill as much of a prompt as the budget allows; its full blocks can be found from now on."""
-        tokens = min(budget, sequence.prefill_target - sequence.computed)
-        chunks.append((sequence, tokens))
-        assert sequence.holding is not None
-        self._kv.name(sequence.holding, sequence.computed + tokens)
-        return tokens
-
-    def _admit_head(self, now: float) -> Sequence | None:
-        """Move the head of the queue into the batch, if there is a place and blocks for all its prompt."""
-        if not self._waiting or len(self._running) >= self.config.max_num_seqs:
-            return None
-        head = self._waiting[0]
-        holding = self._kv.start(head.request, head.prefill_target)
-        if holding is None:
-            return None
-        self._waiting.popleft()
-        self._running[head.id] = head
-        if head.started_s is None:
-            self._prefix_queries += head.request.prompt_tokens
-            self._prefix_hits += holding.cached_tokens
-        head.start(holding, now)
-        return head
-
-    def _give_back(self, sequence: Sequence) -> None:
-        if sequence.holding is not None:
-            self._kv.release(sequence.holding)
-            sequence.holding = None
-
     def _end(self, sequence: Sequence, reason: FinishReason, now: float) -> FinishedRequest:
         del self._known[sequence.id]
-        self._running.pop(sequence.id, None)
-        self._give_back(sequence)
+        self._batch.remove(sequence, may_keep=reason != "abort")
         sequence.ended = True
         self._finished += 1
         return sequence.finished(reason, now)

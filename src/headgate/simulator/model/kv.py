@@ -1,8 +1,9 @@
 """Who holds how many blocks of the KV cache, and which prompts are still found in it.
 
-A block is in one of four states: empty; held without a name (the unfinished end of a prompt, the answer, or a
-second copy of a named one); named by the hash of all tokens up to its end, and held by one or more requests;
-or named and idle, that is, cached for whoever asks for it next. The rules are those of vLLM's prefix cache:
+A block is in one of these states: empty; set apart for something else; held without a name (the unfinished
+end of a prompt, the answer, or a second copy of a named one); named by the hash of all tokens up to its end,
+and held by one or more requests; or named and idle, that is, cached for whoever asks for it next. The rules
+are those of vLLM's prefix cache:
 full blocks only, reference counts, and idle blocks are taken in the order of their last use, the end of a
 request before its front. Other than vLLM's, the blocks of an answer are not named, and are empty again after.
 """
@@ -49,6 +50,8 @@ class KvBlocks:
         self._named = named  # whether blocks are ever found again
         self._tells = tells  # whether events are kept for `take_events`
         self._empty = total
+        self.apart = 0
+        """Blocks that hold something else than keys and values."""
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._unnamed = 0
@@ -158,6 +161,20 @@ class KvBlocks:
         self._unnamed -= unnamed
         self._empty += unnamed
 
+    def set_apart(self, blocks: int) -> bool:
+        """Take blocks for something else than keys and values; False, and no change, if too few are free."""
+        if blocks > self.free:
+            return False
+        self._take(blocks)
+        self._unnamed -= blocks
+        self.apart += blocks
+        return True
+
+    def give_back(self, blocks: int) -> None:
+        """End `set_apart` for so many blocks."""
+        self.apart -= blocks
+        self._empty += blocks
+
     def clear(self) -> bool:
         """Forget what is cached; False, and no change, while any named block is held."""
         if self._references:
@@ -178,6 +195,7 @@ class KvBlocks:
         """Every block is empty, held without a name, held with a name, or idle; and nothing is both."""
         sums = {
             "empty": self._empty,
+            "apart": self.apart,
             "unnamed": self._unnamed,
             "held": len(self._references),
             "idle": len(self._idle),

@@ -47,6 +47,13 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     adapter's prompts must differ from those of the base model."""
     adapter: str = ""
     """The adapter's name; empty for the base model."""
+    priority: int = 0
+    """The smaller goes first, where the engine schedules by priority."""
+    received_tokens: int = 0
+    """Of the prompt: keys and values that another engine computed and that are here already. The last token
+    is computed all the same. They are lost with a preemption."""
+    keeps_kv: bool = False
+    """Whether its blocks stay after its end, for another engine to fetch, until `Engine.release_kv`."""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:

@@ -53,19 +53,31 @@ class Sequence:
         return self.computed >= self.prefill_target
 
     def start(self, holding: Holding, now: float) -> None:
-        """It is in the batch; what was found in the cache is computed already."""
+        """It is in the batch; what is in the cache, or came from another engine, is computed already."""
         self.holding = holding
         self.computed = holding.cached_tokens
         if self.started_s is None:
             self.started_s = now
             self.cached_tokens = holding.cached_tokens
+            received = min(self.request.received_tokens, self.prefill_target - 1)
+            self.computed = max(self.computed, received)
+
+    def give_up_blocks(self) -> Holding:
+        """They are the caller's now."""
+        holding, self.holding = self.holding, None
+        assert holding is not None, f"{self.id} holds no blocks"
+        return holding
 
     def lose_cache(self) -> None:
         """Recompute: the tokens emitted so far become part of what must be prefilled again."""
-        self.holding = None
         self.computed = 0
         self.prefill_target = self.request.prompt_tokens + self.emitted
         self.preemptions += 1
+
+    @property
+    def found_tokens(self) -> int:
+        """Those that were found in the cache as it last started."""
+        return self.holding.cached_tokens if self.holding else 0
 
     @property
     def room_left(self) -> int:

@@ -12,6 +12,13 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     kv_blocks_used: int
     kv_blocks_cached: int
     """Blocks that can be found by a hash, whether a request holds them or not."""
+    adapters_running: frozenset[str]
+    adapters_waiting: frozenset[str]
+    """Those that waiting requests ask for."""
+    adapters_loaded: tuple[str, ...]
+    """In use or not, least recently used first."""
+    max_adapters: int
+    adapter_loads_total: int
     submitted_total: int
     finished_total: int
     refused_total: int

@@ -4,9 +4,10 @@ from bisect import bisect_left
 
 import msgspec
 
+from headgate.simulator.model.batch import StepWork
+from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.costs import StepCosts
-from headgate.simulator.model.request import Emission, RequestId, StepPlan
-from headgate.simulator.model.sequence import Sequence
+from headgate.simulator.model.request import Emission, StepPlan
 
 
 class Steps:
@@ -14,38 +15,33 @@ class Steps:
 
     __slots__ = ("_ends", "chunks", "decoding", "done", "emitted", "plan")
 
-    def __init__(
-        self,
-        costs: StepCosts,
-        now: float,
-        decoding: list[Sequence],
-        chunks: list[tuple[Sequence, int]],
-        admitted: list[Sequence],
-        preempted: list[RequestId],
-        steps: int,
-    ) -> None:
-        self.decoding = decoding
-        self.chunks = chunks
+    def __init__(self, config: EngineConfig, now: float, work: StepWork, steps: int, slowdown: float) -> None:
+        self.decoding = work.decoding
+        self.chunks = work.chunks
         self.done = 0
         """Steps that are over and accounted."""
         self.emitted: list[Emission] = []
-        prefill_tokens = sum(tokens for _, tokens in chunks)
-        kv_tokens = sum(sequence.computed for sequence in decoding)
-        fixed_s = costs.fixed_seconds(
-            decode_sequences=len(decoding), prefill_tokens=prefill_tokens, starts=len(admitted)
+        prefill_tokens = sum(tokens for _, tokens in work.chunks)
+        kv_tokens = sum(sequence.computed for sequence in work.decoding)
+        first_s = config.costs.step_seconds(
+            decode_sequences=len(work.decoding),
+            kv_tokens=kv_tokens,
+            prefill_tokens=prefill_tokens,
+            starts=len(work.admitted),
         )
-        self._ends = [now + (fixed_s + kv_tokens * costs.per_kv_token_s)]
+        first_s += work.adapters_loaded * config.adapter_load_s
+        self._ends = [now + first_s * slowdown]
         if steps > 1:
-            self._add_steps(costs, steps - 1, kv_tokens, prefill_tokens)
+            self._add_steps(config.costs, steps - 1, kv_tokens, prefill_tokens, slowdown)
         self.plan = StepPlan(
             starts_s=now,
             ends_s=self._ends[-1],
-            decode_sequences=len(decoding),
+            decode_sequences=len(work.decoding),
             kv_tokens=kv_tokens,
             prefill_tokens=prefill_tokens,
-            admitted=tuple(sequence.request.request_id for sequence in admitted),
-            cached_tokens=tuple(sequence.computed for sequence in admitted),
-            preempted=tuple(preempted),
+            admitted=tuple(sequence.request.request_id for sequence in work.admitted),
+            cached_tokens=tuple(sequence.found_tokens for sequence in work.admitted),
+            preempted=tuple(sequence.request.request_id for sequence in work.preempted),
             steps=steps,
         )
 
@@ -65,7 +61,9 @@ class Steps:
         self.plan = msgspec.structs.replace(self.plan, ends_s=self._ends[-1], steps=last + 1)
         return last
 
-    def _add_steps(self, costs: StepCosts, steps: int, kv_tokens: int, prefill_tokens: int) -> None:
+    def _add_steps(
+        self, costs: StepCosts, steps: int, kv_tokens: int, prefill_tokens: int, slowdown: float
+    ) -> None:
         """The further ends, each summed as a single step's would be: in this order, so to the same bits."""
         growth = len(self.decoding)
         fixed_s = costs.fixed_seconds(decode_sequences=growth, prefill_tokens=prefill_tokens, starts=0)
@@ -74,5 +72,5 @@ class Steps:
         now = ends[0]
         for _ in range(steps):
             kv_tokens += growth
-            now += fixed_s + kv_tokens * per_kv_token_s
+            now += (fixed_s + kv_tokens * per_kv_token_s) * slowdown
             ends.append(now)

@@ -1,0 +1,61 @@
+"""Adapters in an engine's memory: a few places, taken by those that are in use."""
+
+from collections import OrderedDict
+
+
+class AdapterSlots:
+    """Which adapters are loaded, and how many running requests use each. The base model, "", needs no place.
+
+    One that nobody uses stays loaded until its place is needed; the one whose last use is longest ago goes.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._users: OrderedDict[str, int] = OrderedDict()  # least recently used first
+        self.loads_total = 0
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        return tuple(self._users)
+
+    @property
+    def in_use(self) -> frozenset[str]:
+        return frozenset(adapter for adapter, users in self._users.items() if users)
+
+    def may_run(self, adapter: str) -> bool:
+        """Whether it is loaded, or there is a place to load it to."""
+        return (
+            not adapter
+            or adapter in self._users
+            or len(self._users) < self.slots
+            or any(not users for users in self._users.values())
+        )
+
+    def is_loaded(self, adapter: str) -> bool:
+        return not adapter or adapter in self._users
+
+    def spare(self) -> str | None:
+        """Of the loaded ones that nobody uses, the one whose last use is longest ago."""
+        return next((adapter for adapter, users in self._users.items() if not users), None)
+
+    def load(self, adapter: str) -> None:
+        """Put an adapter in a free place."""
+        assert len(self._users) < self.slots, f"no place for the adapter {adapter}"
+        self._users[adapter] = 0
+        self.loads_total += 1
+
+    def unload(self, adapter: str) -> None:
+        assert not self._users[adapter], f"the adapter {adapter} is in use"
+        del self._users[adapter]
+
+    def use(self, adapter: str) -> None:
+        """A request that uses it starts."""
+        if adapter:
+            self._users[adapter] += 1
+            self._users.move_to_end(adapter)
+
+    def leave(self, adapter: str) -> None:
+        """A request that used it ends, or is preempted."""
+        if adapter:
+            assert self._users[adapter], f"nobody uses the adapter {adapter}"
+            self._users[adapter] -= 1

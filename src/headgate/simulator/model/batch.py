@@ -1,0 +1,224 @@
+"""Who is in the batch: admission, prefill in chunks, growth, preemption."""
+
+from bisect import bisect_right
+
+from headgate.simulator.model.adapters import AdapterSlots
+from headgate.simulator.model.config import EngineConfig
+from headgate.simulator.model.kv import Holding, KvBlocks
+from headgate.simulator.model.request import RequestId, SimulatedRequest
+from headgate.simulator.model.sequence import Sequence
+from headgate.simulator.model.waiting import WaitingQueue, by_priority
+
+Chunk = tuple[Sequence, int]
+"""A sequence, and how many of its tokens are prefilled in a step."""
+
+
+class StepWork:
+    """What a step works on."""
+
+    __slots__ = ("adapters_loaded", "admitted", "chunks", "decoding", "preempted")
+
+    def __init__(
+        self,
+        decoding: list[Sequence],
+        chunks: list[Chunk],
+        admitted: list[Sequence],
+        preempted: list[Sequence],
+        adapters_loaded: int,
+    ) -> None:
+        self.decoding = decoding
+        self.chunks = chunks
+        self.admitted = admitted
+        self.preempted = preempted
+        self.adapters_loaded = adapters_loaded
+
+
+class Batch:
+    """Sequences that run and sequences that wait, and the memory that they compete for.
+
+    Running sequences come first, oldest first; what is left of the prefill budget admits from the head of the
+    queue. Nobody overtakes the head, but for those whose adapter can run while its cannot. A decoding
+    sequence that finds no free block takes those of the newest sequence (by priority: of the one that would
+    be asked last), which goes back to the queue.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.kv = KvBlocks(
+            config.kv_blocks, config.block_size, named=config.prefix_cache, tells=config.kv_events
+        )
+        self.adapters = AdapterSlots(config.max_adapters)
+        self.waiting = WaitingQueue(by_priority=config.by_priority)
+        self.running: dict[RequestId, Sequence] = {}  # in the order of admission
+        self.has_adapters = False
+        """Whether any request ever asked for one."""
+        self._kept: dict[RequestId, Holding] = {}
+        self._adapters_loaded = 0
+
+    def add(self, sequence: Sequence) -> None:
+        self.has_adapters |= bool(sequence.request.adapter)
+        self.waiting.add(sequence)
+
+    def remove(self, sequence: Sequence, *, may_keep: bool) -> None:
+        """A sequence has ended, wherever it is. One that keeps its blocks has them until `release_kept`."""
+        if self.running.pop(sequence.id, None) is None:
+            self.waiting.remove(sequence)
+            return
+        self.adapters.leave(sequence.request.adapter)
+        holding = sequence.give_up_blocks()
+        if may_keep and sequence.request.keeps_kv:
+            self._kept[sequence.id] = holding
+        else:
+            self.kv.release(holding)
+
+    def release_kept(self, request_id: RequestId) -> bool:
+        """The blocks of an ended request are needed no more; False if there are none."""
+        holding = self._kept.pop(request_id, None)
+        if holding is None:
+            return False
+        self.kv.release(holding)
+        return True
+
+    def next_step(self, now: float) -> StepWork:
+        """Settle who is worked on in a step that begins now."""
+        preempted = self._make_room_to_grow()
+        decoding = [sequence for sequence in self.running.values() if sequence.decoding]
+        # As in vLLM, a step that had to preempt admits nobody.
+        chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
+        loaded, self._adapters_loaded = self._adapters_loaded, 0
+        return StepWork(decoding, chunks, admitted, preempted, loaded)
+
+    def may_start_before_others(self, request: SimulatedRequest) -> bool:
+        """Whether a request that comes now might start before those that wait."""
+        return not len(self.waiting) or self.config.by_priority or self.has_adapters or bool(request.adapter)
+
+    # -- like steps
+
+    def like_steps(self, work: StepWork, most: int) -> int:
+        """How many steps like the one described follow each other, if nothing comes in between.
+
+        Nobody starts in them: either one prompt takes the whole budget, or the head of the queue has just
+        found no place or blocks, and there will not be more of them before a sequence ends.
+        """
+        if work.preempted:
+            return 1
+        if work.chunks:
+            (sequence, tokens), *others = work.chunks
+            if others or tokens < self.config.prefill_budget_tokens:
+                return 1
+            most = min(most, (sequence.prefill_target - sequence.computed) // tokens)
+        if work.decoding:
+            left = min(sequence.request.output_tokens - sequence.emitted for sequence in work.decoding)
+            most = self._steps_with_room(work.decoding, min(most, left))
+        return most
+
+    def _steps_with_room(self, decoding: list[Sequence], most: int) -> int:
+        """How many tokens each of them may grow by before blocks run out; at least 1, which is taken."""
+        size = self.config.block_size
+        free = self.kv.free
+        if len(decoding) * -(-most // size) <= free:
+            return most
+        spare = [sequence.room_left for sequence in decoding]
+
+        def missing(steps: int) -> int:
+            return sum(-(-(steps - room) // size) for room in spare if steps > room)
+
+        return bisect_right(range(2, most + 1), free, key=missing) + 1
+
+    # -- room
+
+    def _make_room_to_grow(self) -> list[Sequence]:
+        """A block for the next token of every decoding sequence, from others if need be."""
+        preempted: list[Sequence] = []
+        short = [each for each in self.running.values() if each.decoding and not each.room_left]
+        for sequence in short:
+            while sequence.holding and not self.kv.grow(sequence.holding, sequence.computed + 1):
+                preempted.append(self._preempt())
+        return preempted
+
+    def _preempt(self) -> Sequence:
+        if self.config.by_priority:
+            sequence = max(self.running.values(), key=by_priority)
+        else:
+            sequence = self.running[next(reversed(self.running))]
+        del self.running[sequence.id]
+        self.adapters.leave(sequence.request.adapter)
+        self.kv.release(sequence.give_up_blocks())
+        sequence.lose_cache()
+        self.waiting.give_back(sequence)
+        return sequence
+
+    # -- prefill and admission
+
+    def _spend_prefill_budget(self, now: float, *, may_admit: bool) -> tuple[list[Chunk], list[Sequence]]:
+        budget = self.config.prefill_budget_tokens
+        chunks: list[Chunk] = []
+        admitted: list[Sequence] = []
+        for sequence in self.running.values():
+            if budget and not sequence.decoding:
+                budget -= self._plan_chunk(sequence, budget, chunks)
+        while budget and may_admit and (head := self._admit(now)):
+            admitted.append(head)
+            budget -= self._plan_chunk(head, budget, chunks)
+        return chunks, admitted
+
+    def _plan_chunk(self, sequence: Sequence, budget: int, chunks: list[Chunk]) -> int:
+        """Prefill as much of a prompt as the budget allows; its full blocks can be found from now on."""
+        tokens = min(budget, sequence.prefill_target - sequence.computed)
+        chunks.append((sequence, tokens))
+        assert sequence.holding is not None
+        self.kv.name(sequence.holding, sequence.computed + tokens)
+        return tokens
+
+    def _admit(self, now: float) -> Sequence | None:
+        """Move who is next into the batch, if there is a place, and memory for its adapter and its prompt."""
+        if not len(self.waiting) or len(self.running) >= self.config.max_num_seqs:
+            return None
+        head = self._next_in_line()
+        if head is None or not self._load_adapter(head.request.adapter):
+            return None
+        holding = self.kv.start(head.request, head.prefill_target)
+        if holding is None:
+            return None
+        self.waiting.remove(head)
+        self.running[head.id] = head
+        self.adapters.use(head.request.adapter)
+        head.start(holding, now)
+        return head
+
+    def _next_in_line(self) -> Sequence | None:
+        """The first whose adapter is loaded, or can be."""
+        return next((each for each in self.waiting if self.adapters.may_run(each.request.adapter)), None)
+
+    def _load_adapter(self, adapter: str) -> bool:
+        """See that an adapter is loaded, in place of an unused one if need be; False without memory."""
+        if self.adapters.is_loaded(adapter):
+            return True
+        blocks = self.config.adapter_kv_blocks
+        if len(self.adapters.loaded) >= self.adapters.slots:
+            spare = self.adapters.spare()
+            assert spare is not None, "an adapter that may run has a place"
+            self.adapters.unload(spare)
+            self.kv.give_back(blocks)
+        if not self.kv.set_apart(blocks):
+            return False
+        self.adapters.load(adapter)
+        self._adapters_loaded += 1
+        return True
+
+    def validate(self) -> None:
+        """Recheck every invariant; AssertionError says which one broke."""
+        self.kv.validate()
+        running = list(self.running.values())
+        assert len(running) <= self.config.max_num_seqs, f"{len(running)} sequences run"
+        if not (self.has_adapters or self.config.by_priority):
+            orders = [sequence.order for sequence in (*running, *self.waiting)]
+            assert orders == sorted(orders), f"a later request is ahead of an earlier one: {orders}"
+        assert all(sequence.holding is None for sequence in self.waiting), "a waiting request holds blocks"
+        holdings = [*(sequence.holding for sequence in running), *self._kept.values()]
+        assert self.kv.named_references == sum(len(held.named) for held in holdings if held), (
+            "named blocks and their holders do not agree"
+        )
+        assert self.kv.apart == len(self.adapters.loaded) * self.config.adapter_kv_blocks
+        in_use = frozenset(sequence.request.adapter for sequence in running) - {""}
+        assert self.adapters.in_use == in_use, f"adapters in use: {self.adapters.in_use}, not {in_use}"
