@@ -213,7 +213,15 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             ge=1,
             le=100_000,
         ),
-    ] = 200
+    ] = 100
+    engine_metrics_stale_s: Annotated[
+        float,
+        _says(
+            "What an engine said longer ago than this, and than two looks take, is not relied on.",
+            ge=0.1,
+            le=3600,
+        ),
+    ] = 5.0
     engine_metrics_timeout_s: Annotated[
         float, _says("How long an engine may take for a page.", ge=0.05, le=600)
     ] = 5.0

@@ -71,7 +71,7 @@ async def test_an_engine_that_has_gone_is_not_believed(
     """What it said last is shown with its age, but nobody goes by it; the log tells it once."""
     caplog.set_level(logging.INFO)
     endpoint = await start_endpoint(behave=engine)
-    gateway = await start_looking(endpoint)
+    gateway = await start_looking(endpoint, settings={"engine_metrics_stale_s": 0.3})
     await eventually(lambda: load_of(gateway).reading)
     await endpoint.stop()
     await eventually(lambda: load_of(gateway).reading is None)
@@ -103,7 +103,8 @@ async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine
             call.close()
 
     gateway = await start_looking(
-        await start_endpoint(behave=behave), settings={"engine_metrics_timeout_s": 0.2}
+        await start_endpoint(behave=behave),
+        settings={"engine_metrics_timeout_s": 0.2, "engine_metrics_stale_s": 0.3},
     )
     await eventually(lambda: load_of(gateway).reading)
     wrong = True
@@ -223,3 +224,15 @@ async def test_looks_at_a_time_are_bounded(start_endpoint, start_looking, eventu
     await eventually(lambda: len(silent.calls) >= MAX_AT_ONCE)
     await asyncio.sleep(0.1)
     assert len(silent.calls) == MAX_AT_ONCE
+
+
+async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engine, looked):
+    """More engines than turns: each is looked at in its turn."""
+    endpoint = await start_endpoint(behave=engine)
+    gateway = await start_looking(*[endpoint] * 30, settings={"engine_metrics_per_s": 100})
+    await looked(engine, 1)
+    began, before = gateway.proxy.now(), gateway.proxy.scraper.pages["read"]
+    await looked(engine, 60)
+    count = gateway.proxy.scraper.pages["read"] - before
+    assert count <= (gateway.proxy.now() - began) * 100 + 2
+    assert all(load_of(gateway, place).reading for place in range(30))

@@ -1,7 +1,7 @@
 """How often an engine is looked at: seldom at rest, often where its queue is about to matter.
 
 A page costs the engine more than it costs the gateway, on the thread that serves its requests. So the pace is
-also bounded by how long the engine takes for a page, and by how many pages the gateway reads in all.
+also bounded by how long the engine takes for a page. And looks take turns, at most so many in a second.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Where nothing presses."""
     quick_s: float
     """Where requests wait."""
-    share_s: float = 0.0
-    """No less, whatever presses: its share of all that the gateway reads."""
+    round_s: float = 0.0
+    """How long it takes until each engine has had a turn, if all want one."""
+    old_s: float = 5.0
+    """Readings of this age are relied on in any case."""
 
     def after(self, reading: EngineReading | None, took_s: float) -> float:
         """Until the next look, after one that took `took_s` and came to `reading`."""
         quick_s = min(self.quick_s, self.rest_s)
         wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** pressure(reading)
-        return max(wanted_s, self.share_s, min(took_s / ENGINE_SHARE, LONGEST_S))
+        return max(wanted_s, min(took_s / ENGINE_SHARE, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:
         """Until the next look, after so many in a row without success."""
         doubled_s: float = self.rest_s * 2.0 ** min(failures, 16)
-        return max(min(doubled_s, LONGEST_S), self.rest_s, self.share_s)
+        return max(min(doubled_s, LONGEST_S), self.rest_s)
 
     @property
     def stale_s(self) -> float:
-        """After this long without a new reading, one was missed, and the next too."""
-        return 3.0 * max(self.rest_s, self.share_s)
+        """After this long without a new reading, looks have failed or take too long."""
+        return max(self.old_s, 2.0 * (self.rest_s + self.round_s))
 
 
 def pressure(reading: EngineReading | None) -> float:

@@ -35,6 +35,8 @@ class Scraper:
         self.malformed_families = 0
         self.restarts = 0
         self.is_started = False
+        self._turn_at = 0.0
+        """When the next look may begin."""
         self._watches: dict[routing.Endpoint, Watch] = {}
         self._tasks: dict[routing.Endpoint, asyncio.Task[None]] = {}
 
@@ -60,7 +62,8 @@ class Scraper:
         self._pace = Pace(
             rest_s=settings.engine_metrics_interval_s,
             quick_s=settings.engine_metrics_quick_s,
-            share_s=len(wanted) / settings.engine_metrics_per_s,
+            round_s=len(wanted) / settings.engine_metrics_per_s,
+            old_s=settings.engine_metrics_stale_s,
         )
         for endpoint, watch in list(self._watches.items()):
             if wanted.get(endpoint) == watch.target:
@@ -100,6 +103,13 @@ class Scraper:
     def context(self, tls: routing.Tls) -> ssl.SSLContext:
         """Raises SSLError."""
         return self._proxy.tls_context(tls)
+
+    def take_turn(self) -> float:
+        """Seconds until the next look may begin, which is the caller's then: not all begin at once."""
+        now = self.now()
+        turn_at = max(self._turn_at, now)
+        self._turn_at = turn_at + 1.0 / self._proxy.settings.engine_metrics_per_s
+        return turn_at - now
 
     def count(self, result: Result) -> None:
         self.pages[result] += 1

@@ -99,6 +99,7 @@ class Watch:
         try:
             await self._wait(rng.random() * self._scraper.pace.rest_s)
             while True:
+                await self._wait(self._scraper.take_turn())
                 try:
                     async with self._scraper.slots:
                         pause_s = await self._look()
