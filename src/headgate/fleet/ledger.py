@@ -58,9 +58,11 @@ class EndpointLoad(EndpointHealth):
         """How long its queue is in seconds, and how fast it prefills."""
 
     def read(self, reading: EngineReading | None) -> None:
-        """Notes what the engine said of itself just now; None where nothing is known of it any more."""
-        self.reading = reading
-        self.requests_at_reading = self.requests
+        """Notes what the engine said of itself just now; None where nothing is known of it any more. The same
+        reading again changes nothing."""
+        if reading is not self.reading:
+            self.reading = reading
+            self.requests_at_reading = self.requests
 
     @property
     def work_tokens(self) -> int:

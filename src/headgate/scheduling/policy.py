@@ -41,6 +41,9 @@ class Policy(ABC):
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
     judges_decoding: bool = True
     """Whether it tells endpoints apart that only decode; otherwise LeastDecoding picks those."""
+    remote_tokens: int | None = None
+    """From how many uncached tokens on another endpoint is to prefill, where a pool has such; None leaves it
+    to the gateway."""
     marks_answers: bool = False
     """Whether answers get headers of its own."""
 

@@ -66,7 +66,7 @@ class Watch:
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
         else:
             is_current = state == "fresh"
-        self.load.reading = reading if is_current else None
+        self.load.read(reading if is_current else None)
         if state != self._told:
             self._told = state
             self._tell(state)
@@ -111,7 +111,7 @@ class Watch:
                 self.settle(self._scraper.now())
                 await self._wait(pause_s * (1 + JITTER * (2 * rng.random() - 1)))
         finally:
-            self.load.reading = None
+            self.load.read(None)
             self._page_client.close()
             self._client.close()
 

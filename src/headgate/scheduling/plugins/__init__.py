@@ -4,7 +4,7 @@ Each is given a cycle (the request, the time, chance, what caches hold) with the
 answers with fewer endpoints, a score for each, or one of them. What a plugin remembers is of one pool.
 """
 
-from headgate.scheduling.plugins import signals
+from headgate.scheduling.plugins import signals, users
 from headgate.scheduling.plugins.plugin import (
     Cycle,
     Filter,
@@ -28,4 +28,5 @@ __all__ = [
     "PrefixIndex",
     "Scorer",
     "signals",
+    "users",
 ]

@@ -15,6 +15,7 @@ from headgate.scheduling.plugins import (
     load_scorers,
     pickers,
     prefix_scorers,
+    saturation,
     sessions,
 )
 from headgate.scheduling.plugins.plugin import Plugin
@@ -50,6 +51,8 @@ PICKER: Mapping[str, type[Plugin]] = {
         affinity.TopologyAffinityFilter,
         sessions.SessionAffinityFilter,
         decision_tree.DecisionTree,
+        saturation.UtilizationDetector,
+        saturation.ConcurrencyDetector,
         pickers.MaxScorePicker,
         pickers.RandomPicker,
         pickers.WeightedRandomPicker,

@@ -129,14 +129,11 @@ class PrefixCache(Scorer):
         self._best = (parameters or PrefixCacheParameters()).top_k_matches
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        total = len(cycle.request.prefix)
-        if not total:
-            return [0] * len(loads)
-        matched = cycle.matched_blocks(loads)
-        best = sorted(range(len(loads)), key=matched.__getitem__, reverse=True)[: self._best]
+        shares = cycle.held_shares(loads)
+        best = sorted(range(len(loads)), key=shares.__getitem__, reverse=True)[: self._best]
         scores = [0] * len(loads)
         for place in best:
-            scores[place] = int(matched[place] / total * MOST)
+            scores[place] = int(shares[place] * MOST)
         return scores
 
 
@@ -155,10 +152,7 @@ class KvCacheAware(Scorer):
     uses_prefix = True
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        total = len(cycle.request.prefix)
-        if not total:
-            return [0] * len(loads)
-        return [int(count / total * MOST) for count in cycle.matched_blocks(loads)]
+        return [int(share * MOST) for share in cycle.held_shares(loads)]
 
 
 class LoraAffinity(Filter):

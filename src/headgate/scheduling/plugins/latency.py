@@ -132,12 +132,10 @@ class LatencyScorer(Scorer):
             kv, total = 1.0, 1.0
         waiting = signals.waiting(loads)
         longest = max(waiting) or 1
-        blocks = len(cycle.request.prefix) or 1
         return [
-            round(_STEPS * (kv * (1 - used) + queue * (1 - count / longest) + prefix * held / blocks) / total)
-            / _STEPS
+            round(_STEPS * (kv * (1 - used) + queue * (1 - count / longest) + prefix * held) / total) / _STEPS
             for used, count, held in zip(
-                signals.kv_usage(loads), waiting, cycle.matched_blocks(loads), strict=True
+                signals.kv_usage(loads), waiting, cycle.held_shares(loads), strict=True
             )
         ]
 
@@ -225,12 +223,11 @@ class PrefixCacheAffinityFilter(Filter):
         self._said = parameters or PrefixAffinityParameters()
 
     def keep(self, cycle: Cycle, loads: Loads) -> Loads:
-        said, total = self._said, len(cycle.request.prefix)
-        if not total:
+        said, shares = self._said, cycle.held_shares(loads)
+        if not cycle.request.prefix:
             return loads
-        needed = said.affinity_threshold * total
-        matched = cycle.matched_blocks(loads)
-        sticky = [load for load, blocks in zip(loads, matched, strict=True) if blocks >= needed]
+        needed = said.affinity_threshold
+        sticky = [load for load, share in zip(loads, shares, strict=True) if share >= needed]
         if not sticky or len(sticky) == len(loads):
             return loads
         if said.exploration_probability and cycle.rng.random() < said.exploration_probability:

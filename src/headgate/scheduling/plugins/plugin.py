@@ -18,7 +18,7 @@ Loads = Sequence[EndpointLoad]
 class PrefixIndex(Protocol):
     """What endpoints hold in their caches, as far as plugins ask."""
 
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> Sequence[int]:
+    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
         """Of each endpoint, how many blocks it holds from the front."""
         ...
 
@@ -30,7 +30,7 @@ class PrefixIndex(Protocol):
 class NoPrefixes:
     """Where nothing is known of caches."""
 
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> Sequence[int]:
+    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
         return [0] * len(loads)
 
     def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
@@ -70,16 +70,25 @@ class Cycle:
 
     def cached_tokens(self, load: EndpointLoad) -> int:
         """Tokens of the prompt that an endpoint holds, as estimated."""
-        loads = self._loads
-        matched = (
-            self._matched[loads.index(load)] if loads and load in loads else self.matched_blocks([load])[0]
-        )
-        return self.request.tokens_in(matched)
+        loads, matched = self._loads, self._matched
+        blocks = matched[loads.index(load)] if loads and load in loads else self.matched_blocks([load])[0]
+        return self.request.tokens_in(blocks)
 
-    def held_tokens(self, loads: Loads) -> list[float]:
+    def held_tokens(self, loads: Loads) -> list[int]:
         """Of each endpoint, about how many tokens of the prompt it holds from the front."""
-        block_tokens = self.request.block_tokens
-        return [count * block_tokens for count in self.matched_blocks(loads)]
+        return list(map(self.request.tokens_in, self.matched_blocks(loads)))
+
+    def held_shares(self, loads: Loads) -> list[float]:
+        """Of each endpoint, which share of the prompt's blocks it holds from the front; long blocks count for
+        as many as they are long."""
+        request, matched = self.request, self.matched_blocks(loads)
+        total, ends = len(request.prefix), request.block_ends
+        if not total:
+            return [0.0] * len(matched)
+        if not ends:
+            return [count / total for count in matched]
+        units = ends[total - 1]
+        return [ends[count - 1] / units if count else 0.0 for count in matched]
 
     def is_cold(self, load: EndpointLoad) -> bool:
         """Whether none of the endpoints that were asked about holds a part of the prompt; `load` is one."""
@@ -99,7 +108,7 @@ class Plugin:
     """What a configuration may say, with the defaults; the constructor takes one of it."""
     alpha: ClassVar[bool] = False
     """Whether configurations have to allow it expressly."""
-    uses_prefix: ClassVar[bool] = False
+    uses_prefix: bool = False
     """Whether it asks for matched blocks: otherwise prompts are not hashed."""
     remembers: ClassVar[bool] = False
     """Whether `booked` is to be called."""

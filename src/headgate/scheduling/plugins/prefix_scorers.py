@@ -21,6 +21,11 @@ class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
     match_length_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     prefix_length_weight: Share = 0.0
     max_model_len: Annotated[int, msgspec.Meta(ge=1)] = LONG_MATCH_TOKENS
+    block_size: Annotated[int, unused(_OWN_INDEX)] = 64
+    hash_block_size: Annotated[int, unused(_OWN_INDEX)] = 64
+    max_prefix_blocks_to_match: Annotated[int, unused(_OWN_INDEX)] = 256
+    lru_capacity_per_server: Annotated[int, unused(_OWN_INDEX)] = 31_250
+    auto_tune: Annotated[bool, unused(_OWN_INDEX)] = True
 
 
 class PrefixCacheScorer(Scorer):
@@ -38,22 +43,16 @@ class PrefixCacheScorer(Scorer):
         self._is_plain = not (self._said.match_length_weight or self._said.prefix_length_weight)
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        total = len(cycle.request.prefix)
-        if not total:
-            return [0.0] * len(loads)
-        matched = cycle.matched_blocks(loads)
+        shares = cycle.held_shares(loads)
         if self._is_plain:
-            return [count / total for count in matched]
+            return shares
         said = self._said
         older = said.prefix_length_weight
+        weight = older or said.match_length_weight
         most = said.max_model_len if older else LONG_MATCH_TOKENS
         return [
-            min(
-                1.0,
-                (1.0 - older) * (count / total)
-                + (older or said.match_length_weight) * min(1.0, tokens / most) ** 2,
-            )
-            for count, tokens in zip(matched, cycle.held_tokens(loads), strict=True)
+            min(1.0, (1.0 - older) * share + weight * min(1.0, tokens / most) ** 2)
+            for share, tokens in zip(shares, cycle.held_tokens(loads), strict=True)
         ]
 
 
@@ -119,6 +118,6 @@ class PrecisePrefixCacheScorer(Scorer):
         super().__init__()
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        matched = cycle.matched_blocks(loads)
-        most = max(matched)
-        return [count / most for count in matched] if most else [0.0] * len(loads)
+        shares = cycle.held_shares(loads)
+        most = max(shares)
+        return [share / most for share in shares] if most else shares

@@ -1,4 +1,7 @@
-"""A policy made of plugins."""
+"""A policy made of plugins.
+
+Where one endpoint prefills and another decodes, each phase has a profile of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,30 @@ import random
 from collections.abc import Mapping, Sequence
 
 from headgate.fleet import EndpointLoad
-from headgate.scheduling.plugins import Cycle, NoPrefixes, Plugin, PrefixIndex
+from headgate.scheduling.plugins import Cycle, NoPrefixes, Plugin, PrefixIndex, users
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.profiles.profile import Profile
 from headgate.scheduling.request import Request
 
 
 class Composed(Policy):
-    """Asks one profile for every request."""
+    """Asks one profile for every request, or another one for who prefills."""
 
-    def __init__(self, profile: Profile, prefixes: PrefixIndex | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        prefixes: PrefixIndex | None = None,
+        *,
+        prefill: Profile | None = None,
+        remote_tokens: int | None = None,
+    ) -> None:
         self.profile = profile
+        """Picks the endpoint that answers."""
+        self.prefill = prefill or profile
+        """Picks the one that prefills for it."""
+        self.remote_tokens = remote_tokens
         self._prefixes = prefixes or NoPrefixes()
-        plugins = list(profile.plugins())
+        plugins = list({id(each): each for each in (*profile.plugins(), *self.prefill.plugins())}.values())
         self.uses_prefix = any(plugin.uses_prefix for plugin in plugins)
         self._remembering = [plugin for plugin in plugins if plugin.remembers]
         self._marking = [plugin for plugin in plugins if type(plugin).mark is not Plugin.mark]
@@ -30,7 +44,7 @@ class Composed(Policy):
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:
         cycle = self._last = Cycle(request, now, rng, self._prefixes)
-        load = self.profile.pick(cycle, candidates)
+        load = self._profile(request).pick(cycle, candidates)
         if load is None:
             return None
         return Choice(load=load, cached_tokens=cycle.cached_tokens(load) if request.prefix else 0)
@@ -46,7 +60,7 @@ class Composed(Policy):
             self._prefixes.add(request.prefix, choice.load, now)
 
     def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
-        by = self.profile.leaves_none(self._asked(request, now), candidates)
+        by = self._profile(request).leaves_none(self._asked(request, now), candidates)
         if by is None:
             return super().refusal(request, candidates, now)
         return Refused(why=f"{by.name} leaves none of its endpoints", is_busy=by.about_load)
@@ -54,11 +68,20 @@ class Composed(Policy):
     def reasons(
         self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
     ) -> Mapping[EndpointLoad, str]:
-        return self.profile.reasons(self._asked(request, now), candidates) if candidates else {}
+        profile = self._profile(request)
+        return profile.reasons(self._asked(request, now), candidates) if candidates else {}
 
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
         found = [plugin.mark(request, choice.load) for plugin in self._marking]
         return [mark for mark in found if mark is not None]
+
+    def failures(self) -> dict[str, int]:
+        """How often each scorer of the user's own has failed."""
+        scorers = (*self.profile.scorers, *self.prefill.scorers)
+        return {each.name: each.failures for each, _ in scorers if isinstance(each, users.Guarded)}
+
+    def _profile(self, request: Request) -> Profile:
+        return self.prefill if request.role == "prefill" else self.profile
 
     def _asked(self, request: Request, now: float) -> Cycle:
         """For a question that changes nothing: chance falls as it does in explanations."""

@@ -1,0 +1,231 @@
+"""The shape of an EndpointPickerConfig, and those of its parts that are no business of a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from headgate.api import quantity
+from headgate.scheduling.configuration import elsewhere
+from headgate.scheduling.configuration.problems import Problems, meant
+
+VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
+_GATES = {
+    "flowControl": "requests are not queued by the gateway",
+    "dataLayer": "",
+    "prepareDataPlugins": "",
+    "enableLegacyMetrics": "the gateway has metrics of its own",
+}
+"""What stands against each gate; "" where what it asks for is the case anyway."""
+_DURATION = re.compile(r"([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+|0")
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class PluginSpec(msgspec.Struct, frozen=True, kw_only=True):
+    type: Text
+    name: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    plugin_ref: Text
+    weight: float | None = None
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    name: Text
+    plugins: tuple[Reference | None, ...] = ()
+
+
+class _Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A reference and nothing else."""
+
+    plugin_ref: Text
+
+
+class _Source(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    plugin_ref: Text
+    extractors: tuple[_Only | None, ...] = ()
+
+
+class _DataLayer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    inject_defaults: bool = True
+    sources: tuple[_Source | None, ...] = ()
+    discovery: _Only | None = None
+    peer_discovery: _Only | None = None
+    cross_replica_syncer_plugin_ref: str = ""
+    cross_replica_sync_interval: str = ""
+
+
+class _Handler(msgspec.Struct, frozen=True, kw_only=True):
+    parsers: tuple[_Only | None, ...] = ()
+
+
+class _Band(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    priority: int = 0
+    max_bytes: str | int | None = None
+    max_requests: str | int | None = None
+    fairness_policy_ref: str = ""
+    ordering_policy_ref: str = ""
+
+
+class _FlowControl(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    max_bytes: str | int | None = None
+    max_requests: str | int | None = None
+    default_request_ttl: str = msgspec.field(default="", name="defaultRequestTTL")
+    no_endpoint_request_ttl: str = msgspec.field(default="", name="noEndpointRequestTTL")
+    default_priority_band: _Band | None = None
+    default_negative_priority_band: _Band | None = None
+    priority_bands: tuple[_Band | None, ...] = ()
+    usage_limit_policy_plugin_ref: str = ""
+    saturation_detector: _Only | None = None
+    enable_eviction: bool = False
+
+
+# An entry of a list that cannot be read at all is None, so that the others keep their places.
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole file."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: dict[str, Any] = {}
+    feature_gates: tuple[str, ...] = ()
+    plugins: tuple[PluginSpec | None, ...] = ()
+    scheduling_profiles: tuple[Profile | None, ...] = ()
+    data_layer: _DataLayer | None = None
+    data: _DataLayer | None = None
+    """What `dataLayer` was called before."""
+    flow_control: _FlowControl | None = None
+    request_handler: _Handler | None = None
+    saturation_detector: _Only | None = None
+    parser: _Only | None = None
+
+
+def judge_header(said: Document, problems: Problems) -> None:
+    """Version, kind and gates."""
+    if said.api_version not in VERSIONS:
+        told = f"{said.api_version!r} is not known" if said.api_version else "it is required"
+        problems.error("apiVersion", told, f"use {VERSIONS[0]}")
+    if said.kind != "EndpointPickerConfig":
+        problems.error("kind", f"{said.kind!r} is not known", "use EndpointPickerConfig")
+    for at, gate in enumerate(said.feature_gates):
+        name, _, state = gate.partition("=")
+        path = f"featureGates[{at}]"
+        if name not in _GATES:
+            problems.error(path, f"there is no gate {name}", meant(name, _GATES))
+        elif state not in ("", "true", "false"):
+            problems.error(path, f"{gate}: a gate is true or false", f"say {name}=true")
+        elif state != "false" and _GATES[name]:
+            problems.warning(path, f"{name} has no effect: {_GATES[name]}")
+
+
+def judge_references(said: Document, types: Mapping[str, str], problems: Problems) -> None:
+    """Everything besides plugins and profiles: what it refers to must be there, and whether it has effect."""
+    for old, new in (("saturationDetector", "flowControl.saturationDetector"), ("data", "dataLayer")):
+        if getattr(said, {"saturationDetector": "saturation_detector"}.get(old, old)) is not None:
+            problems.warning(old, f"{old} is deprecated", f"use {new}")
+    if said.parser is not None:
+        problems.warning("parser", "parser is deprecated", "use requestHandler.parsers")
+    for path, name in _references(said):
+        if name and name not in types and name not in elsewhere.TYPES:
+            problems.error(path, f"no plugin is called {name}", meant(name, types))
+    layer = said.data_layer or said.data
+    if layer is not None:
+        where = "dataLayer" if said.data_layer is not None else "data"
+        for field, value in (("discovery", layer.discovery), ("peerDiscovery", layer.peer_discovery)):
+            if value is not None:
+                why = "endpoints come from the objects of the API server"
+                problems.warning(f"{where}.{field}", f"without effect: {why}")
+        if layer.cross_replica_syncer_plugin_ref:
+            problems.warning(
+                f"{where}.crossReplicaSyncerPluginRef", "without effect: gateways share no state"
+            )
+    if said.flow_control is not None:
+        _judge_flow_control(said.flow_control, problems)
+
+
+def _references(said: Document) -> Iterator[tuple[str, str]]:
+    layer, where = (said.data_layer, "dataLayer") if said.data_layer is not None else (said.data, "data")
+    if layer is not None:
+        for at, source in enumerate(layer.sources):
+            if source is None:
+                continue
+            yield f"{where}.sources[{at}].pluginRef", source.plugin_ref
+            for place, extractor in enumerate(source.extractors):
+                if extractor is not None:
+                    path = f"{where}.sources[{at}].extractors[{place}].pluginRef"
+                    yield path, extractor.plugin_ref
+        yield f"{where}.discovery.pluginRef", _name(layer.discovery)
+        yield f"{where}.peerDiscovery.pluginRef", _name(layer.peer_discovery)
+        yield f"{where}.crossReplicaSyncerPluginRef", layer.cross_replica_syncer_plugin_ref
+    if said.request_handler is not None:
+        for at, parser in enumerate(said.request_handler.parsers):
+            yield f"requestHandler.parsers[{at}].pluginRef", _name(parser)
+    yield "parser.pluginRef", _name(said.parser)
+    yield "saturationDetector.pluginRef", _detector(said.saturation_detector)
+    flow = said.flow_control
+    if flow is not None:
+        yield "flowControl.saturationDetector.pluginRef", _detector(flow.saturation_detector)
+        yield "flowControl.usageLimitPolicyPluginRef", flow.usage_limit_policy_plugin_ref
+        for path, band in _bands(flow):
+            yield f"{path}.fairnessPolicyRef", band.fairness_policy_ref
+            yield f"{path}.orderingPolicyRef", band.ordering_policy_ref
+
+
+def _name(reference: _Only | None) -> str:
+    return reference.plugin_ref if reference is not None else ""
+
+
+def _detector(reference: _Only | None) -> str:
+    """The default ones are there without being defined."""
+    name = _name(reference)
+    return "" if name in ("utilization-detector", "concurrency-detector") else name
+
+
+def _bands(flow: _FlowControl) -> Iterator[tuple[str, _Band]]:
+    for at, band in enumerate(flow.priority_bands):
+        if band is not None:
+            yield f"flowControl.priorityBands[{at}]", band
+    for name, default in (
+        ("defaultPriorityBand", flow.default_priority_band),
+        ("defaultNegativePriorityBand", flow.default_negative_priority_band),
+    ):
+        if default is not None:
+            yield f"flowControl.{name}", default
+
+
+def _judge_flow_control(flow: _FlowControl, problems: Problems) -> None:
+    problems.warning("flowControl", "without effect: requests are not queued by the gateway")
+    amounts = [("flowControl", flow.max_bytes, flow.max_requests)]
+    amounts += [(path, band.max_bytes, band.max_requests) for path, band in _bands(flow)]
+    for path, max_bytes, max_requests in amounts:
+        for name, value in (("maxBytes", max_bytes), ("maxRequests", max_requests)):
+            if value is not None and not _is_quantity(value):
+                problems.error(f"{path}.{name}", f"{value!r} is no quantity", "write it as 500, 1k or 10Gi")
+    for name, value in (
+        ("defaultRequestTTL", flow.default_request_ttl),
+        ("noEndpointRequestTTL", flow.no_endpoint_request_ttl),
+    ):
+        if value and not _DURATION.fullmatch(value):
+            problems.error(f"flowControl.{name}", f"{value!r} is no duration", "write it as 60s or 1m30s")
+    seen: set[int] = set()
+    for at, band in enumerate(flow.priority_bands):
+        if band is not None and band.priority in seen:
+            path = f"flowControl.priorityBands[{at}].priority"
+            problems.error(path, f"a second band has the priority {band.priority}", "leave one of them")
+        elif band is not None:
+            seen.add(band.priority)
+
+
+def _is_quantity(value: str | int) -> bool:
+    try:
+        quantity.parse(str(value))
+    except ValueError:
+        return False
+    return True

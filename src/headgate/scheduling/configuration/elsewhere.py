@@ -1,0 +1,107 @@
+"""Plugins of the endpoint picker that are no part of a policy: the gateway does it itself, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Stance = Literal["done", "without effect", "refused"]
+
+
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a plugin that a configuration has."""
+
+    stance: Stance
+    why: str
+    alpha: bool = False
+
+
+def _done(why: str) -> Elsewhere:
+    return Elsewhere(stance="done", why=why)
+
+
+def _idle(why: str, *, alpha: bool = False) -> Elsewhere:
+    return Elsewhere(stance="without effect", why=why, alpha=alpha)
+
+
+def _refused(why: str, *, alpha: bool = False) -> Elsewhere:
+    return Elsewhere(stance="refused", why=why, alpha=alpha)
+
+
+_INDEX = "the gateway keeps one prefix index for all policies, as large as the engines' caches"
+_READS = "the gateway reads engines' metrics and models itself, at a pace of its own"
+_TOKENS = "prompts are counted by their bytes, and by what engines say of their usage"
+_PARSES = "the gateway routes by the body itself"
+_FLOW = "requests are not queued by the gateway"
+_CLUSTERS = "endpoints are those of one cluster"
+_OBJECTS = "endpoints come from the objects of the API server"
+
+TYPES: Mapping[str, Elsewhere] = {
+    "approx-prefix-cache-producer": _done(_INDEX),
+    "precise-prefix-cache-producer": _done(f"{_INDEX}; engines that publish events feed it"),
+    "inflight-load-producer": _done("each request is in the ledger of its endpoint from pick to end"),
+    "predicted-latency-producer": _done("each endpoint's rates are learned from its answers"),
+    "token-producer": _done(_TOKENS),
+    "session-id-producer": _done("session ids are read where a session-affinity plugin says"),
+    "metrics-data-source": _done(_READS),
+    "models-data-source": _done(_READS),
+    "core-metrics-extractor": _done(_READS),
+    "models-data-extractor": _done(_READS),
+    "topology-extractor": Elsewhere(
+        stance="done", why="a Pod's labels topology.kubernetes.io/... and kubernetes.io/hostname", alpha=True
+    ),
+    "openai-parser": _done(_PARSES),
+    "anthropic-parser": _done(_PARSES),
+    "passthrough-parser": _done(_PARSES),
+    "vllmhttp-parser": _idle("only bodies with a model are routed"),
+    "sglanghttp-parser": _idle("only bodies with a model are routed"),
+    "vllmgrpc-parser": _idle("the gateway speaks HTTP"),
+    "vertexai-parser": _idle("only bodies with a model are routed"),
+    "k8s-notification-source": _idle(_OBJECTS),
+    "endpoint-notification-source": _idle(_OBJECTS),
+    "file-discovery": _idle(_OBJECTS),
+    "dcgm-data-source": _idle("GPUs are not asked, only engines", alpha=True),
+    "dcgm-extractor": _idle("GPUs are not asked, only engines", alpha=True),
+    "mm-embeddings-cache-producer": _idle("media are not told apart from text"),
+    "burst-prefix-cache-producer": _idle(
+        "no request is held back: each is in the index as soon as it is sent", alpha=True
+    ),
+    "p2p-source-producer": _idle("engines are not told where else a prefix is", alpha=True),
+    "global-strict-fairness-policy": _idle(_FLOW),
+    "round-robin-fairness-policy": _idle(_FLOW),
+    "program-aware-fairness": _idle(_FLOW),
+    "fcfs-ordering-policy": _idle(_FLOW),
+    "edf-ordering-policy": _idle(_FLOW),
+    "slo-deadline-ordering-policy": _idle(_FLOW),
+    "static-usage-limit-policy": _idle(_FLOW),
+    "priority-holdback-policy": _idle(_FLOW, alpha=True),
+    "soft-reflective-ceiling-policy": _idle(_FLOW, alpha=True),
+    "sheddable-eviction-filter": _idle(_FLOW, alpha=True),
+    "priority-then-time-eviction-order-policy": _idle(_FLOW, alpha=True),
+    "latency-slo-admitter": _idle("no request is refused for its objective"),
+    "probabilistic-admitter": _idle("no request is refused by chance"),
+    "mm-embeddings-cache-scorer": _refused("media are not told apart from text: remove it"),
+    "data-parallel-profile-handler": _refused(
+        "each rank is an endpoint of its own: use single-profile-handler"
+    ),
+    "header-profile-handler": _refused(
+        "a request cannot name its profile: use the annotation headgate.dev/scheduling-profile", alpha=True
+    ),
+    "multicluster-queue-scorer": _refused(_CLUSTERS, alpha=True),
+    "multicluster-kv-cache-utilization-scorer": _refused(_CLUSTERS, alpha=True),
+    "multicluster-prefix-cache-scorer": _refused(_CLUSTERS, alpha=True),
+    "multicluster-topology-scorer": _refused(_CLUSTERS, alpha=True),
+    "multicluster-metrics-data-source": _refused(_CLUSTERS, alpha=True),
+}
+
+DEPRECATED: Mapping[str, str] = {
+    "by-label-selector": "label-selector-filter",
+    "by-label": "label-selector-filter",
+    "tokenizer": "token-producer",
+    "pd-profile-handler": "disagg-profile-handler",
+    "disagg-headers-handler": "disagg-profile-handler",
+    "prefill-header-handler": "disagg-profile-handler",
+}
+"""Older names, and what is to be used instead. They work."""

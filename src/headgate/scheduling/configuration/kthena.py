@@ -1,0 +1,158 @@
+"""Kthena's scheduler configuration, as its router reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.scheduling.configuration.fields import extras, read_struct
+from headgate.scheduling.configuration.plan import Plan, PluginPlan, ProfilePlan
+from headgate.scheduling.configuration.problems import Problems, meant
+from headgate.scheduling.plugins import Filter, Plugin, Scorer
+from headgate.scheduling.plugins.catalogue import KTHENA
+
+
+class _PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class _Weighted(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    weight: int = 1
+
+
+class _Filters(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+class _Scores(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: tuple[_Weighted | None, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+class _Plugins(msgspec.Struct, frozen=True, kw_only=True):
+    filter: _Filters = msgspec.field(default=_Filters(), name="Filter")
+    score: _Scores = msgspec.field(default=_Scores(), name="Score")
+
+
+class _Scheduler(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    plugin_config: tuple[_PluginConfig | None, ...] = ()
+    plugins: _Plugins = _Plugins()
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    scheduler: _Scheduler | None = None
+    auth: dict[str, Any] | None = None
+
+
+_DEFAULT = _Scheduler(
+    plugins=_Plugins(
+        filter=_Filters(enabled=("least-request",)),
+        score=_Scores(
+            enabled=tuple(_Weighted(name=name) for name in ("least-request", "least-latency", "prefix-cache"))
+        ),
+    )
+)
+"""Without a configuration."""
+
+
+def is_meant(document: Mapping[str, Any]) -> bool:
+    return "scheduler" in document and "kind" not in document
+
+
+def read(document: Mapping[str, Any], problems: Problems) -> Plan | None:
+    """What the router would do by this file, without its errors; says what is skipped."""
+    said = read_struct(_Document, document, "", problems)
+    if said is None:
+        return None
+    if said.auth is not None:
+        problems.warning("auth", "the gateway checks no tokens: this part has no effect")
+    scheduler = said.scheduler if said.scheduler is not None else _DEFAULT
+    plugins = _configured(scheduler, problems)
+    filters = _known(
+        scheduler.plugins.filter.enabled,
+        scheduler.plugins.filter.disabled,
+        Filter,
+        "scheduler.plugins.Filter.enabled[{}]",
+        problems,
+    )
+    scorers = _scorers(scheduler.plugins.score, problems)
+    if not scorers:
+        problems.warning("scheduler.plugins.Score.enabled", "no scorer is left: any endpoint is as good")
+    profile = ProfilePlan(name="default", filters=tuple(filters), scorers=tuple(scorers))
+    for name in (*filters, *(name for name, _ in scorers)):
+        plugins.setdefault(name, _plain(name))
+    return Plan(dialect="Kthena", plugins=plugins, profiles={"default": profile}, primary="default")
+
+
+def _plain(name: str) -> PluginPlan:
+    kind = KTHENA[name]
+    return PluginPlan(name=name, kind=kind, parameters=kind.Parameters())
+
+
+def _configured(scheduler: _Scheduler, problems: Problems) -> dict[str, PluginPlan]:
+    plugins: dict[str, PluginPlan] = {}
+    for at, config in enumerate(scheduler.plugin_config):
+        path = f"scheduler.pluginConfig[{at}]"
+        if config is None:
+            continue
+        kind = KTHENA.get(config.name)
+        if kind is None:
+            _unknown(config.name, f"{path}.name", problems)
+            continue
+        if config.name in plugins:
+            problems.error(f"{path}.name", f"{config.name} is configured twice", "remove one of the two")
+        parameters = read_struct(kind.Parameters, config.args, f"{path}.args", problems)
+        for name, extra in extras(kind.Parameters).items():
+            if "unused" in extra and name in config.args:
+                problems.note(f"{path}.args.{name}", f"without effect: {extra['unused']}")
+        if parameters is not None:
+            plugins[config.name] = PluginPlan(name=config.name, kind=kind, parameters=parameters)
+    return plugins
+
+
+def _known(
+    enabled: tuple[str, ...],
+    disabled: tuple[str, ...],
+    role: type[Plugin],
+    path: str,
+    problems: Problems,
+) -> list[str]:
+    """Those that are known, in their order; what is disabled as well is left out."""
+    found: list[str] = []
+    for at, name in enumerate(enabled):
+        kind = KTHENA.get(name)
+        if kind is None:
+            _unknown(name, path.format(at), problems)
+        elif not issubclass(kind, role):
+            problems.warning(path.format(at), f"{name} is no {role.__name__.lower()}, and is skipped")
+        elif name in disabled:
+            problems.warning(path.format(at), f"{name} is disabled as well, and is left out")
+        elif name not in found:
+            found.append(name)
+    return found
+
+
+def _unknown(name: str, path: str, problems: Problems) -> None:
+    problems.warning(path, f"no plugin is called {name}: it is skipped", meant(name, KTHENA))
+
+
+def _scorers(score: _Scores, problems: Problems) -> list[tuple[str, float]]:
+    path = "scheduler.plugins.Score.enabled[{}]"
+    given = [each for each in score.enabled if each is not None]
+    names = _known(tuple(each.name for each in given), score.disabled, Scorer, path + ".name", problems)
+    if "random" in names and len(names) > 1:
+        problems.warning(
+            path.format(names.index("random")), "random beside other scorers means nothing, and is left out"
+        )
+        names.remove("random")
+    weights: dict[str, float] = {}
+    for at, each in enumerate(given):
+        if each.weight < 0:
+            problems.warning(path.format(at) + ".weight", f"the weight {each.weight} counts as 0")
+        weights.setdefault(each.name, max(each.weight, 0))
+    return [(name, weights[name]) for name in names]

@@ -1,0 +1,111 @@
+"""What a configuration comes to: profiles of plugins, from which the policy of each pool is made anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.scheduling.plugins import Filter, Picker, Plugin, PrefixIndex, Scorer, users
+from headgate.scheduling.profiles import Composed, Profile
+
+
+class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One plugin: its name, what makes it, and its parameters."""
+
+    name: str
+    kind: type[Plugin]
+    parameters: msgspec.Struct
+    is_users: bool = False
+    """Whether it is a user's own."""
+
+    def made(self) -> Plugin:
+        plugin = self.kind(self.parameters)
+        if self.is_users:
+            assert isinstance(plugin, Scorer)
+            plugin = users.Guarded(plugin)
+        plugin.name = self.name
+        return plugin
+
+    def shown(self) -> dict[str, Any]:
+        parameters = msgspec.to_builtins(self.parameters)
+        return {"name": self.name, "type": self.kind.kind or self.kind.__name__, "parameters": parameters}
+
+
+class ProfilePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The plugins of one profile, by their names."""
+
+    name: str
+    filters: tuple[str, ...] = ()
+    scorers: tuple[tuple[str, float], ...] = ()
+    picker: str | None = None
+
+
+class Disaggregation(msgspec.Struct, frozen=True, kw_only=True):
+    """Which profiles pick for which phase, and when the phases are apart."""
+
+    decode: str
+    prefill: str | None = None
+    remote_tokens: int = sys.maxsize
+    """From how many uncached tokens on a prompt is prefilled by another endpoint."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration without errors."""
+
+    dialect: str
+    plugins: Mapping[str, PluginPlan]
+    profiles: Mapping[str, ProfilePlan]
+    primary: str
+    """The profile that picks the endpoint that answers."""
+    disaggregation: Disaggregation | None = None
+
+    def policy(self, prefixes: PrefixIndex, profile: str | None = None) -> Composed:
+        """A new policy, for one pool; by the named profile alone, if one is named and known."""
+        made: dict[str, Plugin] = {}
+        chosen = profile if profile in self.profiles else None
+        primary = self._profile(chosen or self.primary, made)
+        apart = self.disaggregation if chosen is None else None
+        if apart is None:
+            return Composed(primary, prefixes)
+        prefill = self._profile(apart.prefill, made) if apart.prefill is not None else None
+        return Composed(primary, prefixes, prefill=prefill, remote_tokens=apart.remote_tokens)
+
+    def _profile(self, name: str, made: dict[str, Plugin]) -> Profile:
+        """With plugins that profiles of one policy share, as they share what those remember."""
+        plan = self.profiles[name]
+
+        def plugin(name: str) -> Any:
+            if name not in made:
+                made[name] = self.plugins[name].made()
+            return made[name]
+
+        filters: list[Filter] = [plugin(each) for each in plan.filters]
+        scorers: list[tuple[Scorer, float]] = [(plugin(each), weight) for each, weight in plan.scorers]
+        picker: Picker | None = plugin(plan.picker) if plan.picker is not None else None
+        return Profile(name, filters, scorers, picker)
+
+    def shown(self) -> dict[str, Any]:
+        """For the admin page."""
+        used = {
+            name
+            for profile in self.profiles.values()
+            for name in (*profile.filters, *(each for each, _ in profile.scorers), profile.picker)
+        }
+        return {
+            "dialect": self.dialect,
+            "primary": self.primary,
+            "plugins": [plan.shown() for name, plan in self.plugins.items() if name in used],
+            "profiles": [
+                {
+                    "name": profile.name,
+                    "filters": list(profile.filters),
+                    "scorers": [{"name": name, "weight": weight} for name, weight in profile.scorers],
+                    "picker": profile.picker or "max-score-picker",
+                }
+                for profile in self.profiles.values()
+            ],
+            "disaggregation": msgspec.to_builtins(self.disaggregation) if self.disaggregation else None,
+        }

@@ -1,0 +1,53 @@
+"""What is to be said about a configuration."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong (an error) or without effect (a warning, or a note where nothing is missed)."""
+
+    path: str
+    """Of the field, such as plugins[2].parameters.threshold."""
+    message: str
+    suggestion: str = ""
+    severity: Literal["error", "warning", "note"] = "error"
+
+
+class Problems:
+    """Collects them, so that all are told at once."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def error(self, path: str, message: str, suggestion: str = "") -> None:
+        self.found.append(Problem(path=path, message=message, suggestion=suggestion))
+
+    def warning(self, path: str, message: str, suggestion: str = "") -> None:
+        self.found.append(Problem(path=path, message=message, suggestion=suggestion, severity="warning"))
+
+    def note(self, path: str, message: str) -> None:
+        self.found.append(Problem(path=path, message=message, severity="note"))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(problem.severity == "error" for problem in self.found)
+
+
+_MOST_NAMES = 12
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What a word that is not known most likely stands for, or else which are known."""
+    names = sorted(known)
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word[:64].lower(), folded, 1, 0.6)
+    if near:
+        return f"did you mean {folded[near[0]]}?"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"known are {', '.join(names[:_MOST_NAMES])}{more}" if names else "remove it"

@@ -1,0 +1,44 @@
+"""Tells the dialects apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate.scheduling.configuration import kthena, picker
+from headgate.scheduling.configuration.fields import shown
+from headgate.scheduling.configuration.plan import Plan
+from headgate.scheduling.configuration.problems import Problem, Problems
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says."""
+
+    plan: Plan | None
+    """None if there are errors."""
+    problems: tuple[Problem, ...] = ()
+
+
+def is_configuration(document: object) -> bool:
+    """Whether a document is meant as the configuration of a scheduler, well or badly written."""
+    if not isinstance(document, Mapping):
+        return False
+    return document.get("kind") == picker.KIND or kthena.is_meant(document)
+
+
+def read(document: object, *, allow_alpha: bool = False) -> Reading:
+    """A plan from the content of a file; with `allow_alpha`, plugins that are experimental too."""
+    problems = Problems()
+    plan: Plan | None = None
+    if isinstance(document, Mapping) and kthena.is_meant(document):
+        plan = kthena.read(document, problems)
+    elif isinstance(document, Mapping) and ("kind" in document or "plugins" in document):
+        plan = picker.read(document, problems, allow_alpha=allow_alpha)
+    else:
+        problems.error(
+            "",
+            f"this is no configuration of a scheduler: {shown(document)}",
+            f"it begins with `kind: {picker.KIND}`, or as Kthena's does with `scheduler:`",
+        )
+    return Reading(plan=None if problems.has_errors else plan, problems=tuple(problems.found))

@@ -1,0 +1,37 @@
+"""Round robin: whoever was picked longest ago."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from headgate.fleet import EndpointLoad
+from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.request import Request
+
+MOST_KNOWN = 4096
+"""Endpoints whose turns are remembered: of those that are gone, the longest ago are forgotten."""
+
+
+class RoundRobin(Policy):
+    """In turn, whatever the endpoints have to do; those that were never picked first, in the pool's order."""
+
+    def __init__(self) -> None:
+        self._turns: dict[EndpointLoad, int] = {}
+        self._count = 0
+
+    def pick(
+        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+    ) -> Choice | None:
+        turns = self._turns
+        return Choice(load=min(candidates, key=lambda load: turns.get(load, 0)))
+
+    def booked(self, request: Request, choice: Choice, now: float) -> None:
+        self._count += 1
+        self._turns.pop(choice.load, None)
+        self._turns[choice.load] = self._count
+        if len(self._turns) > MOST_KNOWN:
+            del self._turns[next(iter(self._turns))]
+
+    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+        return "its turn" if load is choice.load else "its turn comes later"
