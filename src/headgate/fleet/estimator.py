@@ -31,6 +31,7 @@ class Estimator:
 
     __slots__ = (
         "_booked",
+        "_booked_at",
         "_delay_s",
         "_group_s",
         "_group_starts",
@@ -42,6 +43,7 @@ class Estimator:
         "_waiting",
         "busy_until",
         "head_due",
+        "pause_s",
         "rates",
     )
 
@@ -52,6 +54,9 @@ class Estimator:
         """When it will have prefilled all that was booked, while the first in its queue is not overdue."""
         self.head_due = math.inf
         """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
+        self.pause_s = math.inf
+        """Seconds between the last two requests that were sent to it."""
+        self._booked_at = -math.inf
         self._own = 0
         # Positions are in tokens booked since the beginning: what is between `_served` and `_booked` is owed,
         # less `_void`, which was given up; it was taken up at `_since`, with a delay if it was idle before.
@@ -91,6 +96,8 @@ class Estimator:
 
     def booked(self, booking: Booking, now: float) -> None:
         """A request is on its way to the endpoint."""
+        self.pause_s = now - self._booked_at
+        self._booked_at = now
         if self._served == self._booked or (not self._waiting and self.busy_until <= now):
             self._served, self._void, self._since = self._booked, 0, now
             self._delay_s = self.rates.delay_s

@@ -1,11 +1,15 @@
-"""The default policy: the endpoint that is predicted to send the first token soonest, with some loyalty to
-the one that holds the prompt's beginning in its cache.
+"""The default policy: the first token soonest, where work that a cache saves counts more than waiting does.
 
-    score = queue + uncached prefill + delay, in seconds (fleet.Estimator), less what a cache is worth keeping
+    score = queue + delay + price * uncached prefill        (seconds, fleet.Estimator; the least is picked)
+
+A request that waits takes nothing from anybody; one that prefills takes the endpoint's time from all that
+come behind it. So a second of prefill is charged as itself, and again for each request that it delays: the
+price is 1 in an idle pool, where the score is the predicted TTFT, and grows with the queues.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,20 +18,30 @@ from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
-STICKINESS_S = 0.5
-"""How much later a first token may come for the sake of the cache: what is prefilled anew somewhere else
-takes away from all that come after it, and evicts what another would have used."""
+DELAYED_PER_WAITING = 4.0
+"""Requests that a prefill delays, for each that is found waiting: those that come until the queue is empty
+again are several times as many. In an M/G/1 queue it is 1 / (1 - utilization), so 4 is three quarters."""
+MOST_DELAYED = 5.0
+"""In a flood the price ends here: beyond it nearly every prompt goes where its cache is, and the endpoints
+with the popular prefixes would have all of the queue."""
+REMEMBERED = 32
+"""Bookings over which the queues are averaged: one burst does not change the price."""
+IN_FLIGHT_TOKENS = 100
+"""What each request in flight counts besides its prompt, in tokens of prefill: its share of each step while
+it is decoded. Among endpoints without a queue it decides."""
 
 
 class Prefixes(Protocol):
-    """What is believed of the endpoints' caches."""
+    """What is believed of the endpoints' caches; a fleet.prefix.PrefixIndex."""
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]: ...
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None: ...
+    def add(
+        self, prefix: Sequence[int], load: EndpointLoad, now: float, ends: Sequence[int] = ()
+    ) -> None: ...
 
 
 class PredictedFirstToken(Policy):
-    """Least predicted TTFT with stickiness. Ties are broken by chance.
+    """Least predicted seconds, uncached prefill at its price. Ties are broken by chance.
 
     One that returns from an ejection counts as slower than it is, by its share.
     """
@@ -35,49 +49,71 @@ class PredictedFirstToken(Policy):
     uses_prefix = True
     judges_decoding = False
 
-    def __init__(self, prefixes: Prefixes, stickiness_s: float = STICKINESS_S) -> None:
+    def __init__(self, prefixes: Prefixes) -> None:
         self._prefixes = prefixes
-        self.stickiness_s = stickiness_s
+        self._wait_s = 0.0
+        self._pause_s = math.inf
+        self.price = 1.0
+        """Of a second of prefill."""
 
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:
-        predicted = [
-            self._predict(request, load, blocks, now) for load, blocks in self._held(request, candidates)
-        ]
-        soonest = min(first_s for _, first_s in predicted)
-        near = [each for each in predicted if each[1] <= soonest + self.stickiness_s]
-        most = max(cached for cached, _ in near)
-        near = [each for each in near if each[0] == most]
-        best = min(first_s for _, first_s in near)
-        ties = [at for at, each in enumerate(predicted) if each == (most, best)]
-        chosen = ties[0] if len(ties) == 1 else rng.choice(ties)
-        return Choice(load=candidates[chosen], cached_tokens=most, first_token_s=best)
-
-    def _held(
-        self, request: Request, candidates: Sequence[EndpointLoad]
-    ) -> Sequence[tuple[EndpointLoad, int]]:
-        if not request.prefix:
-            return [(load, 0) for load in candidates]
-        return list(zip(candidates, self._prefixes.matched(request.prefix, candidates), strict=True))
-
-    def _predict(self, request: Request, load: EndpointLoad, blocks: int, now: float) -> tuple[int, float]:
-        """Cached tokens, and seconds until the first token."""
-        cached = request.tokens_in(blocks)
-        first_s = load.estimator.first_token_s(request.prompt_tokens - cached, now)
-        if load.suspect_until > now:
-            first_s /= load.share(now) or 1.0
-        return cached, first_s
+        # Of all candidates only the sums are made here, on local names: with 32 of them this loop is most of
+        # a pick. `_predict` says the same in words, for one.
+        prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
+        held = self._prefixes.matched(prefix, candidates) if prefix else ()
+        tokens_in = {0: 0}
+        best, best_score, ties = 0, math.inf, 0
+        for at, load in enumerate(candidates):
+            cached = 0
+            if held and (blocks := held[at]):
+                cached = tokens_in.get(blocks) or tokens_in.setdefault(blocks, request.tokens_in(blocks))
+            estimator = load.estimator
+            queue_s = estimator.busy_until - now if now <= estimator.head_due else estimator.queue_s(now)
+            if queue_s < 0.0:
+                queue_s = 0.0
+            rates = estimator.rates
+            work = price * (prompt_tokens - cached) + IN_FLIGHT_TOKENS * load.requests
+            score = queue_s + rates.delay_s + work * rates.token_s
+            if load.suspect_until > now:
+                score /= load.share(now) or 1.0
+            if score < best_score:
+                best, best_score, ties = at, score, 1
+            elif score == best_score:
+                ties += 1
+                if rng.random() * ties < 1.0:
+                    best = at
+        load = candidates[best]
+        cached = request.tokens_in(held[best]) if held else 0
+        first_s = load.estimator.first_token_s(prompt_tokens - cached, now)
+        return Choice(load=load, cached_tokens=cached, first_token_s=first_s)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
-            self._prefixes.add(request.prefix, choice.load, now)
+            self._prefixes.add(request.prefix, choice.load, now, request.block_ends)
+        self._set_price(choice.first_token_s or 0.0, choice.load.estimator.pause_s)
+
+    def _set_price(self, wait_s: float, pause_s: float) -> None:
+        """Little's law says how many wait at an endpoint: how long each does, over how often one comes."""
+        self._wait_s += (wait_s - self._wait_s) / REMEMBERED
+        if self._pause_s == math.inf:
+            self._pause_s = pause_s
+        elif pause_s < math.inf:
+            self._pause_s += (pause_s - self._pause_s) / REMEMBERED
+        delayed = MOST_DELAYED
+        if self._wait_s * DELAYED_PER_WAITING < self._pause_s * MOST_DELAYED:
+            delayed = DELAYED_PER_WAITING * self._wait_s / self._pause_s
+        self.price = 1.0 + delayed
 
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
-        ((_, blocks),) = self._held(request, [load])
-        cached, first_s = self._predict(request, load, blocks, now)
-        queue_s = load.estimator.queue_s(now)
+        """The numbers that the score is made of."""
+        estimator, prefix = load.estimator, request.prefix
+        cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0
+        uncached = request.prompt_tokens - cached
         return (
-            f"first token in {first_s:.3f} s: queue {queue_s:.3f} s, "
-            f"{cached} of {request.prompt_tokens} tokens cached"
+            f"first token in {estimator.first_token_s(uncached, now):.3f} s: "
+            f"queue {estimator.queue_s(now):.3f} s, {uncached} prompt tokens to prefill "
+            f"at {1.0 / estimator.rates.token_s:.0f}/s ({cached} are cached), "
+            f"counted {self.price:.1f} times; {load.requests} requests in flight"
         )

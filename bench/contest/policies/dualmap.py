@@ -1,0 +1,56 @@
+"""DualMap: two hash functions over the prompt's beginning name two endpoints (arXiv 2602.06502).
+
+Of the two, the one with more of the prompt cached while its predicted TTFT is within the objective; else the
+one that is sooner. The hashed beginning adapts: it is the shortest that recent requests share no more than
+evenly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from contest.policies.published import Published, View
+from headgate.fleet import EndpointLoad
+from headgate.scheduling import Choice, Request
+
+OBJECTIVE_S = 2.0
+RECENT = 2000
+
+
+class DualMap(Published):
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._recent: deque[Sequence[int]] = deque()
+        self._seen: Counter[int] = Counter()
+
+    def choose(
+        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
+    ) -> EndpointLoad:
+        key = self._key(request.prefix, len(loads))
+        pair = [loads[random.Random(2 * key + which).randrange(len(loads))] for which in (0, 1)]
+        first_s = {load: self._first_token_s(request, load, now) for load in pair}
+        within = [load for load in pair if first_s[load] <= OBJECTIVE_S]
+        if within:
+            return max(within, key=lambda load: (self.view.held(request, load), -first_s[load]))
+        return min(pair, key=lambda load: first_s[load])
+
+    def _first_token_s(self, request: Request, load: EndpointLoad, now: float) -> float:
+        uncached_tokens = self.view.uncached_tokens(request, load)
+        return self.view.queue_s(load, now) + uncached_tokens / self.view.fleet.prefill_tokens_per_s
+
+    def _key(self, prefix: Sequence[int], endpoints: int) -> int:
+        """The first block that tells this prompt from most others; a hash stands for all before it too."""
+        most = max(1, len(self._recent)) / endpoints
+        for block in prefix:
+            if self._seen[block] <= most:
+                return block
+        return prefix[-1] if prefix else 0
+
+    def booked(self, request: Request, choice: Choice, now: float) -> None:
+        super().booked(request, choice, now)
+        self._recent.append(request.prefix)
+        self._seen.update(request.prefix)
+        if len(self._recent) > RECENT:
+            self._seen.subtract(self._recent.popleft())
