@@ -58,6 +58,9 @@ class Replay:
         endpoints = [routing.Endpoint(f"replica-{at}", "127.0.0.1", 8000 + at) for at in range(size.replicas)]
         self._replicas = {ledger.load(endpoint): Replica(size) for endpoint in endpoints}
         self._loads = list(self._replicas)
+        rates = fleet.Rates()
+        for load in self._loads:
+            load.estimator.join(rates)
         self._policy = make(View(size, self._replicas))
         self._told = self._policy if isinstance(self._policy, Published) else None
         self._rng = random.Random(seed)

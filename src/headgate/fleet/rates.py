@@ -11,11 +11,11 @@ PRIOR_TOKEN_S = 1 / 10_000
 """A guess, before anything is known: between a small model on a large GPU and the reverse."""
 PRIOR_DELAY_S = 0.02
 
-KEPT = 0.99
-"""Of the weight of what was learned, with each observation: half of it is forgotten after 69."""
+KEPT = 0.98
+"""Of the weight of what was learned, with each observation: half of it is forgotten after 34."""
 PRIOR_WEIGHT = 2.0
 """The guess counts as much as so many observations."""
-LARGEST_SURPRISE = 3.0
+LARGEST_SURPRISE = 2.0
 """An observation counts as at most so many times longer or shorter than expected: a stall, or a cache that
 does not hold what was believed, moves the fit a little; a GPU that has changed moves it again each time."""
 SHORTEST_S = 1e-4

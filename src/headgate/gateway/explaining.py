@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
 from headgate.fleet import PromptSizes
+from headgate.fleet.prefix import PrefixIndex
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explanation import (
@@ -72,10 +73,8 @@ class View:
     def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
         """Objects alone: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        pools = {
-            key: PoolState(pool, ledger, budget, scheduling.LeastWork())
-            for key, pool in snapshot.pools.items()
-        }
+        policy = scheduling.PredictedFirstToken(PrefixIndex())
+        pools = {key: PoolState(pool, ledger, budget, policy) for key, pool in snapshot.pools.items()}
         return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
 
 

@@ -38,7 +38,7 @@ def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
-    __slots__ = ("budget", "connections", "loads", "name", "policy", "pool")
+    __slots__ = ("budget", "connections", "loads", "name", "policy", "pool", "rates")
 
     def __init__(
         self,
@@ -46,14 +46,18 @@ class PoolState:
         ledger: fleet.Ledger,
         budget: fleet.RetryBudget,
         policy: scheduling.Policy,
+        rates: fleet.Rates | None = None,
     ) -> None:
         self.pool = pool
         self.budget = budget
         self.policy = policy
+        self.rates = rates or fleet.Rates()
+        """What endpoints go by that know too little of themselves yet."""
         self.name = str(pool.key)
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
         for load in self.loads:
             load.labels = pool.labels.get(load.endpoint, {})
+            load.estimator.join(self.rates)
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
 
@@ -140,11 +144,12 @@ class Proxy:
         self.snapshot_at = time.time()
 
     def _pool_state(self, pool: routing.Pool) -> PoolState:
-        """Its savings for retries and what its policy remembers stay, however often the pool changes."""
+        """Its savings for retries and what was learned of it stay, however often the pool changes."""
         known = self.pools.get(pool.key)
         if known is not None:
-            return PoolState(pool, self.ledger, known.budget, known.policy)
-        return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), scheduling.LeastWork())
+            return PoolState(pool, self.ledger, known.budget, known.policy, known.rates)
+        policy = scheduling.PredictedFirstToken(self.prefixes)
+        return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), policy)
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]

@@ -35,9 +35,7 @@ class Prefixes(Protocol):
     """What is believed of the endpoints' caches; a fleet.prefix.PrefixIndex."""
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]: ...
-    def add(
-        self, prefix: Sequence[int], load: EndpointLoad, now: float, ends: Sequence[int] = ()
-    ) -> None: ...
+    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None: ...
 
 
 class PredictedFirstToken(Policy):
@@ -91,7 +89,7 @@ class PredictedFirstToken(Policy):
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
-            self._prefixes.add(request.prefix, choice.load, now, request.block_ends)
+            self._prefixes.add(request.prefix, choice.load, now)
         self._set_price(choice.first_token_s or 0.0, choice.load.estimator.pause_s)
 
     def _set_price(self, wait_s: float, pause_s: float) -> None:
@@ -115,5 +113,5 @@ class PredictedFirstToken(Policy):
             f"first token in {estimator.first_token_s(uncached, now):.3f} s: "
             f"queue {estimator.queue_s(now):.3f} s, {uncached} prompt tokens to prefill "
             f"at {1.0 / estimator.rates.token_s:.0f}/s ({cached} are cached), "
-            f"counted {self.price:.1f} times; {load.requests} requests in flight"
+            f"counted {self.price:.1f} times; {load.requests} request{'s' * (load.requests != 1)} in flight"
         )

@@ -93,10 +93,12 @@ class _Run:
         ledger = fleet.Ledger()
         stepped = self._tell_kv_events if self._observer.wants_kv_events else None
         port = 8000
+        rates = fleet.Rates()
         for group in self._description.groups:
             for at in range(group.count):
                 load = ledger.load(routing.Endpoint(f"{group.name}-{at}", "127.0.0.1", port))
                 load.labels = group.labels
+                load.estimator.join(rates)
                 port += 1
                 yield SimulatedEndpoint(
                     msgspec.structs.replace(group.engine, kv_events=stepped is not None),
