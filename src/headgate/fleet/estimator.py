@@ -36,6 +36,7 @@ class Estimator:
         "_group_s",
         "_group_starts",
         "_group_tokens",
+        "_is_blurred",
         "_own",
         "_served",
         "_since",
@@ -69,6 +70,8 @@ class Estimator:
         self._group_tokens = 0
         self._group_starts = 0
         self._group_s = 0.0
+        self._is_blurred = False
+        """Whether it is unknown when the first in the queue was begun: nothing is learned from that one."""
 
     def join(self, shared: Rates) -> None:
         """Learns with others, and from them, until it knows enough of itself."""
@@ -101,6 +104,7 @@ class Estimator:
         if self._served == self._booked or (not self._waiting and self.busy_until <= now):
             self._served, self._void, self._since = self._booked, 0, now
             self._delay_s = self.rates.delay_s
+            self._is_blurred = False
             self._close_group()
             self._group_starts = 1
         self._booked += booking.uncached_tokens + 1  # and the first of the answer
@@ -120,11 +124,16 @@ class Estimator:
             if passed.is_over:
                 self._void -= passed.uncached_tokens + 1
                 tokens -= passed.uncached_tokens + 1
-        self._group_tokens += tokens
-        self._group_s += now - self._since
+        if self._is_blurred:
+            self._is_blurred = False
+            self._forget_group()
+        else:
+            self._group_tokens += tokens
+            self._group_s += now - self._since
         self._served, self._since, self._delay_s = booking.position, now, 0.0
         if self._group_tokens >= GROUP_TOKENS:
             self._close_group()
+        self._pass_given_up()
         self._set_clock()
 
     def given_up(self, booking: Booking) -> None:
@@ -132,15 +141,20 @@ class Estimator:
         if booking.position <= self._served:
             return
         self._void += booking.uncached_tokens + 1
-        waiting = self._waiting
-        while waiting and waiting[0].is_over:
-            # The next in the queue begins at an unknown time: it is not learned from.
-            passed = waiting.popleft()
-            self._void -= passed.uncached_tokens + 1
-            self._served += passed.uncached_tokens + 1
-            self._group_tokens = self._group_starts = 0
-            self._group_s = 0.0
+        if self._pass_given_up():
+            self._is_blurred = True
         self._set_clock()
+
+    def _pass_given_up(self) -> bool:
+        """Whether the first in the queue were given up: they are there no more."""
+        waiting = self._waiting
+        if not waiting or not waiting[0].is_over:
+            return False
+        while waiting and waiting[0].is_over:
+            tokens = waiting.popleft().uncached_tokens + 1
+            self._void -= tokens
+            self._served += tokens
+        return True
 
     def _close_group(self) -> None:
         """Learns from the prompts that were observed together."""
@@ -149,6 +163,9 @@ class Estimator:
             if self._own == OWN_AFTER:
                 self.rates = self.rates.fork()
             self.rates.learn(self._group_starts, self._group_tokens, self._group_s)
+        self._forget_group()
+
+    def _forget_group(self) -> None:
         self._group_tokens = self._group_starts = 0
         self._group_s = 0.0
 
