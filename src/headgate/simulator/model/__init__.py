@@ -8,6 +8,7 @@ exactly one `FinishedRequest` for each request. The live server and `run_virtual
 from headgate.simulator.model.config import ConfigError, EngineConfig
 from headgate.simulator.model.costs import StepCosts
 from headgate.simulator.model.engine import Engine
+from headgate.simulator.model.faults import EngineFaults, Fault, FaultKind, FaultSchedule
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
@@ -39,8 +40,12 @@ __all__ = [
     "Emission",
     "Engine",
     "EngineConfig",
+    "EngineFaults",
     "EngineProfile",
     "EngineStatistics",
+    "Fault",
+    "FaultKind",
+    "FaultSchedule",
     "FinishReason",
     "FinishedRequest",
     "KvBlocks",

@@ -1,0 +1,185 @@
+"""What goes wrong with engines, and when: a schedule that is data, for virtual and for live engines alike.
+
+A schedule answers what is wrong with one engine at a time that it is asked about; whoever drives the engine
+sees to it. Times are seconds since the run began.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from headgate.simulator.model.config import ConfigError
+
+FaultKind = Literal["crash", "slow", "stall", "blackout", "stale", "unready", "latency", "error"]
+"""
+- `crash`: the process dies, with all of its requests and its cache, and is back at the end.
+- `slow`: every step takes `factor` times as long. Nothing else tells: a gray failure.
+- `stall`: no step begins; requests are taken and wait.
+- `blackout`: the metrics page does not answer.
+- `stale`: the metrics page shows what it showed as this began.
+- `unready`: the endpoint is not in its pool, while its requests go on; with `period_s` it flaps.
+- `latency`: a `share` of requests reaches the engine `delay_s` late.
+- `error`: a `share` of requests is answered with `status` at once.
+"""
+ENDLESS: frozenset[FaultKind] = frozenset(
+    {"crash", "slow", "blackout", "stale", "unready", "latency", "error"}
+)
+"""Kinds that may last for ever: of a stall, requests would never end."""
+MAX_FLAPS = 10_000
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that is wrong with some engines for some time. Checked as part of a `FaultSchedule`."""
+
+    kind: FaultKind
+    engines: str = "*"
+    """Names of engines that it concerns, as a pattern with `*` and `?`."""
+    at_s: float
+    duration_s: float = math.inf
+    factor: float = 1.0
+    """Of `slow`."""
+    delay_s: float = 0.0
+    """Of `latency`."""
+    status: int = 500
+    """Of `error`."""
+    share: float = 1.0
+    """Of `latency` and `error`: how likely a request is concerned."""
+    period_s: float = 0.0
+    """Of `unready`: one half of each period it is not ready, the other half it is. 0 does not flap."""
+
+    @property
+    def until_s(self) -> float:
+        return self.at_s + self.duration_s
+
+    def is_on(self, now: float) -> bool:
+        """Whether it is in force: from `at_s`, and no more at its end."""
+        if not self.at_s <= now < self.until_s:
+            return False
+        if not self.period_s:
+            return True
+        halves = (now - self.at_s) / (self.period_s / 2)
+        return math.floor(halves + 1e-6) % 2 == 0  # at a time of `changes` to the side that begins
+
+    def changes(self) -> list[float]:
+        """When it begins and ends to be in force."""
+        times = [self.at_s]
+        if self.period_s:
+            half_s = self.period_s / 2
+            flaps = math.ceil(self.duration_s / half_s)
+            times += [self.at_s + flap * half_s for flap in range(1, flaps)]
+        if math.isfinite(self.until_s):
+            times.append(self.until_s)
+        return times
+
+    def problems(self) -> list[str]:
+        """What is wrong with it, each by its field."""
+        return [f"{field}: {problem}" for field, is_wrong, problem in self._checks() if is_wrong]
+
+    def _checks(self) -> list[tuple[str, bool, str]]:
+        kind = self.kind
+        endless = not math.isfinite(self.duration_s)
+        flaps = self.period_s and self.duration_s / (self.period_s / 2) > MAX_FLAPS
+        return [
+            (
+                "at_s",
+                not (math.isfinite(self.at_s) and self.at_s >= 0),
+                f"must be at least 0, got {self.at_s}",
+            ),
+            ("duration_s", not self.duration_s > 0, f"must be more than 0, got {self.duration_s}"),
+            ("duration_s", endless and kind not in ENDLESS, f"a {kind} must end some time"),
+            ("factor", not 0 < self.factor < math.inf, f"must be more than 0, got {self.factor}"),
+            ("factor", kind == "slow" and self.factor == 1, "say how much slower: 2 takes twice as long"),
+            ("delay_s", not 0 <= self.delay_s < math.inf, f"must be at least 0, got {self.delay_s}"),
+            ("delay_s", kind == "latency" and self.delay_s == 0, "say how many seconds"),
+            ("status", not 400 <= self.status <= 599, f"must be 400 to 599, got {self.status}"),
+            ("share", not 0 < self.share <= 1, f"must be more than 0 and at most 1, got {self.share}"),
+            ("period_s", not 0 <= self.period_s < math.inf, f"must be at least 0, got {self.period_s}"),
+            ("period_s", bool(self.period_s) and kind != "unready", "only `unready` flaps"),
+            ("period_s", bool(flaps), f"would flap more than {MAX_FLAPS} times; give a duration_s"),
+        ]
+
+
+class FaultSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """All that goes wrong. Checked when it is made: `ConfigError` has all mistakes."""
+
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"faults[{at}].{problem}" for at, fault in enumerate(self.faults) for problem in fault.problems()
+        ]
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    @classmethod
+    def from_objects(cls, objects: Sequence[Any]) -> FaultSchedule:
+        """From what JSON or YAML has: a list of objects with the fields of `Fault`."""
+        faults, problems = [], []
+        for at, given in enumerate(objects):
+            try:
+                faults.append(msgspec.convert(given, Fault))
+            except msgspec.ValidationError as error:
+                problems.append(f"faults[{at}]: {error}")
+        if problems:
+            raise ConfigError("; ".join(problems))
+        return cls(faults=tuple(faults))
+
+    def of(self, engine: str) -> EngineFaults:
+        """Those of one engine, by its name."""
+        return EngineFaults(tuple(fault for fault in self.faults if fnmatchcase(engine, fault.engines)))
+
+
+class EngineFaults:
+    """What goes wrong with one engine."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self, faults: Sequence[Fault] = ()) -> None:
+        self._faults = tuple(faults)
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def changes(self) -> list[float]:
+        """Times at which the answers below may change, in order."""
+        return sorted({time_s for fault in self._faults for time_s in fault.changes()})
+
+    def is_down(self, now: float) -> bool:
+        return self._any("crash", now)
+
+    def is_ready(self, now: float) -> bool:
+        return not self._any("unready", now)
+
+    def slowdown(self, now: float) -> float:
+        """By how much steps take longer; several multiply."""
+        return math.prod(fault.factor for fault in self._on("slow", now))
+
+    def stalled_until(self, now: float) -> float:
+        """When steps begin again; `now` if nothing keeps them."""
+        return max((fault.until_s for fault in self._on("stall", now)), default=now)
+
+    def has_metrics(self, now: float) -> bool:
+        return not self._any("blackout", now)
+
+    def metrics_of(self, now: float) -> float:
+        """When the figures are of that the metrics page shows."""
+        return min((fault.at_s for fault in self._on("stale", now)), default=now)
+
+    def late_s(self, now: float, draw: float) -> float:
+        """How much later a request reaches the engine; `draw` is a random number from 0 to 1."""
+        return sum(fault.delay_s for fault in self._on("latency", now) if draw < fault.share)
+
+    def answer(self, now: float, draw: float) -> int | None:
+        """The status that a request is answered with at once; None for no error."""
+        return next((fault.status for fault in self._on("error", now) if draw < fault.share), None)
+
+    def _on(self, kind: FaultKind, now: float) -> list[Fault]:
+        return [fault for fault in self._faults if fault.kind == kind and fault.is_on(now)]
+
+    def _any(self, kind: FaultKind, now: float) -> bool:
+        return any(fault.kind == kind and fault.is_on(now) for fault in self._faults)
