@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headgate.simulator import replay, traces
+from headgate.simulator import traces
 from headgate.simulator.workloads import WORKLOADS
 
 
@@ -62,7 +62,7 @@ def test_a_turn_of_a_chat_begins_with_the_turn_before():
         assert later.prefix[:full] == earlier.prefix[:full]
         assert later.prompt_tokens >= earlier.prompt_tokens + earlier.output_tokens
         assert later.at_s > earlier.at_s
-    assert replay.ideal_hit_rate(requests) > 0.5
+    assert traces.ideal_hit_rate(requests) > 0.5
 
 
 def test_a_burst_arrives_at_one_moment():

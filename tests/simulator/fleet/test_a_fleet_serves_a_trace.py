@@ -204,6 +204,7 @@ class Faithful(Observer):
 @given(TRACES, st.integers(1, 3), st.integers(0, 5))
 def test_no_request_is_lost_and_runs_are_reproducible(trace, engines, seed):
     """One record each, times in order, no more cached than asked; the same inputs give the same run."""
+    trace = sorted(trace, key=lambda request: request.at_s)
     description = FleetDescription(
         groups=(EngineGroup(name="e", engine=ENGINE, count=engines),), scrape_s=0.25
     )

@@ -4,12 +4,14 @@ import click
 
 from headgate.cli.simulate.engine import engine
 from headgate.cli.simulate.profiles import profiles
+from headgate.cli.simulate.trace import trace
 
 
 @click.group()
 def simulate() -> None:
-    """Simulated inference engines: everything around an engine, without a GPU."""
+    """Simulated inference engines: one over HTTP, or a fleet of them in virtual time, without a GPU."""
 
 
 simulate.add_command(engine)
 simulate.add_command(profiles)
+simulate.add_command(trace)

@@ -32,6 +32,9 @@ def run_fleet(
 ) -> FleetRun:
     """Sends each request, at its time, where the policy wants it, until all have ended.
 
+    Requests come in the order of their times, and are taken one ahead: who hands them out sees how far the
+    run is, and may end it by handing out no more.
+
     `prefixes` is the index that the policy was made with, if any: it is told how large the engines' caches
     are, as a gateway learns from their metrics. `seed` is for what the policy leaves to chance.
     """
@@ -61,15 +64,11 @@ class _Run:
         self._pool = list(self._endpoints)
         self._records: dict[int, RequestRecord] = {}
         self._unfinished = 0
+        self._coming = enumerate(requests)
+        self._bounded_tokens = 0
         if description.scrape_s:
             self._plan_readings()
-        block_tokens = 0
-        for number, timed in enumerate(requests):
-            self._unfinished += 1
-            self._timeline.at(timed.at_s, partial(self._arrive, number, timed))
-            block_tokens = block_tokens or timed.block_tokens
-        if block_tokens:
-            self._bound_prefixes(block_tokens)
+        self._expect_next()
 
     def result(self) -> FleetRun:
         self._observer.begins({load: each.engine for load, each in self._endpoints.items()})
@@ -112,7 +111,17 @@ class _Run:
 
     # -- a request
 
+    def _expect_next(self) -> None:
+        """Plans the arrival of the next request, if there is one."""
+        for number, timed in self._coming:
+            self._unfinished += 1
+            self._timeline.at(timed.at_s, partial(self._arrive, number, timed))
+            if timed.block_tokens and not self._bounded_tokens:
+                self._bound_prefixes(timed.block_tokens)
+            return
+
     def _arrive(self, number: int, timed: TimedRequest) -> None:
+        self._expect_next()
         prefix = of_adapter(timed.prefix, timed.adapter)
         scheduled = scheduling.Request(
             model=timed.adapter or "model",
@@ -187,6 +196,7 @@ class _Run:
     # -- what is learned of engines
 
     def _bound_prefixes(self, block_tokens: int) -> None:
+        self._bounded_tokens = block_tokens
         if self._prefixes is None:
             return
         for endpoint in self._endpoints.values():

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.simulator.replay.outcome import Outcome
-from headgate.simulator.replay.summary import spread
+from headgate.simulator.fleet import RequestRecord
+from headgate.simulator.fleet.summary import percentiles
 
 WINDOWS = 60
 """So many make a curve that can be seen, with enough requests in each."""
@@ -20,25 +20,25 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     ttft_p50_s: list[float | None]
     ttft_p90_s: list[float | None]
     hit_rate: list[float | None]
-    in_flight: list[list[float]]
+    in_flight: dict[str, list[float]]
     """For each endpoint: requests that it had, on average over the window."""
 
 
-def series(outcomes: Sequence[Outcome], endpoints: int, windows: int = WINDOWS) -> Series:
-    """The windows reach from 0 to the end of the last request."""
-    ended_s = max((outcome.ended_s for outcome in outcomes), default=0.0)
+def series(records: Sequence[RequestRecord], endpoints: Sequence[str], windows: int = WINDOWS) -> Series:
+    """The windows reach from 0 to the end of the last request; `endpoints` are all of the fleet, by name."""
+    ended_s = max((record.ended_s for record in records), default=0.0)
     window_s = ended_s / windows if ended_s else 1.0
-    arrived: list[list[Outcome]] = [[] for _ in range(windows)]
-    in_flight = [[0.0] * windows for _ in range(endpoints)]
-    for outcome in outcomes:
-        arrived[_window(outcome.request.at_s, window_s, windows)].append(outcome)
-        if outcome.endpoint is not None:
-            _add(in_flight[outcome.endpoint], outcome.request.at_s, outcome.ended_s, window_s)
-    spreads = [spread(outcome.ttft_s for outcome in each) for each in arrived]
+    arrived: list[list[RequestRecord]] = [[] for _ in range(windows)]
+    in_flight = {name: [0.0] * windows for name in endpoints}
+    for record in records:
+        arrived[_window(record.arrived_s, window_s, windows)].append(record)
+        if record.endpoint:
+            _add(in_flight[record.endpoint], record.arrived_s, record.ended_s, window_s)
+    times = [[record.ttft_s for record in each if record.ttft_s is not None] for each in arrived]
     return Series(
         window_s=window_s,
-        ttft_p50_s=[each.p50 for each in spreads],
-        ttft_p90_s=[each.p90 for each in spreads],
+        ttft_p50_s=[percentiles(each).p50 if each else None for each in times],
+        ttft_p90_s=[percentiles(each).p90 if each else None for each in times],
         hit_rate=[_hit_rate(each) for each in arrived],
         in_flight=in_flight,
     )
@@ -56,7 +56,7 @@ def _add(held: list[float], from_s: float, to_s: float, window_s: float) -> None
         held[window] += max(0.0, min(to_s, begins_s + window_s) - max(from_s, begins_s)) / window_s
 
 
-def _hit_rate(outcomes: Sequence[Outcome]) -> float | None:
-    served = [outcome for outcome in outcomes if outcome.status == "served"]
-    tokens = sum(outcome.request.prompt_tokens for outcome in served)
-    return sum(outcome.cached_tokens for outcome in served) / tokens if tokens else None
+def _hit_rate(records: Sequence[RequestRecord]) -> float | None:
+    served = [record for record in records if record.outcome == "served"]
+    tokens = sum(record.prompt_tokens for record in served)
+    return sum(record.cached_tokens for record in served) / tokens if tokens else None

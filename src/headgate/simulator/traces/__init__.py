@@ -10,6 +10,7 @@ from headgate.simulator.traces.azure import Azure
 from headgate.simulator.traces.formats import FORMATS, TraceFormat, detect
 from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
 from headgate.simulator.traces.mooncake import Mooncake
+from headgate.simulator.traces.reuse import ideal_hit_rate
 from headgate.simulator.traces.sessions import Sessions, with_sessions
 from headgate.simulator.traces.timed import TimedRequest
 
@@ -27,6 +28,7 @@ __all__ = [
     "arrange",
     "detect",
     "grid_s",
+    "ideal_hit_rate",
     "mean_rate",
     "requests",
     "with_sessions",

@@ -1,0 +1,194 @@
+"""A fleet as a person describes it, and the simulated fleet that follows from it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from headgate.simulator.fleet import EngineGroup, FleetDescription
+from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, StepCosts
+from headgate.simulator.traces import TimedRequest
+
+SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
+"""Marks seconds that a file may also write as 90s or 1m30s."""
+MAX_ENDPOINTS = 1000
+_MAX_TOKENS = 1 << 40
+
+
+class SloSection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request must keep to count as good."""
+
+    ttft: Annotated[float, SECONDS] = 2.0
+    tpot: Annotated[float, SECONDS] | None = None
+
+
+class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal replicas of one engine."""
+
+    name: str = "engine"
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=MAX_ENDPOINTS)] = 1
+    profile: str = DEFAULT_PROFILE
+    engine: dict[str, int | float | bool] = {}
+    """Constants of the profile that are other here, by their names."""
+    cache_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None = None
+    """Size of the KV cache, instead of `kv_blocks`."""
+    labels: dict[str, str] = {}
+
+
+class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a fleet file: the engines, the gateway in front of them, and how they are to be judged."""
+
+    groups: list[GroupSection]
+    policy: str | None = None
+    """Names with commas between; where the command line has none."""
+    slo: SloSection = SloSection()
+    scrape: Annotated[float, SECONDS] = 1.0
+    """How often the gateway reads the engines' metrics; 0 for never."""
+    max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Of one endpoint at a time; if none has room, a request is refused."""
+    retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
+    """Further attempts for a request whose endpoint failed before its first token."""
+
+
+class Problem(NamedTuple):
+    """What is wrong with a field of a file."""
+
+    path: str
+    message: str
+    word: str = ""
+    choices: Sequence[str] = ()
+    """What could have stood there instead of the word."""
+
+
+class Settled(NamedTuple):
+    """A fleet that can be run, unless there are problems."""
+
+    fleet: FleetDescription | None
+    notes: list[str]
+    """What nobody had said, and was chosen to fit the trace."""
+    problems: list[Problem]
+
+
+def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
+    """The fleet for this traffic, or everything that is wrong with its description.
+
+    Where it does not say otherwise, KV blocks are as large as those of the trace, in a cache of the profile's
+    size, and the longest request fits into the context if it fits into the cache.
+    """
+    groups: list[EngineGroup] = []
+    notes: dict[str, list[str]] = {}
+    problems = _of_all_groups(file)
+    for number, group in enumerate(file.groups):
+        path = f"groups[{number}]"
+        found = _of_group(group, path)
+        problems += found
+        if found:
+            continue
+        constants, fitted = _fitted(group, requests)
+        try:
+            config = _config(group.profile, constants)
+        except msgspec.ValidationError as error:
+            problems.append(Problem(f"{path}.engine", str(error)))
+            continue
+        for note in fitted:
+            notes.setdefault(note, []).append(group.name)
+        groups.append(EngineGroup(name=group.name, engine=config, count=group.replicas, labels=group.labels))
+    if problems:
+        return Settled(None, [], problems)
+    fleet = FleetDescription(
+        groups=tuple(groups),
+        scrape_s=file.scrape,
+        max_requests=file.max_requests or sys.maxsize,
+        retries=file.retries,
+    )
+    told = [
+        note if len(names) == len(groups) else f"{', '.join(names)}: {note}" for note, names in notes.items()
+    ]
+    return Settled(fleet, told, [])
+
+
+def constants() -> dict[str, type]:
+    """An engine's constants by name, and what each is."""
+    known = get_type_hints(StepCosts) | get_type_hints(EngineConfig)
+    for name in ("costs", "kv_events"):
+        del known[name]
+    return known
+
+
+def _of_all_groups(file: FleetFile) -> list[Problem]:
+    problems = []
+    seen: set[str] = set()
+    for number, group in enumerate(file.groups):
+        if group.name in seen:
+            problems.append(Problem(f"groups[{number}].name", f"another group is called {group.name} too"))
+        seen.add(group.name)
+    if not file.groups:
+        problems.append(Problem("groups", "a fleet has at least one group"))
+    if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
+        problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
+    return problems
+
+
+def _of_group(group: GroupSection, path: str) -> list[Problem]:
+    problems = []
+    if group.profile not in PROFILES:
+        message = f"{group.profile!r} is not a profile"
+        problems.append(Problem(f"{path}.profile", message, group.profile, tuple(PROFILES)))
+    known = constants()
+    for name, value in group.engine.items():
+        if name not in known:
+            message = f"{name!r} is not a constant of an engine"
+            problems.append(Problem(f"{path}.engine.{name}", message, name, tuple(known)))
+        elif (wanted := _wanted(value, known[name])) is not None:
+            problems.append(Problem(f"{path}.engine.{name}", f"{value!r} is not {wanted}"))
+    if group.cache_tokens is not None and "kv_blocks" in group.engine:
+        message = "the size of the cache is said twice, by kv_blocks too"
+        problems.append(Problem(f"{path}.cache_tokens", message))
+    return problems
+
+
+def _wanted(value: float | bool, kind: type) -> str | None:
+    """What should stand there instead; None if it will do."""
+    if kind is bool:
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(value, bool) or (kind is int and not isinstance(value, int)):
+        return "a whole number" if kind is int else "a number"
+    return None
+
+
+def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict[str, Any], list[str]]:
+    """The group's constants with its cache and its context, and what was chosen for the trace."""
+    config = PROFILES[group.profile].config
+    given: dict[str, Any] = dict(group.engine)
+    notes = []
+    trace_block = max((request.block_tokens for request in requests), default=0)
+    if "block_size" not in given and trace_block not in (0, config.block_size):
+        given["block_size"] = trace_block
+        notes.append(f"KV blocks have {trace_block} tokens, as those of the trace")
+    block_size = int(given.get("block_size", config.block_size))
+    if "kv_blocks" not in given and block_size > 0:
+        tokens = group.cache_tokens or config.kv_blocks * config.block_size
+        given["kv_blocks"] = tokens // block_size
+    longest = max((request.prompt_tokens + request.output_tokens for request in requests), default=0)
+    if "max_model_len" not in given and longest > config.max_model_len:
+        adapters = given.get("max_adapters", config.max_adapters) * given.get(
+            "adapter_kv_blocks", config.adapter_kv_blocks
+        )
+        room = int(given["kv_blocks"] - adapters) * block_size
+        given["max_model_len"] = max(config.max_model_len, min(longest, room))
+        notes.append(
+            f"the context (max_model_len) is {given['max_model_len']:,} tokens instead of the profile's "
+            f"{config.max_model_len:,}: the longest request has {longest:,}"
+        )
+    return given, notes
+
+
+def _config(profile: str, constants: dict[str, Any]) -> EngineConfig:
+    """Raises msgspec.ValidationError, whose text is the engine's own."""
+    raw = msgspec.to_builtins(PROFILES[profile].config)
+    for name, value in constants.items():
+        (raw["costs"] if name in raw["costs"] else raw)[name] = value
+    return msgspec.convert(raw, EngineConfig)

@@ -1,0 +1,66 @@
+"""The policies that a replay compares: by their plain names, and as configuration files say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from headgate.cli.simulate.strict import Document
+from headgate.cli.validation.spelling import closest
+from headgate.scheduling import Policy, configuration
+from headgate.scheduling.plugins import PrefixIndex
+
+DEFAULT = configuration.NAMES[0]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy, made anew for each run."""
+
+    name: str
+    """The plain name, or the file's."""
+    make: Callable[[PrefixIndex], Policy]
+
+
+def by_names(text: str) -> list[Compared]:
+    """Names with commas between; raises click.UsageError for one that there is not."""
+    names = dict.fromkeys(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in configuration.NAMES:
+            near = closest(name, configuration.NAMES)
+            fix = f"did you mean {near}?" if near else f"there are {', '.join(configuration.NAMES)}"
+            raise click.UsageError(
+                f"there is no policy {name!r}; {fix} A configuration file is named with --policy-config."
+            )
+    return [Compared(name=name, make=partial(configuration.named, name)) for name in names]
+
+
+def by_files(files: Sequence[str]) -> tuple[list[Compared], list[str]]:
+    """The policies of configuration files, and what is without effect in them; raises SettingErrors.
+
+    Experimental plugins are allowed: trying them is what a simulation is for.
+    """
+    found: list[Compared] = []
+    notes: list[str] = []
+    for file in dict.fromkeys(files):
+        document = Document(file)
+        read = configuration.read(document.plain(), allow_alpha=True)
+        for problem in read.problems:
+            if problem.severity == "error":
+                document.report(problem.path, problem.message, problem.suggestion)
+            elif problem.severity == "warning":
+                fix = f"; {problem.suggestion}" if problem.suggestion else ""
+                notes.append(f"{file}: {problem.path}: {problem.message}{fix}")
+        if read.plan is None:
+            raise document.errors()
+        found.append(Compared(name=_label(file, files), make=read.plan.policy))
+    return found, notes
+
+
+def _label(file: str, files: Sequence[str]) -> str:
+    """The file's name, as far as it tells it from the others."""
+    stem = Path(file).stem
+    return stem if sum(Path(each).stem == stem for each in set(files)) == 1 else file

@@ -1,0 +1,103 @@
+"""Runs of one trace: each policy at each rate, one after the other."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from headgate.cli.simulate.policies import Compared
+from headgate.cli.simulate.results import Drawn, Run
+from headgate.cli.simulate.watching import Watch
+from headgate.fleet.prefix import PrefixIndex
+from headgate.simulator import replay, traces
+from headgate.simulator.fleet import FleetDescription, FleetRun, Slo, run_fleet
+from headgate.simulator.traces import TimedRequest
+
+PRECISION = 0.02
+"""How near to the highest rate --find-rate comes, as a share of it."""
+
+
+class Contest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared on which traffic."""
+
+    requests: list[TimedRequest]
+    fleet: FleetDescription
+    policies: list[Compared]
+    arrivals: list[traces.Arrivals]
+    """One for each rate."""
+    slo: Slo
+    seed: int
+
+    def arranged(self, arrivals: traces.Arrivals) -> list[TimedRequest]:
+        """The same requests in the same order at any rate."""
+        return traces.arrange(self.requests, arrivals, random.Random(f"{self.seed}/arrivals"))  # noqa: S311
+
+    def run(self, requests: Iterable[TimedRequest], policy: Compared) -> FleetRun:
+        """Serves requests as they come, by a policy and a fleet that have seen nothing yet."""
+        blocks = sum(group.count * group.engine.kv_blocks for group in self.fleet.groups)
+        prefixes = PrefixIndex(max_blocks=blocks)
+        return run_fleet(requests, self.fleet, policy.make(prefixes), seed=self.seed, prefixes=prefixes)
+
+
+def compare(contest: Contest, watch: Watch) -> list[Drawn]:
+    """Each policy at each rate, as far as nobody interrupts."""
+    several = len(contest.arrivals) > 1
+    drawn: list[Drawn] = []
+    for arrivals in contest.arrivals:
+        for policy in contest.policies:
+            if not watch.is_interrupted:
+                drawn.append(_run(contest, policy, arrivals, watch, several=several))
+    return [each for each in drawn if each.run.summary.requests]
+
+
+def find_rates(contest: Contest, target: float, watch: Watch) -> list[Drawn]:
+    """For each policy the run at the highest rate at which `target` of the first tokens come in time."""
+    found = (_find(contest, policy, target, watch) for policy in contest.policies)
+    return [each for each in found if each is not None]
+
+
+def _find(contest: Contest, policy: Compared, target: float, watch: Watch) -> Drawn | None:
+    """None if it was interrupted before it was found."""
+    (arrivals,) = contest.arrivals
+    runs: dict[float, Drawn] = {}
+
+    def attainment(rate: float) -> float:
+        if watch.is_interrupted:
+            return 0.0
+        at_rate = msgspec.structs.replace(arrivals, rate_per_s=rate)
+        runs[rate] = _run(contest, policy, at_rate, watch, several=True)
+        return runs[rate].run.ttft_in_time
+
+    begin = traces.mean_rate(contest.arranged(arrivals)) or 1.0
+    search = replay.highest_rate(attainment, begin, target, PRECISION)
+    if watch.is_interrupted:
+        return None
+    best = runs[search.rate_per_s or min(runs)]
+    return msgspec.structs.replace(best, run=msgspec.structs.replace(best.run, highest_rate=search))
+
+
+def _run(
+    contest: Contest, policy: Compared, arrivals: traces.Arrivals, watch: Watch, *, several: bool
+) -> Drawn:
+    requests = contest.arranged(arrivals)
+    label = f"{policy.name}, {traces.mean_rate(requests):.3g} req/s" if several else policy.name
+    began = time.monotonic()
+    ran = contest.run(watch.each(requests, len(requests), label), policy)
+    took_s = time.monotonic() - began
+    watch.said(
+        f"{label}: {ran.ended_s:,.0f} s simulated in {took_s:.1f} s, "
+        f"{ran.ended_s / max(took_s, 1e-9):,.0f} times as fast as real time"
+    )
+    run = Run(
+        policy=policy.name,
+        interrupted=watch.is_interrupted,
+        simulated_s=ran.ended_s,
+        summary=ran.summary(contest.slo),
+        ttft_in_time=ran.summary(Slo(ttft_s=contest.slo.ttft_s)).slo_share,
+        endpoints=ran.engines,
+        series=replay.series(ran.records, [engine.name for engine in ran.engines]),
+    )
+    return Drawn(run=run, label=label, records=ran.records)

@@ -1,0 +1,195 @@
+"""`headgate simulate trace`: a trace of requests over a simulated fleet, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+
+Command: TypeAlias = Callable[..., Any]
+
+_COUNT = click.IntRange(min=1)
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """Seconds of 90, 90s, 1m30s."""
+    from headgate.api import duration
+
+    if text is None:
+        return None
+    try:
+        found = float(text) if text.replace(".", "", 1).isdigit() else duration.parse(text)
+    except duration.DurationError:
+        found = -1.0
+    if found < 0:
+        raise click.BadParameter(f"{text!r} is not a time such as 2s, 500ms or 1m30s", ctx, param)
+    return found
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
+    """Positive numbers with commas between."""
+    try:
+        found = [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        found = [-1.0]
+    if not all(0 < number < float("inf") for number in found):
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 4,6,8", ctx, param)
+    return found
+
+
+def _workloads(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from headgate.cli.simulate import traffic
+
+        click.echo(traffic.described())
+        ctx.exit()
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_TRAFFIC = _options(
+    click.option(
+        "--format",
+        type=click.Choice(["auto", "mooncake", "azure"]),
+        default="auto",
+        show_default=True,
+        help="How the trace is written; auto looks at its first line.",
+    ),
+    click.option(
+        "--block-tokens", type=_COUNT, default=512, show_default=True, help="Tokens of a Mooncake block."
+    ),
+    click.option("--workload", metavar="NAME", help="Instead of FILE: traffic that is made up."),
+    click.option(
+        "--set",
+        "parameters",
+        multiple=True,
+        metavar="NAME=NUMBER",
+        help="A parameter of the workload; repeat it for more.",
+    ),
+    click.option(
+        "--workloads",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_workloads,
+        help="List the workloads with their parameters, and exit.",
+    ),
+    click.option("--limit", type=_COUNT, help="Replay only so many requests, the first."),
+    click.option(
+        "--duration",
+        callback=_time,
+        metavar="TIME",
+        help="Replay only what arrives in this time of the trace.",
+    ),
+)
+_PACE = _options(
+    click.option("--rate-scale", type=_POSITIVE, help="2 lets requests come twice as fast."),
+    click.option("--rate", type=_POSITIVE, help="Requests a second, on average."),
+    click.option("--rates", callback=_numbers, metavar="RATE,...", help="Several, one after the other."),
+    click.option(
+        "--find-rate", is_flag=True, help="Find the highest rate at which first tokens come in time."
+    ),
+    click.option(
+        "--attain",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.9,
+        show_default=True,
+        help="With --find-rate: the share of requests whose first token is to be in time.",
+    ),
+    click.option(
+        "--jitter",
+        default="auto",
+        show_default=True,
+        metavar="auto|off|TIME",
+        help="Let each request come later by chance, by this at most; auto: by the grid of the times.",
+    ),
+)
+_FLEET = _options(
+    click.option(
+        "--fleet",
+        type=click.Path(dir_okay=False, allow_dash=True),
+        metavar="FILE",
+        help="Description of the fleet, YAML.",
+    ),
+    click.option("--replicas", type=_COUNT, help="Instead of --fleet: so many equal engines.  [default: 8]"),
+    click.option(
+        "--profile", help="Their profile; `headgate simulate profiles` lists them.  [default: 8b-h100]"
+    ),
+    click.option(
+        "--engine",
+        "constants",
+        multiple=True,
+        metavar="NAME=NUMBER",
+        help="A constant of theirs, as kv_blocks=600; repeat it for more.",
+    ),
+    click.option(
+        "--policy", metavar="NAME[,NAME...]", help="How endpoints are chosen.  [default: predicted]"
+    ),
+    click.option(
+        "--policy-config",
+        multiple=True,
+        type=click.Path(allow_dash=True),
+        metavar="FILE",
+        help="A policy as an EndpointPickerConfig or a configuration of Kthena's scheduler; may be repeated.",
+    ),
+    click.option(
+        "--slo-ttft", callback=_time, metavar="TIME", help="Objective: first token within.  [default: 2s]"
+    ),
+    click.option(
+        "--slo-tpot", callback=_time, metavar="TIME", help="Objective: mean time of the tokens after it."
+    ),
+)
+_OUTPUT = _options(
+    click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds give equal output."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "wide", "json"]),
+        default="text",
+        show_default=True,
+        help="Form.",
+    ),
+    click.option(
+        "--plots",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIRECTORY",
+        help="Draw plots, PNG and SVG.",
+    ),
+    click.option("--compare", is_flag=True, help="Also say how each policy differs from the first."),
+)
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
+@_TRAFFIC
+@_PACE
+@_FLEET
+@_OUTPUT
+def trace(**given: Any) -> None:
+    """Replay a trace over a simulated fleet, and judge how endpoints are chosen.
+
+    The policies are those that serve, the engines those of `headgate simulate engine`; an hour takes as long
+    as its decisions do. One row for each policy: latencies, the share of requests within the objective, cache
+    hits, and balance (the busiest engine's work over the mean).
+
+    \b
+    Examples:
+      headgate simulate trace conversation.jsonl --replicas 8 --policy predicted,least-work
+      headgate simulate trace conversation.jsonl --fleet fleet.yaml --rates 4,6,8 --plots plots
+      headgate simulate trace --workload shared-prefix --set prefixes=20 --find-rate
+    """
+    from headgate.cli.simulate import comparing, plan
+
+    comparing.run(plan.Options(**given))

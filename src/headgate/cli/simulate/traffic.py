@@ -1,0 +1,127 @@
+"""What a replay sends: the requests of a trace file, or of a made-up workload."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, get_type_hints
+
+import click
+import msgspec
+
+from headgate.cli.simulate.strict import wanted
+from headgate.cli.validation.spelling import closest
+from headgate.simulator import traces, workloads
+from headgate.simulator.traces import MAX_LINE_BYTES, TimedRequest
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests at the times of their trace."""
+
+    requests: list[TimedRequest]
+    source: str
+    format: str
+    parameters: dict[str, Any]
+    grid_s: float
+    """To which the times were rounded; 0 if they were not."""
+
+
+def of_file(file: str, format: str, block_tokens: int, arrivals: traces.Arrivals) -> Traffic:
+    """The requests of a trace file as far as they are wanted; raises click.ClickException."""
+    try:
+        with _opened(file) as stream:
+            lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+            first = next(lines, b"")
+            name = traces.detect(first) if format == "auto" else format
+            if name is None:
+                raise click.UsageError(
+                    f"{file}: its first line is of no format that is known; say which with --format"
+                )
+            reader = traces.Mooncake(block_tokens) if name == "mooncake" else traces.FORMATS[name].reader()
+            every = traces.requests(_label(file), _with(first, lines), reader)
+            chosen = traces.arrange(every, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror or error}") from error
+    except traces.TraceError as error:
+        raise click.ClickException(f"the trace cannot be read\n{error}") from error
+    if not chosen:
+        raise click.UsageError(f"{file}: no request arrives in the time of --duration")
+    chosen = list(traces.with_sessions(chosen).requests)
+    return Traffic(
+        requests=chosen, source=_label(file), format=name, parameters={}, grid_s=traces.grid_s(chosen)
+    )
+
+
+def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, seed: int) -> Traffic:
+    """Made-up requests; raises click.UsageError with everything that is wrong with the parameters."""
+    if name not in workloads.WORKLOADS:
+        near = closest(name, workloads.WORKLOADS)
+        fix = f"did you mean {near}?" if near else f"there are {', '.join(workloads.WORKLOADS)}"
+        raise click.UsageError(f"--workload: there is no workload {name!r}; {fix}")
+    kind = workloads.WORKLOADS[name]
+    values = dict(given)
+    if arrivals.limit is not None:
+        values.setdefault("requests", str(arrivals.limit))
+    workload = kind(**_parameters(kind, values))
+    requests = workload.generate(random.Random(f"{seed}/{name}"))  # noqa: S311 - it must be the same again
+    chosen = traces.arrange(requests, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
+    return Traffic(
+        requests=chosen,
+        source=name,
+        format="workload",
+        parameters=msgspec.structs.asdict(workload),
+        grid_s=0.0,
+    )
+
+
+def described() -> str:
+    """All workloads with their parameters, for a person."""
+    told = []
+    for name, kind in workloads.WORKLOADS.items():
+        about = (kind.__doc__ or "").strip()
+        told.append(f"{name}: {about}")
+        hints = get_type_hints(kind, include_extras=True)
+        for field in msgspec.structs.fields(kind):
+            description = hints[field.name].__metadata__[0].description
+            told.append(f"    {field.name}={field.default:g}".ljust(32) + f"  {description}")
+    return "\n".join(told)
+
+
+def _parameters(kind: type[workloads.Workload], given: Mapping[str, str]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, text in given.items():
+        if name not in hints:
+            near = closest(name, hints)
+            fix = f"did you mean {near}?" if near else f"there are {', '.join(hints)}"
+            wrong.append(f"--set {name}: there is no such parameter; {fix}")
+            continue
+        try:
+            values[name] = msgspec.convert(text, hints[name], strict=False)
+        except msgspec.ValidationError:
+            wrong.append(f"--set {name}: {text!r} is not {wanted(hints[name])}")
+    if wrong:
+        raise click.UsageError("\n".join(wrong))
+    return values
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with Path(file).open("rb") as stream:
+        yield stream
+
+
+def _with(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _label(file: str) -> str:
+    return "<stdin>" if file == "-" else file
