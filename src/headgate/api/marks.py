@@ -22,6 +22,9 @@ TLS_SERVER_NAME = "headgate.dev/tls-server-name"
 TLS_INSECURE = "headgate.dev/tls-insecure"
 """On a ModelServer that speaks https: "true" takes any certificate."""
 
+SCHEDULING_PROFILE = "headgate.dev/scheduling-profile"
+"""On a ModelServer: the profile of the scheduler's configuration, or the policy, that picks its endpoints."""
+
 METRICS_PORT = "prometheus.io/port"
 METRICS_PATH = "prometheus.io/path"
 METRICS_SCHEME = "prometheus.io/scheme"

@@ -27,9 +27,11 @@ from headgate.gateway.explanation import (
     RuleShown,
     TargetShown,
 )
+from headgate.gateway.policies import Policies
 from headgate.gateway.proxy import PoolState, Proxy
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
+from headgate.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
@@ -73,8 +75,10 @@ class View:
     def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
         """Objects alone: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        policy = scheduling.PredictedFirstToken(PrefixIndex())
-        pools = {key: PoolState(pool, ledger, budget, policy) for key, pool in snapshot.pools.items()}
+        policies = Policies(GatewaySettings(), PrefixIndex())
+        pools = {
+            key: PoolState(pool, ledger, budget, policies.of(pool)) for key, pool in snapshot.pools.items()
+        }
         return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
 
 

@@ -116,6 +116,12 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             over="max",
         ),
         Counter(
+            f"{prefix}_scorer_failures",
+            "Picks in which a scorer of the user's own raised an error, and counted as 0.",
+            ("scorer",),
+            read.scorer_failures,
+        ),
+        Counter(
             f"{prefix}_access_log_lines",
             "Lines of access log; result is written or dropped (nobody reads them fast enough, or the disk "
             "is full).",
@@ -215,6 +221,12 @@ class _Reader:
 
     def snapshot_time(self) -> _Samples:
         return [((), self._proxy.snapshot_at)] if self._proxy.snapshots_taken else []
+
+    def scorer_failures(self) -> _Samples:
+        found: Tally[str] = Tally()
+        for pool in self._proxy.pools.values():
+            found.update(pool.policy.failures())
+        return [((name,), count) for name, count in found.items()]
 
     def log_lines(self) -> _Samples:
         log = self._proxy.recorder.log

@@ -18,6 +18,7 @@ from headgate.fleet import PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway import limits, local, tls, trace
 from headgate.gateway.listener import ClientConnection
+from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
@@ -93,6 +94,7 @@ class Proxy:
         self.prompt_sizes = PromptSizes()
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
+        self.policies = Policies(settings, self.prefixes)
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""
@@ -113,7 +115,7 @@ class Proxy:
 
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by other settings, for open connections too; their requests are not disturbed."""
-        self.settings = settings
+        before, self.settings = self.settings, settings
         self.policy = ClientPolicy(settings)
         self.client_count.change(settings)
         self.ledger.change(_ejection_policy(settings))
@@ -121,7 +123,17 @@ class Proxy:
             connections.settings = settings
         for client in self.clients:
             client.change(settings)
+        self._change_policies(before, settings)
         self.scraper.use()
+
+    def _change_policies(self, before: GatewaySettings, settings: GatewaySettings) -> None:
+        """Pools keep their policies, and what those remember, unless they are to be others."""
+        names = ("scheduler", "scheduling", "allow_experimental_plugins")
+        if all(getattr(before, name) == getattr(settings, name) for name in names):
+            return
+        self.policies = Policies(settings, self.prefixes)
+        for pool in self.pools.values():
+            pool.policy = self.policies.of(pool.pool)
 
     def use(self, snapshot: routing.Snapshot) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have."""
@@ -146,10 +158,11 @@ class Proxy:
     def _pool_state(self, pool: routing.Pool) -> PoolState:
         """Its savings for retries and what was learned of it stay, however often the pool changes."""
         known = self.pools.get(pool.key)
-        if known is not None:
-            return PoolState(pool, self.ledger, known.budget, known.policy, known.rates)
-        policy = scheduling.PredictedFirstToken(self.prefixes)
-        return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), policy)
+        if known is None:
+            return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), self.policies.of(pool))
+        is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
+        policy = known.policy if is_as_before else self.policies.of(pool)
+        return PoolState(pool, self.ledger, known.budget, policy, known.rates)
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]

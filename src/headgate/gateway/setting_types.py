@@ -23,6 +23,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     is_live: bool
     """Whether a running gateway takes a new value up."""
+    is_derived: bool
+    """Whether it follows from others, and cannot be set."""
 
     @property
     def flag(self) -> str:
@@ -57,11 +59,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def settings() -> dict[str, Setting]:
-    """All settings by name, in their order."""
+    """All that can be set, by name, in their order."""
     struct = inspect.type_info(GatewaySettings)
     assert isinstance(struct, inspect.StructType)
     hints = get_type_hints(GatewaySettings, include_extras=True)
-    return {field.name: _setting(field, hints[field.name]) for field in struct.fields}
+    found = (_setting(field, hints[field.name]) for field in struct.fields)
+    return {setting.name: setting for setting in found if not setting.is_derived}
 
 
 def _setting(field: inspect.Field, annotation: Any) -> Setting:
@@ -82,6 +85,7 @@ def _setting(field: inspect.Field, annotation: Any) -> Setting:
         default=default,
         description=described.get("description", ""),
         is_live=extra.get("live", True),
+        is_derived=extra.get("derived", False),
     )
 
 

@@ -23,6 +23,11 @@ def _says(
     return msgspec.Meta(description=description, extra={"live": live}, ge=ge, le=le)
 
 
+def _derived(description: str) -> msgspec.Meta:
+    """What follows from other settings, and is no setting itself."""
+    return msgspec.Meta(description=description, extra={"derived": True})
+
+
 def _port(of: str) -> msgspec.Meta:
     return _says(f"Port of {of}; 0 lets the system choose.", live=False, ge=0, le=65_535)
 
@@ -251,6 +256,22 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _says("How long requests may run on in a worker that an upgrade replaced.", ge=0, le=DAY_S),
     ] = 600.0
+
+    scheduler: Annotated[
+        Literal["predicted", "least-work", "least-request", "round-robin", "random"],
+        _says("How endpoints of a pool are picked, where no configuration file says it."),
+    ] = "predicted"
+    scheduler_config: Annotated[
+        str | None,
+        _says(
+            "File that says how endpoints are picked: an EndpointPickerConfig, or Kthena's scheduler "
+            "configuration."
+        ),
+    ] = None
+    allow_experimental_plugins: Annotated[
+        bool, _says("Whether that file may have plugins that are experimental where they come from.")
+    ] = False
+    scheduling: Annotated[dict[str, Any] | None, _derived("What that file says.")] = None
 
     access_log: Annotated[
         Literal["text", "json", "off"],

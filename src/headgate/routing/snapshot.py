@@ -70,6 +70,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Name that the endpoints know the model by; None leaves the request's own."""
     engine: str = "vLLM"
     """What the endpoints run, as `inferenceEngine` has it."""
+    scheduling_profile: str = ""
+    """The profile or policy that picks its endpoints; empty where it is that of all pools."""
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
     """Of the endpoints' Pods."""
     metrics_pages: Mapping[Endpoint, MetricsPage] = {}

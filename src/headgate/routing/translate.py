@@ -132,6 +132,7 @@ def _pool(
         metrics_pages=dict(_metrics_pages({e: found[e] for e in labels}, context)),
         phases=roles,
         engine=spec.inference_engine,
+        scheduling_profile=server.metadata.annotations.get(marks.SCHEDULING_PROFILE, ""),
         model=spec.model or None,
         tls=verified,
         fault=fault,

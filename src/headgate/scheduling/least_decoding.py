@@ -28,6 +28,7 @@ class LeastDecoding(Policy):
     One that returns from an ejection counts as owing more than it does, by its share.
     """
 
+    name = "least-decoding"
     uses_prefix = True
 
     def __init__(self, prefixes: Prefixes) -> None:

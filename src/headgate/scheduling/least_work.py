@@ -17,6 +17,8 @@ class LeastWork(Policy):
     One that returns from an ejection counts as owing more than it does, by its share.
     """
 
+    name = "least-work"
+
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:

@@ -37,6 +37,8 @@ class Policy(ABC):
     prefixes) is noted in `booked`, before the next choice, so that a burst of requests does not herd.
     """
 
+    name: str = ""
+    """What it is called where it is shown."""
     uses_prefix: bool = False
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
     judges_decoding: bool = True
@@ -74,6 +76,10 @@ class Policy(ABC):
     def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
         """Why `pick` refused all of the candidates."""
         return Refused(why="the policy refuses them all")
+
+    def failures(self) -> Mapping[str, int]:
+        """How often each part of it that is a user's own has failed."""
+        return {}
 
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
         """Headers that the answer of the chosen endpoint is to have; asked only if `marks_answers`."""

@@ -44,6 +44,7 @@ class PredictedFirstToken(Policy):
     One that returns from an ejection counts as slower than it is, by its share.
     """
 
+    name = "predicted"
     uses_prefix = True
     judges_decoding = False
 

@@ -16,6 +16,8 @@ MOST_KNOWN = 4096
 class RoundRobin(Policy):
     """In turn, whatever the endpoints have to do; those that were never picked first, in the pool's order."""
 
+    name = "round-robin"
+
     def __init__(self) -> None:
         self._turns: dict[EndpointLoad, int] = {}
         self._count = 0

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from headgate.cli import validation
+from headgate.cli.gateway import scheduler
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.manifests import Node, Scalar, Span, plain, read_document
 from headgate.cli.validation import Finding
 from headgate.cli.validation.spelling import closest
 from headgate.gateway import GatewaySettings, Setting, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
+
+log = logging.getLogger(__name__)
 
 
 class ConfigurationErrors(InvalidSettings):
@@ -47,9 +52,14 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> GatewaySettings:
         # Of what could not be read, the default stands in, whose port nobody asked for.
         if all_read or not name.endswith("_port"):
             reading.report(name, problem)
+    said = scheduler.read(settings)
+    reading.findings += said.errors
+    reading.lines |= said.lines
     if reading.findings:
         raise ConfigurationErrors(reading.findings, reading.lines)
-    return settings
+    for finding in said.others:
+        log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
+    return msgspec.structs.replace(settings, scheduling=said.content)
 
 
 class _Reading:

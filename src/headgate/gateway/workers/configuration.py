@@ -99,9 +99,13 @@ class Configuration:
     def _take(self, new: GatewaySettings) -> bool:
         types = setting_types.settings()
         differing = changes(self.settings, new)
-        live = {name: value for name, (_, value) in differing.items() if types[name].is_live}
+        # What follows from other settings is none itself, and takes effect with them.
+        live = {n: value for n, (_, value) in differing.items() if n not in types or types[n].is_live}
         self.waiting = {name: value for name, (_, value) in differing.items() if name not in live}
         for name, (old, value) in differing.items():
+            if name not in types:
+                log.info("configuration: what the settings' files say has changed")
+                continue
             when = "" if name in live else ", with the next start or upgrade (SIGUSR2)"
             log.info("configuration: %s is now %r instead of %r%s", name, value, old, when)
         if not differing:
@@ -112,7 +116,7 @@ class Configuration:
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Reloads whenever the file has changed and then stayed as it is for a moment, until cancelled."""
         seen = self._signature
-        while self.file is not None:
+        while self.file is not None or self.settings.scheduler_config is not None:
             await asyncio.sleep(POLL_S)
             before, seen = seen, self._look()
             if seen == before and seen != self._signature and self.reload():
@@ -120,13 +124,8 @@ class Configuration:
 
     def _look(self) -> tuple[int, ...]:
         """Differs when the file does, also where a link to it moved: Kubernetes changes ConfigMaps so."""
-        if self.file is None:
-            return ()
-        try:
-            found = os.stat(self.file)
-        except OSError:
-            return ()
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+        files = (self.file, self.settings.scheduler_config)
+        return tuple(each for file in files if file is not None for each in _state_of(file))
 
     def shown(self) -> dict[str, Any]:
         """For the debug page."""
@@ -136,3 +135,12 @@ class Configuration:
             "errors": self.errors,
             "waiting_for_restart": self.waiting,
         }
+
+
+def _state_of(file: str | Path) -> tuple[int, ...]:
+    """Of a file; of none, nothing."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

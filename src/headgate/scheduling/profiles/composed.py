@@ -26,6 +26,7 @@ class Composed(Policy):
         prefill: Profile | None = None,
         remote_tokens: int | None = None,
     ) -> None:
+        self.name = profile.name
         self.profile = profile
         """Picks the endpoint that answers."""
         self.prefill = prefill or profile

@@ -1,0 +1,64 @@
+"""The file that says how endpoints are picked, judged where it stands."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+
+from headgate.cli.manifests import Node, place_of, plain, read_document
+from headgate.cli.validation import Finding, Lines, of_problem
+from headgate.gateway import GatewaySettings
+from headgate.scheduling import configuration
+
+LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says, and what is to be said about it."""
+
+    content: dict[str, Any] | None = None
+    errors: list[Finding] = []
+    others: list[Finding] = []
+    lines: Lines = {}
+
+
+def read(settings: GatewaySettings) -> Said:
+    """The file that the settings name; nothing if they name none."""
+    file = settings.scheduler_config
+    if file is None:
+        return Said()
+    tree, problems, lines = read_document(file)
+    if problems or tree is None:
+        told = [of_problem(problem) for problem in problems]
+        return Said(errors=told or [_of_empty(file)], lines={file: lines})
+    content: Any = plain(tree)
+    findings = judge(file, tree, content, allow_alpha=settings.allow_experimental_plugins)
+    return Said(
+        content=content,
+        errors=[finding for finding in findings if finding.severity == "error"],
+        others=[finding for finding in findings if finding.severity != "error"],
+        lines={file: lines},
+    )
+
+
+def judge(file: str, tree: Node, content: object, *, allow_alpha: bool) -> list[Finding]:
+    """All that there is to say about a configuration, each at its place."""
+    reading = configuration.read(content, allow_alpha=allow_alpha)
+    return [
+        Finding(
+            file=file,
+            severity=problem.severity,
+            message=problem.message,
+            span=place_of(tree, problem.path).span,
+            path=problem.path,
+            suggestion=problem.suggestion,
+        )
+        for problem in reading.problems
+    ]
+
+
+def _of_empty(file: str) -> Finding:
+    fix = "say kind: EndpointPickerConfig, or leave the setting scheduler_config out"
+    return Finding(file=file, severity="error", message="it says nothing", suggestion=fix)

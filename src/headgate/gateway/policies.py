@@ -1,0 +1,63 @@
+"""Which policy picks the endpoints of each pool: as the settings say, or the pool's own annotation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from headgate import routing, scheduling
+from headgate.api import marks
+from headgate.fleet.prefix import PrefixIndex
+from headgate.gateway.settings import GatewaySettings
+from headgate.scheduling import configuration
+from headgate.scheduling.configuration import Plan
+
+log = logging.getLogger(__name__)
+
+
+class Policies:
+    """Makes the policies of pools. All of them look at one prefix index."""
+
+    def __init__(self, settings: GatewaySettings, prefixes: PrefixIndex) -> None:
+        self._name = settings.scheduler
+        self._prefixes = prefixes
+        self._plan = _plan(settings)
+
+    def of(self, pool: routing.Pool) -> scheduling.Policy:
+        """A new policy for a pool: by the profile or policy that its annotation names, else as all others."""
+        wanted = pool.scheduling_profile
+        if self._plan is not None and (not wanted or wanted in self._plan.profiles):
+            return self._plan.policy(self._prefixes, wanted or None)
+        if wanted in configuration.NAMES:
+            return configuration.named(wanted, self._prefixes)
+        if wanted:
+            log.warning(
+                "ModelServer %s: the annotation %s has no effect: %s is no policy, and no profile of the "
+                "scheduler's configuration",
+                pool.key,
+                marks.SCHEDULING_PROFILE,
+                wanted,
+            )
+        if self._plan is not None:
+            return self._plan.policy(self._prefixes)
+        return configuration.named(self._name, self._prefixes)
+
+    def shown(self, pools: Iterable[tuple[str, scheduling.Policy]]) -> dict[str, Any]:
+        """For the admin page: what is in effect."""
+        return {
+            "default": self._name if self._plan is None else "configuration",
+            "configuration": self._plan.shown() if self._plan is not None else None,
+            "pools": {name: policy.name for name, policy in pools},
+        }
+
+
+def _plan(settings: GatewaySettings) -> Plan | None:
+    """What the configuration file says. It was judged as it was read: here, nothing but the code differs."""
+    if settings.scheduling is None:
+        return None
+    reading = configuration.read(settings.scheduling, allow_alpha=settings.allow_experimental_plugins)
+    for problem in reading.problems:
+        if problem.severity == "error":
+            log.error("the scheduler's configuration is not used: %s: %s", problem.path, problem.message)
+    return reading.plan

@@ -1,0 +1,128 @@
+"""A pool's endpoints are picked by the scheduler's configuration, by its own annotation, or as all others."""
+
+import logging
+
+import yaml
+
+from headgate.api import ObjectKey
+from headgate.fleet import EngineReading
+
+POOL = ObjectKey("default", "pool")
+HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+
+def configured(text: str, **others: object) -> dict[str, object]:
+    return {"scheduling": yaml.safe_load(HEAD + text), "allow_experimental_plugins": True, **others}
+
+
+def busy(gateway, *waiting: int) -> None:
+    """Engines that say how many requests wait."""
+    loads = gateway.proxy.pools[POOL].loads
+    for load, count in zip(loads, waiting, strict=True):
+        load.read(EngineReading(at=gateway.proxy.now(), waiting=count, kv_usage=0.5))
+
+
+async def test_scores_of_the_configuration_decide(start_gateway, start_endpoint):
+    """The shortest queue is picked, and the decision says by which scores."""
+    endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
+    settings = configured("plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}]\n")
+    gateway = await start_gateway(*endpoints, settings=settings)
+    busy(gateway, 5, 3)
+    assert (await gateway.ask()).body == b"b"
+    busy(gateway, 2, 3)
+    assert (await gateway.ask()).body == b"a"
+
+
+async def test_a_burst_does_not_herd_between_two_readings(start_gateway, start_endpoint, eventually):
+    """Eight requests at once on two idle engines: four for each, though their figures stay as they are."""
+    endpoints = [await start_endpoint(), await start_endpoint()]
+    settings = configured("plugins: [{type: queue-scorer}]\n")
+    gateway = await start_gateway(*endpoints, settings=settings)
+    busy(gateway, 0, 0)
+    clients = [await gateway.connect() for _ in range(8)]
+    for client in clients:
+        client.post()
+    await eventually(lambda: [len(each.calls) for each in endpoints] == [4, 4])
+    for each in endpoints:
+        for call in each.calls:
+            call.answer()
+    for client in clients:
+        assert (await client.response()).status == 200
+
+
+async def test_busy_endpoints_are_refused_as_such(start_gateway, start_endpoint):
+    """A4 in the gateway: 429 with Retry-After, and no endpoint was asked."""
+    endpoint = await start_endpoint(b"a")
+    settings = configured("plugins: [{type: decision-tree}, {type: random-picker}]\n")
+    gateway = await start_gateway(endpoint, settings=settings)
+    busy(gateway, 6)
+    refused = await gateway.ask()
+    assert (refused.status, refused.header("retry-after")) == (429, "1")
+    assert refused.json["error"] == {
+        "message": "the scheduling policy of ModelServer default/pool picks no endpoint: "
+        "decision-tree leaves none of its endpoints",
+        "type": "rate_limit_error",
+        "param": None,
+        "code": "pool_saturated",
+    }
+    assert endpoint.calls == []
+    busy(gateway, 5)
+    assert (await gateway.ask()).status == 200
+
+
+async def test_where_no_endpoint_is_suited_the_answer_says_so(start_gateway, start_endpoint):
+    """A label that no Pod has: 503, which no waiting helps."""
+    settings = configured(
+        "plugins: [{type: label-selector-filter, name: by-gpu, parameters: {matchLabels: {gpu: h100}}}]\n"
+    )
+    gateway = await start_gateway(await start_endpoint(b"a"), settings=settings)
+    refused = await gateway.ask()
+    assert (refused.status, refused.json["error"]["code"]) == (503, "no_suited_endpoint")
+    assert "by-gpu leaves none" in refused.json["error"]["message"]
+
+
+async def test_a_new_configuration_is_taken_up(start_gateway, start_endpoint):
+    """Pools get new policies; while it is the same, they keep theirs, whatever else changes."""
+    endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
+    gateway = await start_gateway(*endpoints, settings={"scheduler": "round-robin"})
+    first = gateway.proxy.pools[POOL].policy
+    assert [(await gateway.ask()).body for _ in range(4)] == [b"a", b"b", b"a", b"b"]
+    before = gateway.proxy.settings
+    gateway.serve(endpoints)
+    gateway.proxy.change(type(before)(scheduler="round-robin", retries=7))
+    assert gateway.proxy.pools[POOL].policy is first
+    gateway.proxy.change(type(before)(**configured("plugins: [{type: queue-scorer}]\n")))
+    busy(gateway, 5, 3)
+    assert (await gateway.ask()).body == b"b"
+    shown = gateway.proxy.policies.shown([("default/pool", gateway.proxy.pools[POOL].policy)])
+    assert shown["default"] == "configuration"
+    assert shown["pools"] == {"default/pool": "default"}
+    assert shown["configuration"]["profiles"][0]["scorers"] == [{"name": "queue-scorer", "weight": 1.0}]
+
+
+PROFILES = """
+plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: disagg-profile-handler}]
+schedulingProfiles:
+- {name: decode, plugins: [{pluginRef: queue-scorer}]}
+- {name: other, plugins: [{pluginRef: kv-cache-utilization-scorer}]}
+"""
+
+
+async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoint, caplog):
+    """By the annotation; a name that is neither has no effect, and is told."""
+    endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
+    gateway = await start_gateway(settings=configured(PROFILES))
+
+    def policy(name: str) -> str:
+        gateway.serve(endpoints, scheduling_profile=name)
+        return gateway.proxy.pools[POOL].policy.name
+
+    assert [policy(name) for name in ("", "other", "round-robin", "")] == [
+        "decode",
+        "other",
+        "round-robin",
+        "decode",
+    ]
+    with caplog.at_level(logging.WARNING):
+        assert policy("nonsense") == "decode"
+    assert "headgate.dev/scheduling-profile has no effect: nonsense is no policy" in caplog.text
