@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headgate.simulator.model import PROFILES, EngineConfig, RequestId, SimulatedRequest, StepCosts
-from headgate.simulator.server import LiveEngine, ServerSettings, listen, running
+from headgate.simulator.server import Adapter, Ranks, ServerSettings, listen, running
 
 COSTS = StepCosts(base_s=1.0, per_decode_sequence_s=0.1, per_kv_token_s=0.001, per_prefill_token_s=0.01)
 
@@ -55,7 +55,7 @@ class Server:
     """A live server and a client that talks to it."""
 
     url: str
-    live: LiveEngine
+    live: Ranks
     client: httpx2.AsyncClient
     bootstrap_port: int | None = None
 
@@ -101,3 +101,23 @@ def slow_engine() -> EngineConfig:
     """Steps of ten minutes: whatever a request gets here, it does not get by waiting."""
     costs = StepCosts(base_s=600, per_decode_sequence_s=0, per_kv_token_s=0, per_prefill_token_s=0)
     return msgspec.structs.replace(PROFILES["fast"].config, costs=costs)
+
+
+@pytest.fixture
+def fast() -> EngineOf:
+    """Makes engines whose steps take no time."""
+
+    def make(**overrides: object) -> EngineConfig:
+        return msgspec.structs.replace(PROFILES["fast"].config, **overrides)
+
+    return make
+
+
+@pytest.fixture
+def adapter() -> Callable[[str], Adapter]:
+    """Makes adapters of a name."""
+
+    def make(name: str) -> Adapter:
+        return Adapter(name=name, path=f"/adapters/{name}")
+
+    return make

@@ -49,7 +49,12 @@ async def test_usage_comes_in_an_event_without_choices(serve):
         with_usage = await events(server, "/v1/completions", asked)
         without = await events(server, "/v1/completions", TEXT | {"max_tokens": 2})
     assert with_usage[-1]["choices"] == []
-    assert with_usage[-1]["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
+    assert with_usage[-1]["usage"] == {
+        "prompt_tokens": 2,
+        "completion_tokens": 2,
+        "total_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
     assert not any("usage" in chunk for chunk in without)
 
 

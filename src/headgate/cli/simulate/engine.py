@@ -71,8 +71,28 @@ _COUNT = click.IntRange(min=1)
     help="Seconds that requests in flight may still take after SIGTERM.",
 )  # fmt: skip
 @click.option(
-    "--engine", "api", type=click.Choice(["vllm", "sglang"]), default="vllm", show_default=True,
+    "--enable-prefix-caching/--no-enable-prefix-caching", "prefix_cache", default=None,
+    help="Whether prompts that share a beginning are computed once (they are).",
+)  # fmt: skip
+@click.option(
+    "--lora-modules", multiple=True, metavar="NAME=PATH",
+    help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
+)  # fmt: skip
+@click.option("--max-loras", type=_COUNT, default=1, show_default=True, help="Adapters in one batch.")
+@click.option(
+    "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
+)
+@click.option(
+    "--data-parallel-size", type=click.IntRange(1, 64), default=1, show_default=True,
+    help="Copies of the engine behind this server.",
+)  # fmt: skip
+@click.option(
+    "--engine", "api", type=click.Choice(["vllm", "sglang", "trtllm"]), default="vllm", show_default=True,
     help="Whose metrics and prefill/decode form it has.",
+)  # fmt: skip
+@click.option(
+    "--metrics-generation", type=click.Choice(["new", "old"]), default="new", show_default=True,
+    help="Names of vLLM's metrics: since 0.11, or before.",
 )  # fmt: skip
 @click.option(
     "--role", type=click.Choice(["both", "prefill", "decode"]), default="both", show_default=True,
@@ -109,7 +129,12 @@ def engine(
     max_tokens_default: int,
     startup_duration: float,
     drain_duration: int,
+    lora_modules: tuple[str, ...],
+    max_loras: int,
+    kv_events_config: str | None,
+    data_parallel_size: int,
     api: "Api",
+    metrics_generation: str,
     role: "Role",
     check_protocol: bool,
     side_channel_host: str | None,
@@ -136,7 +161,12 @@ def engine(
             startup_s=startup_duration,
             drain_s=drain_duration,
             pod_name=pod_name,
+            lora_modules=tuple(map(server.parse_module, lora_modules)),
+            max_loras=max_loras,
+            kv_events=server.read_kv_events(kv_events_config) if kv_events_config else None,
+            data_parallel_size=data_parallel_size,
             api=api,
+            metrics_generation=metrics_generation,
             role=role,
             check_protocol=check_protocol,
             side_channel_host=side_channel_host,

@@ -4,8 +4,23 @@ It decides nothing about batches or times (the model does); it is given HTTP req
 counts, and hands on tokens as they fall due. A client that goes away ends its request in the model at once.
 """
 
-from headgate.simulator.server.live import LiveEngine
+from headgate.simulator.server.adapters import Adapter, parse_module
+from headgate.simulator.server.kv_events.config import KvEventsConfig
+from headgate.simulator.server.kv_events.config import from_json as read_kv_events
+from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.serve import listen, run, running
 from headgate.simulator.server.settings import Api, Role, ServerSettings
 
-__all__ = ["Api", "LiveEngine", "Role", "ServerSettings", "listen", "run", "running"]
+__all__ = [
+    "Adapter",
+    "Api",
+    "KvEventsConfig",
+    "Ranks",
+    "Role",
+    "ServerSettings",
+    "listen",
+    "parse_module",
+    "read_kv_events",
+    "run",
+    "running",
+]

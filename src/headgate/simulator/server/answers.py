@@ -15,10 +15,16 @@ from headgate.simulator.server.live import Choice, Ticket
 DONE = b"data: [DONE]\n\n"
 
 
-def usage(generation: Generation, choices: Sequence[Choice]) -> dict[str, int]:
+def usage(generation: Generation, choices: Sequence[Choice]) -> dict[str, object]:
     """Exact in the simulator's own tokens; the prompt of several choices counts once."""
     prompt, output = sum(generation.prompt_sizes), sum(choice.emitted for choice in choices)
-    return {"prompt_tokens": prompt, "total_tokens": prompt + output, "completion_tokens": output}
+    cached = sum(choice.cached_tokens for choice in choices[:: generation.choices_per_prompt])
+    return {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + output,
+        "completion_tokens": output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 class Answer:

@@ -47,6 +47,7 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     seed: int | None = None
     min_tokens: Annotated[int, Meta(ge=0)] = 0
+    cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
     kv_transfer_params: NixlParams | None = None
     bootstrap_host: Hosts | None = None
     bootstrap_port: Ports | None = None
@@ -62,25 +63,20 @@ class CompletionBody(_Common, frozen=True, kw_only=True):
     prompt: str | list[str | int | TokenIds]
 
 
-_Body = TypeVar("_Body", bound=_Common)
+T = TypeVar("T")
 _chat = msgspec.json.Decoder(ChatBody)
 _completion = msgspec.json.Decoder(CompletionBody)
 
 
 def read_chat(body: bytes) -> Generation:
     """Decode the body of /v1/chat/completions; raises `ApiError` that names the field."""
-    chat = _decode(_chat, body)
-    prompt = array("I")
-    for index, message in enumerate(chat.messages):
-        for text in _texts(index, message):
-            prompt += tokenize(text)
-    prompt = prompt or array("I", [0])  # a chat template is never empty
-    return _generation("chat", chat, (prompt,), chat.max_completion_tokens)
+    chat = decode(_chat, body)
+    return _generation("chat", chat, (chat_prompt(chat.messages),), chat.max_completion_tokens)
 
 
 def read_completion(body: bytes) -> Generation:
     """Decode the body of /v1/completions; raises `ApiError` that names the field."""
-    completion = _decode(_completion, body)
+    completion = decode(_completion, body)
     return _generation("completion", completion, _prompts(completion.prompt), None)
 
 
@@ -101,6 +97,7 @@ def _generation(
         seed=body.seed,
         stream=body.stream,
         include_usage=body.stream_options is not None and body.stream_options.include_usage,
+        cache_salt=body.cache_salt or "",
         kv_params=body.kv_transfer_params,
         bootstrap=spread(
             body.bootstrap_host, body.bootstrap_port, body.bootstrap_room, choices * len(prompts)
@@ -130,7 +127,8 @@ def _check(body: _Common, prompts: int, choices: int, max_tokens: int | None) ->
         )
 
 
-def _decode(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
+def decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+    """Raises `ApiError` that names the field."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -142,6 +140,15 @@ def _decode(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
         raise ApiError(400, f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise ApiError(400, "The body is nested too deeply") from error
+
+
+def chat_prompt(messages: Sequence[Message]) -> Tokens:
+    """The tokens of a conversation: those of its messages, each of which begins a token of its own."""
+    prompt: Tokens = array("I")
+    for index, message in enumerate(messages):
+        for text in _texts(index, message):
+            prompt += tokenize(text)
+    return prompt or array("I", [0])  # a chat template is never empty
 
 
 def _texts(index: int, message: Message) -> list[str]:
@@ -166,7 +173,7 @@ def _prompts(prompt: str | list[str | int | TokenIds]) -> tuple[Tokens, ...]:
     if isinstance(prompt, str):
         prompt = [prompt]
     elif prompt and all(isinstance(element, int) for element in prompt):
-        return (_ids("prompt", prompt),)
+        return (token_ids("prompt", prompt),)
     if not prompt:
         raise ApiError(400, "prompt: must not be empty", param="prompt")
     return tuple(_prompt(f"prompt[{index}]", element) for index, element in enumerate(prompt))
@@ -178,10 +185,11 @@ def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
         raise ApiError(400, message, param=field)
     if not element:
         raise ApiError(400, f"{field}: must not be empty", param=field)
-    return tokenize(element) if isinstance(element, str) else _ids(field, element)
+    return tokenize(element) if isinstance(element, str) else token_ids(field, element)
 
 
-def _ids(field: str, ids: Sequence[object]) -> Tokens:
+def token_ids(field: str, ids: Sequence[object]) -> Tokens:
+    """Ids as a client gave them."""
     try:
         return array("I", ids)  # type: ignore[arg-type]
     except OverflowError as error:

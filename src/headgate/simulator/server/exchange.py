@@ -34,7 +34,8 @@ class Exchange:
         self._send = send
         self._settings = settings
         self.started = False
-        self.request_id = _printable(dict(scope["headers"]).get(b"x-request-id", b""))
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = _printable(self._headers.get(b"x-request-id", b""))
 
     @property
     def method(self) -> str:
@@ -57,6 +58,10 @@ class Exchange:
                         return bytes(body)
         except TimeoutError as error:
             raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
+
+    def header(self, name: bytes) -> str:
+        """A header of the request by its name in lower case; empty if there is none."""
+        return self._headers.get(name, b"").decode("latin-1")
 
     def path_param(self, name: str) -> Any:
         """A part of the path, as the route converts it."""

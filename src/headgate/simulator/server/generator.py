@@ -4,13 +4,16 @@ import asyncio
 import os
 import time
 
-from headgate.simulator.model import FinishReason, QueueFullError, RefusedError
+from headgate.simulator.model import FinishReason, QueueFullError, RefusedError, Tokens
+from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import DONE, Answer
+from headgate.simulator.server.blocks import block_hashes
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_transfer import Transfer, Transfers
-from headgate.simulator.server.live import LiveEngine, Ticket
+from headgate.simulator.server.live import Ask, Ticket
+from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
 
 STOPPED = ApiError(503, "The engine stopped before the answer was complete")
@@ -19,9 +22,12 @@ STOPPED = ApiError(503, "The engine stopped before the answer was complete")
 class Generator:
     """Takes a request in, waits for its tokens, and writes them as they come."""
 
-    def __init__(self, settings: ServerSettings, live: LiveEngine, transfers: Transfers) -> None:
+    def __init__(
+        self, settings: ServerSettings, ranks: Ranks, transfers: Transfers, adapters: Adapters
+    ) -> None:
         self._settings = settings
-        self._live = live
+        self._ranks = ranks
+        self._adapters = adapters
         self._transfers = transfers
         self._ready_at_s = time.monotonic() + settings.startup_s
 
@@ -31,10 +37,14 @@ class Generator:
         if left_s > 0:
             raise ApiError(503, f"The model is still loading, for another {left_s:.1f} s")
 
+    def require_model(self, name: str | None) -> None:
+        """A 404 for what is neither a served name nor an adapter; no name means the first."""
+        if name is not None and name not in self._settings.models and name not in self._adapters:
+            raise ApiError(404, f"The model `{name}` does not exist.", param="model")
+
     async def answer(self, exchange: Exchange, generation: Generation) -> None:
         """The whole of it, from the request that was read to the last byte of its answer."""
-        if generation.model not in self._settings.models:
-            raise ApiError(404, f"The model `{generation.model}` does not exist.", param="model")
+        self.require_model(generation.model)
         transfer = self._transfers.of(generation)
         try:
             if transfer.waits:
@@ -50,7 +60,7 @@ class Generator:
             await asyncio.sleep(tokens * self._settings.kv_transfer_s_per_token)
 
     async def _run(self, exchange: Exchange, generation: Generation, transfer: Transfer) -> None:
-        ticket = self._submit(generation)
+        ticket = self._submit(generation, self._rank(exchange))
         answer_id = exchange.request_id or os.urandom(16).hex()
         try:
             answer = Answer(generation, ticket, answer_id=answer_id, seed=self._settings.seed)
@@ -62,24 +72,42 @@ class Generator:
                     await _whole(exchange, ticket, answer, transfer, answer_id)
                 watch.cancel()
         finally:
-            self._live.cancel(ticket)
+            ticket.cancel()
 
     async def _cancel_on_disconnect(self, exchange: Exchange, ticket: Ticket) -> None:
         await exchange.disconnected()
-        self._live.cancel(ticket)
+        ticket.cancel()
 
-    def _submit(self, generation: Generation) -> Ticket:
-        sequences = [
-            (prompt_tokens, *self._output(generation, prompt_tokens))
-            for prompt_tokens in generation.prompt_sizes
-            for _ in range(generation.choices_per_prompt)
-        ]
+    def _rank(self, exchange: Exchange) -> int | None:
+        """The data-parallel rank that a request asks for by vLLM's header."""
+        given = exchange.header(b"x-data-parallel-rank")
+        if not given:
+            return None
+        if not given.isdecimal() or int(given) >= self._settings.data_parallel_size:
+            raise ApiError(400, f"X-data-parallel-rank: there is no rank {given!r}")
+        return int(given)
+
+    def _submit(self, generation: Generation, rank: int | None) -> Ticket:
+        sequences = [ask for prompt in generation.prompts for ask in self._asks(generation, prompt)]
         try:
-            return self._live.submit(sequences, every_token=generation.stream)
+            return self._ranks.submit(sequences, every_token=generation.stream, rank=rank)
         except QueueFullError as error:
             raise ApiError(429, str(error)) from error
         except RefusedError as error:
             raise ApiError(400, str(error)) from error
+
+    def _asks(self, generation: Generation, prompt: Tokens) -> list[Ask]:
+        """The sequences of one prompt."""
+        output_tokens, reason = self._output(generation, len(prompt))
+        adapter = generation.model if generation.model in self._adapters else ""
+        ask = Ask(
+            prompt=prompt,
+            blocks=block_hashes(prompt, self._settings.engine.block_size, adapter, generation.cache_salt),
+            adapter=adapter,
+            output_tokens=output_tokens,
+            finish_reason=reason,
+        )
+        return [ask] * generation.choices_per_prompt
 
     def _output(self, generation: Generation, prompt_tokens: int) -> tuple[int, FinishReason]:
         """How long the answer gets: as long as asked for, else its own length, within the context."""

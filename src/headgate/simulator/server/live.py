@@ -5,31 +5,54 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
+import msgspec
+
 from headgate.simulator.model import (
     Engine,
     EngineConfig,
     EngineStatistics,
     FinishedRequest,
     FinishReason,
+    KvEvent,
     RefusedError,
     RequestId,
     SimulatedRequest,
     StepOutcome,
+    StepPlan,
+    Tokens,
 )
 from headgate.simulator.server.metrics import Timings
 
+TellKvEvents = Callable[[Sequence[KvEvent], Callable[[RequestId], Tokens]], None]
+"""Is given events of the cache, and a way from the request of an event to its prompt."""
 MAX_LAG_S = 0.05
 """How far the schedule of steps may trail the clock and catch up; more was a stall and is forgotten."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """One sequence to generate."""
+
+    prompt: Tokens
+    blocks: Sequence[int]
+    """Hashes of the prompt's blocks."""
+    adapter: str = ""
+    output_tokens: int
+    finish_reason: FinishReason
 
 
 class Choice:
     """Progress of one sequence of a ticket."""
 
-    __slots__ = ("emitted", "finish_reason", "request")
+    __slots__ = ("cached_tokens", "emitted", "finish_reason", "prompt", "request", "running")
 
-    def __init__(self, request: SimulatedRequest) -> None:
+    def __init__(self, request: SimulatedRequest, prompt: Tokens) -> None:
         self.request = request
+        self.prompt = prompt
         self.emitted = 0
+        self.running = False
+        """In the batch, not in the queue."""
+        self.cached_tokens = 0
+        """Of the prompt, known once the sequence has ended."""
         self.finish_reason: FinishReason | None = None
 
 
@@ -40,7 +63,8 @@ class Ticket:
     no memory here, and finds everything it missed when it comes back.
     """
 
-    def __init__(self, choices: list[Choice], *, every_token: bool) -> None:
+    def __init__(self, engine: "LiveEngine", choices: list[Choice], *, every_token: bool) -> None:
+        self._engine = engine
         self.choices = choices
         self.every_token = every_token
         self.unfinished = len(choices)
@@ -51,6 +75,10 @@ class Ticket:
         """Wait for new tokens, or only for the end if the ticket was not taken for every token."""
         await self._changed.wait()
         self._changed.clear()
+
+    def cancel(self) -> None:
+        """End what still runs, now; `aborted` tells. Twice is harmless."""
+        self._engine.cancel(self)
 
     def notify(self) -> None:
         self._changed.set()
@@ -64,10 +92,14 @@ class LiveEngine:
     """
 
     def __init__(
-        self, config: EngineConfig, timings: Timings, clock: Callable[[], float] = time.monotonic
+        self,
+        config: EngineConfig,
+        timings: Timings,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = Engine(config)
-        self._timings = timings
+        self.tell: TellKvEvents | None = None
+        self.timings = timings
         self._clock = clock
         self._ids = count()
         self._waiting_for: dict[RequestId, tuple[Ticket, Choice]] = {}
@@ -79,11 +111,13 @@ class LiveEngine:
         now = self._clock()
         while True:
             plan = self._engine.begin_step(now)
+            self._tell_kv_events()
             if plan is None:
                 self._work.clear()
                 await self._work.wait()
                 now = self._clock()
                 continue
+            self._note_places(plan)
             self._step_ends_s = plan.ends_s
             await asyncio.sleep(max(0.0, plan.ends_s - self._clock()))
             self._step_ends_s = None
@@ -91,19 +125,9 @@ class LiveEngine:
             late = self._clock() - plan.ends_s > MAX_LAG_S
             now = self._clock() if late else plan.ends_s
 
-    def submit(self, sequences: Sequence[tuple[int, int, FinishReason]], *, every_token: bool) -> Ticket:
-        """Start all sequences, or none and raise `RefusedError`; each is (prompt, output, how it ends)."""
-        choices = [
-            Choice(
-                SimulatedRequest(
-                    request_id=RequestId(str(next(self._ids))),
-                    prompt_tokens=prompt_tokens,
-                    output_tokens=output_tokens,
-                    finish_reason=reason,
-                )
-            )
-            for prompt_tokens, output_tokens, reason in sequences
-        ]
+    def submit(self, sequences: Sequence[Ask], *, every_token: bool) -> Ticket:
+        """Start all sequences, or none and raise `RefusedError`."""
+        choices = [self._choice(ask) for ask in sequences]
         now = self._now()
         for position, choice in enumerate(choices):
             try:
@@ -112,11 +136,22 @@ class LiveEngine:
                 for earlier in choices[:position]:
                     self._engine.cancel(earlier.request.request_id, now)
                 raise
-        ticket = Ticket(choices, every_token=every_token)
+        ticket = Ticket(self, choices, every_token=every_token)
         for choice in choices:
             self._waiting_for[choice.request.request_id] = (ticket, choice)
         self._work.set()
         return ticket
+
+    def _choice(self, ask: Ask) -> Choice:
+        request = SimulatedRequest(
+            request_id=RequestId(str(next(self._ids))),
+            prompt_tokens=len(ask.prompt),
+            output_tokens=ask.output_tokens,
+            finish_reason=ask.finish_reason,
+            blocks=ask.blocks,
+            adapter=ask.adapter,
+        )
+        return Choice(request, ask.prompt)
 
     def cancel(self, ticket: Ticket) -> None:
         """End what still runs of a ticket, now; its holder sees finish reason `abort`. Twice is harmless."""
@@ -128,6 +163,36 @@ class LiveEngine:
     def cancel_all(self) -> None:
         for ticket in {id(ticket): ticket for ticket, _ in self._waiting_for.values()}.values():
             self.cancel(ticket)
+
+    def _tell_kv_events(self) -> None:
+        """Pass on what the cache stored and dropped; before those whose prompts it stored can end."""
+        events = self._engine.take_kv_events()
+        if events and self.tell is not None:
+            self.tell(events, self._prompt_of)
+
+    def clear_prefix_cache(self) -> bool:
+        """Forget what is cached; False while requests use it."""
+        cleared = self._engine.clear_prefix_cache()
+        self._tell_kv_events()
+        return cleared
+
+    def adapters(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of adapters whose requests run, and of those whose requests wait."""
+        running: set[str] = set()
+        waiting: set[str] = set()
+        for _, choice in self._waiting_for.values():
+            if choice.request.adapter:
+                (running if choice.running else waiting).add(choice.request.adapter)
+        return tuple(sorted(running)), tuple(sorted(waiting))
+
+    def _note_places(self, plan: StepPlan) -> None:
+        for request_id in plan.preempted:
+            self._waiting_for[request_id][1].running = False
+        for request_id in plan.admitted:
+            self._waiting_for[request_id][1].running = True
+
+    def _prompt_of(self, request_id: RequestId) -> Tokens:
+        return self._waiting_for[request_id][1].prompt
 
     def statistics(self) -> EngineStatistics:
         return self._engine.statistics()
@@ -141,7 +206,7 @@ class LiveEngine:
         for emission in outcome.emitted:
             ticket, choice = self._waiting_for[emission.request_id]
             choice.emitted += 1
-            self._timings.token(emission, choice.request)
+            self.timings.token(emission, choice.request)
             if ticket.every_token:
                 ticket.notify()
         for finished in outcome.finished:
@@ -149,8 +214,9 @@ class LiveEngine:
 
     def _settle(self, finished: FinishedRequest) -> None:
         ticket, choice = self._waiting_for.pop(finished.request_id)
-        self._timings.finished(finished, choice.request)
+        self.timings.finished(finished, choice.request)
         choice.finish_reason = finished.reason
+        choice.cached_tokens = finished.cached_tokens
         ticket.aborted |= finished.reason == "abort"
         ticket.unfinished -= 1
         if ticket.every_token or not ticket.unfinished:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 
 import uvicorn
@@ -13,10 +11,8 @@ import uvloop
 
 from headgate import serving
 from headgate.simulator.server.app import EngineApp
-from headgate.simulator.server.generator import Generator
-from headgate.simulator.server.kv_transfer import Transfers
-from headgate.simulator.server.live import LiveEngine
-from headgate.simulator.server.metrics import MetricsPage, Timings
+from headgate.simulator.server.instance import Instance
+from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
 
 KEEP_ALIVE_S = 75
@@ -43,41 +39,26 @@ def run(
 @contextlib.asynccontextmanager
 async def running(
     settings: ServerSettings, sock: socket.socket, bootstrap: socket.socket | None = None
-) -> AsyncIterator[LiveEngine]:
+) -> AsyncIterator[Ranks]:
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
-    `bootstrap` is the second address at which SGLang's decode side finds its prefill side.
+    `bootstrap` is the second address at which SGLang's decode side finds its prefill side. Raises OSError if
+    an address for KV events is in use.
     """
-    timings = Timings(settings.engine.max_model_len)
-    live = LiveEngine(settings.engine, timings)
-    page = MetricsPage(settings.models[0], settings.engine, timings, live.statistics, time.time())
     host, port = sock.getsockname()[:2]
-    transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
-    app = EngineApp(settings, Generator(settings, live, transfers), transfers, page)
-    server = serving.EmbeddedServer(_uvicorn_config(app, settings))
+    instance = Instance(settings, host, port)
+    server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings))
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
-    async with (
-        contextlib.aclosing(transfers.side_channel),
-        contextlib.aclosing(server),
-        asyncio.TaskGroup() as group,
-    ):
-        stepping = group.create_task(live.run())
+    async with contextlib.aclosing(server), instance.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(server.serve(sockets=sockets))
         await server.accepting.wait()
         try:
-            yield live
+            yield instance.ranks
         finally:
             server.stop()
-            cut = asyncio.get_running_loop().call_later(settings.drain_s, _cut, live, transfers)
+            cut = asyncio.get_running_loop().call_later(settings.drain_s, instance.cut)
             await answering
             cut.cancel()
-            stepping.cancel()
-
-
-def _cut(live: LiveEngine, transfers: Transfers) -> None:
-    """End what is in flight, and what waits for another engine."""
-    live.cancel_all()
-    transfers.rooms.close_all()
 
 
 async def _until_signalled(

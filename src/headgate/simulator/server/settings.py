@@ -5,8 +5,11 @@ from typing import Literal
 import msgspec
 
 from headgate.simulator.model import EngineConfig
+from headgate.simulator.server.adapters import Adapter
+from headgate.simulator.server.kv_events.config import KvEventsConfig
+from headgate.simulator.server.metrics.page import generations
 
-Api = Literal["vllm", "sglang"]
+Api = Literal["vllm", "sglang", "trtllm"]
 Role = Literal["both", "prefill", "decode"]
 
 
@@ -29,6 +32,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     pod_name: str | None = None
     api: Api = "vllm"
     """Whose metrics and prefill/decode form this is."""
+    metrics_generation: str = "new"
+    """Names of metrics that an engine had before (`old`) or has now."""
+    data_parallel_size: int = 1
+    """Copies of the engine behind this server."""
+    lora_modules: tuple[Adapter, ...] = ()
+    """Adapters that are loaded from the start."""
+    max_loras: int = 1
+    """Adapters that one batch may have."""
+    kv_events: KvEventsConfig | None = None
+    """Where the events of the prefix cache are published."""
     role: Role = "both"
     """Which side of prefill/decode pairs this engine is for."""
     check_protocol: bool = False
@@ -45,3 +58,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.models or not all(self.models):
             raise ValueError("models: at least one served name is needed, and none may be empty")
+        if self.metrics_generation not in generations(self.api):
+            told = " or ".join(generations(self.api))
+            raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
+        if not 1 <= self.data_parallel_size <= 64:
+            raise ValueError(f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}")
+        if self.max_loras < 1:
+            raise ValueError(f"max_loras: must be at least 1, got {self.max_loras}")
+        taken = [*self.models, *(adapter.name for adapter in self.lora_modules)]
+        if len(set(taken)) < len(taken):
+            raise ValueError(
+                f"lora_modules: each name of models and adapters must be one of its own: {taken}"
+            )

@@ -1,0 +1,80 @@
+"""One simulated server: its parts, made and ended in the right order."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+from headgate.simulator.server.adapters import Adapters
+from headgate.simulator.server.generator import Generator
+from headgate.simulator.server.kv_transfer import Transfers
+from headgate.simulator.server.metrics import MetricsPage, Series
+from headgate.simulator.server.metrics.series import counter
+from headgate.simulator.server.ranks import Ranks
+from headgate.simulator.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from headgate.simulator.server.kv_events.publisher import Publisher
+
+
+class Instance:
+    """What the handlers of all APIs share. `running` steps its engines."""
+
+    def __init__(self, settings: ServerSettings, host: str, port: int) -> None:
+        self.settings = settings
+        self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
+        self.adapters = Adapters(settings.lora_modules, settings.models)
+        self.ranks = Ranks(settings, self.transfers.protocol.seen)
+        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters)
+        self.metrics = MetricsPage(
+            settings.api, settings.metrics_generation, self.ranks.readings, self._own_series
+        )
+        self.publishers = self._publishers(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Step the engines and answer replays while the block lasts. Raises OSError for addresses in use."""
+        with contextlib.ExitStack() as closing:
+            for publisher in self.publishers:
+                closing.callback(publisher.close)
+            for publisher in self.publishers:
+                publisher.bind()
+            async with contextlib.aclosing(self.transfers.side_channel), asyncio.TaskGroup() as group:
+                tasks = [group.create_task(engine.run()) for engine in self.ranks.engines]
+                tasks += [group.create_task(publisher.serve_replays()) for publisher in self.publishers]
+                try:
+                    yield
+                finally:
+                    for task in tasks:
+                        task.cancel()
+
+    def cut(self) -> None:
+        """End what is in flight, and what waits for another engine."""
+        self.ranks.cancel_all()
+        self.transfers.rooms.close_all()
+
+    def _publishers(self, address: str) -> "list[Publisher]":
+        config = self.settings.kv_events
+        if config is None or not config.enabled:
+            return []
+        from headgate.simulator.server.kv_events.encoding import Encoder
+        from headgate.simulator.server.kv_events.publisher import Publisher
+
+        topic = config.topic.replace("{address}", address).replace("{model}", self.settings.models[0])
+        made = []
+        for rank, engine in enumerate(self.ranks.engines):
+            encoder = Encoder(config.form, rank, self.adapters.number)
+            made.append(Publisher(config, encoder, topic, rank))
+            engine.tell = made[-1].publish
+        return made
+
+    def _own_series(self) -> Iterator[Series]:
+        """What was seen of prefill/decode pairs, whose engines have no common names for it."""
+        protocol = self.transfers.protocol
+        for name, documentation, counts in (
+            ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),
+            ("headgate_simulator_deviations", "Deviations from their protocol.", protocol.deviations),
+        ):
+            for what, number in counts.items():
+                yield counter(name, documentation, number, what=what)

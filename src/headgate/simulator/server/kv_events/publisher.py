@@ -1,0 +1,128 @@
+"""Publishes batches of events on a PUB socket, and answers who missed some on a ROUTER socket."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from headgate.simulator.model import KvEvent, RequestId, Tokens
+from headgate.simulator.server.kv_events.config import KvEventsConfig
+from headgate.simulator.server.kv_events.encoding import Encoder
+
+END_OF_REPLAY = (2**64 - 1).to_bytes(8, "big")
+
+
+class Publisher:
+    """One data-parallel rank's events. `publish` never waits; `serve_replays` runs until cancelled.
+
+    A batch has three frames: topic, number (8 bytes, big-endian, from 0), msgpack. To a replay socket one
+    sends an empty frame and the number to begin with, and gets an empty frame, number and msgpack of each
+    batch that is still kept, then an empty frame, the number 2^64 - 1 and an empty frame.
+    """
+
+    def __init__(self, config: KvEventsConfig, encoder: Encoder, topic: str, rank: int) -> None:
+        self._config = config
+        self._encoder = encoder
+        self._topic = topic.encode()
+        self._rank = rank
+        self._number = 0
+        self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=config.buffer_steps)
+        self._pending: list[object] = []
+        self._flush: asyncio.TimerHandle | None = None
+        self._context = zmq.asyncio.Context()
+        self._out = zmq.Socket(self._context, zmq.PUB)
+        self._out.set_hwm(config.hwm)
+        self._replays: zmq.asyncio.Socket | None = None
+
+    def bind(self) -> None:
+        """Take the addresses. Raises OSError that says which one."""
+        self._bind(self._out, self._config.endpoint)
+        if self._config.replay_endpoint is not None:
+            self._replays = self._context.socket(zmq.ROUTER)
+            self._bind(self._replays, self._config.replay_endpoint)
+
+    def source(self) -> dict[str, object]:
+        """This rank's entry of /kv_event_sources."""
+        return {
+            "data_parallel_rank": self._rank,
+            "endpoint": _address(self._out),
+            "replay_endpoint": _address(self._replays) if self._replays else None,
+            "topic": self._topic.decode(),
+        }
+
+    def publish(self, events: Sequence[KvEvent], prompt_of: Callable[[RequestId], Tokens]) -> None:
+        self._pending += [self._encoder.event(event, prompt_of) for event in events]
+        if len(self._pending) >= self._config.batch_events:
+            self._send()
+        elif self._flush is None:
+            delay_s = self._config.batch_delay_s
+            self._flush = asyncio.get_running_loop().call_later(delay_s, self._send)
+
+    async def serve_replays(self) -> None:
+        """Answer who asks for batches again, one after the other."""
+        while self._replays is not None:
+            frames = await self._replays.recv_multipart()
+            if len(frames) != 3 or len(frames[2]) != 8:
+                continue
+            await self._replay(frames[0], int.from_bytes(frames[2], "big"))
+
+    def restart(self) -> None:
+        """Number from 0 again and keep nothing, as a new process would."""
+        self._number = 0
+        self._kept.clear()
+        self._pending.clear()
+
+    def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        # Other than sockets that the context makes, these are not closed with it, and it would wait for them.
+        self._out.close(linger=0)
+        if self._replays is not None:
+            self._replays.close(linger=0)
+        self._context.term()
+
+    def _send(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if not self._pending:
+            return
+        number = self._number.to_bytes(8, "big")
+        payload = self._encoder.batch(time.time(), self._pending)
+        self._number += 1
+        self._pending.clear()
+        self._kept.append((number, payload))
+        with contextlib.suppress(zmq.Again):
+            self._out.send_multipart((self._topic, number, payload), zmq.NOBLOCK)
+
+    async def _replay(self, who: bytes, first: int) -> None:
+        assert self._replays is not None
+        for number, payload in list(self._kept):
+            if int.from_bytes(number, "big") >= first:
+                await self._replays.send_multipart((who, b"", number, payload))
+        await self._replays.send_multipart((who, b"", END_OF_REPLAY, b""))
+
+    def _bind(self, socket: "zmq.Socket[Any]", endpoint: str) -> None:
+        address = _of_rank(endpoint, self._rank)
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            raise OSError(f"cannot publish KV events on {address}: {error.strerror}") from error
+
+
+def _of_rank(endpoint: str, rank: int) -> str:
+    """vLLM's rule: the port of rank i is i higher."""
+    head, _, port = endpoint.rpartition(":")
+    if not port.isdigit():
+        return endpoint
+    # ZMQ takes a free port for *, which is what 0 means elsewhere.
+    return f"{head}:{int(port) + rank}" if int(port) else f"{head}:*"
+
+
+def _address(socket: "zmq.Socket[Any]") -> str:
+    return str(socket.getsockopt_string(zmq.LAST_ENDPOINT))

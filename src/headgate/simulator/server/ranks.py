@@ -1,0 +1,75 @@
+"""The data-parallel copies of an engine behind one server, as vLLM balances between them."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from headgate.simulator.model import EngineStatistics
+from headgate.simulator.server.live import Ask, LiveEngine, Ticket
+from headgate.simulator.server.metrics import Reading, Timings
+from headgate.simulator.server.settings import ServerSettings
+
+WAITING_WEIGHT = 4
+"""vLLM's: a waiting request counts as much as this many running ones."""
+
+
+class Ranks:
+    """One or more engines of the same settings, each with a queue and a cache of its own."""
+
+    def __init__(self, settings: ServerSettings, transfers_seen: Mapping[str, int]) -> None:
+        self._settings = settings
+        self._transfers_seen = transfers_seen
+        self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._adapters_changed: dict[int, float] = {}
+        self.asleep = False
+        self.engines = tuple(
+            LiveEngine(settings.engine, Timings(settings.engine.max_model_len))
+            for _ in range(settings.data_parallel_size)
+        )
+
+    def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:
+        """Start all sequences on one rank: the one that is named, or the one with the least to do."""
+        engine = min(self.engines, key=_load) if rank is None else self.engines[rank]
+        return engine.submit(asks, every_token=every_token)
+
+    def cancel_all(self) -> None:
+        for engine in self.engines:
+            engine.cancel_all()
+
+    def clear_prefix_cache(self) -> bool:
+        """Forget what is cached; False where requests use it."""
+        cleared = [engine.clear_prefix_cache() for engine in self.engines]
+        return all(cleared)
+
+    def statistics(self) -> EngineStatistics:
+        """The sums over all ranks."""
+        each = [msgspec.structs.asdict(engine.statistics()) for engine in self.engines]
+        return EngineStatistics(**{name: sum(one[name] for one in each) for name in each[0]})
+
+    def readings(self) -> Iterator[Reading]:
+        for rank, engine in enumerate(self.engines):
+            adapters = engine.adapters()
+            if self._adapters.get(rank) != adapters:
+                self._adapters[rank] = adapters
+                self._adapters_changed[rank] = time.time()
+            yield Reading(
+                rank=rank,
+                config=self._settings.engine,
+                statistics=engine.statistics(),
+                timings=engine.timings,
+                model_name=self._settings.models[0],
+                role=self._settings.role,
+                max_adapters=self._settings.max_loras,
+                running_adapters=adapters[0],
+                waiting_adapters=adapters[1],
+                adapters_changed_unix_s=self._adapters_changed[rank],
+                asleep=self.asleep,
+                # Pairs are matter of the server; its first rank counts them.
+                transfers=self._transfers_seen if rank == 0 else {},
+            )
+
+
+def _load(engine: LiveEngine) -> int:
+    now = engine.statistics()
+    return now.waiting * WAITING_WEIGHT + now.running

@@ -1,0 +1,77 @@
+import asyncio
+import re
+import time
+
+LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+
+
+async def models(server):
+    cards = (await server.client.get("/v1/models")).json()["data"]
+    return {card["id"]: card["parent"] for card in cards}
+
+
+async def ask(server, model):
+    return await server.client.post("/v1/completions", json={"model": model, "prompt": "x", "max_tokens": 2})
+
+
+async def test_adapters_are_listed_with_their_parent(serve, adapter):
+    """Those of the start, then those that were loaded."""
+    async with serve(models=("tiny", "alias"), lora_modules=(adapter("sql"),)) as server:
+        loaded = await server.client.post(LOAD, json={"lora_name": "poem", "lora_path": "/adapters/poem"})
+        assert (loaded.status_code, loaded.text) == (200, "Success: LoRA adapter 'poem' added successfully.")
+        assert await models(server) == {"tiny": None, "alias": None, "sql": "tiny", "poem": "tiny"}
+        answer = (await ask(server, "poem")).json()
+        assert (answer["model"], answer["usage"]["completion_tokens"]) == ("poem", 2)
+
+
+async def test_an_unloaded_adapter_is_unknown(serve, adapter):
+    """Requests for it get the 404 of any model that does not exist."""
+    async with serve(lora_modules=(adapter("sql"),)) as server:
+        gone = await server.client.post(UNLOAD, json={"lora_name": "sql"})
+        assert (gone.status_code, gone.text) == (200, "Success: LoRA adapter 'sql' removed successfully.")
+        assert (await ask(server, "sql")).status_code == 404
+        assert await models(server) == {"tiny": None}
+
+
+async def test_loading_and_unloading_are_refused_in_vllms_words(serve, adapter):
+    """Twice the same, without a path, without a name, and what is not there."""
+    async with serve(lora_modules=(adapter("sql"),)) as server:
+        for path, body, status, kind, words in (
+            (LOAD, {"lora_name": "sql", "lora_path": "/x"}, 400, "InvalidUserInput", "already been loaded"),
+            (LOAD, {"lora_name": "tiny", "lora_path": "/x"}, 400, "InvalidUserInput", "already been loaded"),
+            (LOAD, {"lora_name": "new"}, 400, "InvalidUserInput", "must be provided"),
+            (UNLOAD, {}, 400, "InvalidUserInput", "needs to be provided"),
+            (UNLOAD, {"lora_name": "new"}, 404, "NotFoundError", "cannot be found"),
+        ):
+            answer = await server.client.post(path, json=body)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"], error["code"]) == (status, kind, status)
+            assert words in error["message"]
+        again = {"lora_name": "sql", "lora_path": "/x", "load_inplace": True}
+        assert (await server.client.post(LOAD, json=again)).status_code == 200
+
+
+async def test_the_gauge_tells_who_runs_and_who_waits(serve, eventually, slow_engine, adapter):
+    """One series: the newest; its value is a time in unix seconds with fractions."""
+
+    async def lists():
+        page = (await server.client.get("/metrics")).text
+        found = re.findall(r"vllm:lora_requests_info\{(.*)\} (\S+)", page)
+        assert len(found) == 1
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', found[0][0]))
+        assert abs(float(found[0][1]) - time.time()) < 600
+        assert labels["max_lora"] == "4"
+        return labels["running_lora_adapters"], labels["waiting_lora_adapters"]
+
+    modules = tuple(map(adapter, "abc"))
+    async with serve(engine=slow_engine, lora_modules=modules, max_loras=4) as server:
+        assert await lists() == ("", "")
+        asking = []
+        for number, name in enumerate(("b", "c", "a"), 1):
+            asking.append(asyncio.ensure_future(ask(server, name)))
+            await eventually(lambda number=number: server.live.statistics().submitted_total == number)
+            await eventually(lambda: server.live.statistics().running == 1)
+        assert await lists() == ("b", "a,c")
+        server.live.cancel_all()
+        await asyncio.gather(*asking)
+        assert await lists() == ("", "")
