@@ -2,6 +2,8 @@ import asyncio
 import re
 import time
 
+import msgspec
+
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 
 
@@ -64,7 +66,8 @@ async def test_the_gauge_tells_who_runs_and_who_waits(serve, eventually, slow_en
         return labels["running_lora_adapters"], labels["waiting_lora_adapters"]
 
     modules = tuple(map(adapter, "abc"))
-    async with serve(engine=slow_engine, lora_modules=modules, max_loras=4) as server:
+    engine = msgspec.structs.replace(slow_engine, max_adapters=4)
+    async with serve(engine=engine, lora_modules=modules) as server:
         assert await lists() == ("", "")
         asking = []
         for number, name in enumerate(("b", "c", "a"), 1):

@@ -78,7 +78,6 @@ async def test_each_rank_has_its_series(serve):
     [
         ({"api": "sglang", "metrics_generation": "old"}, "metrics_generation"),
         ({"data_parallel_size": 0}, "data_parallel_size"),
-        ({"max_loras": 0}, "max_loras"),
         ({"models": ("a", "a")}, "lora_modules"),
     ],
 )

@@ -49,6 +49,24 @@ async def test_vllms_form_hands_the_prompt_over(pair):
     assert (await protocol(prefill))["held_prompts"] == 0
 
 
+async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
+    """The decode engine prefills its last token alone, and the prefill engine has its blocks until then."""
+    async with serve() as prefill, serve() as decode:
+        params = await prefilled(prefill, prompt=list(range(160)))
+        assert prefill.live.statistics().kv_blocks_used == 10
+        body = BODY | {"prompt": list(range(160)), "kv_transfer_params": params}
+        await decode.client.post(TEXT, json=body)
+        assert decode.live.statistics().prefill_tokens_total == 1
+        assert prefill.live.statistics().kv_blocks_used == 0
+
+
+async def test_blocks_that_nobody_reads_are_let_go(serve, eventually):
+    """After the time for which they are held, without anybody asking."""
+    async with serve(kv_hold_s=0.02) as prefill:
+        await prefilled(prefill)
+        await eventually(lambda: prefill.live.statistics().kv_blocks_used == 0)
+
+
 @pytest.mark.parametrize("stale", [{"remote_block_ids": [99]}, {"remote_engine_id": "x"}, {"remote_port": 1}])
 async def test_blocks_that_are_not_there_are_computed_again(pair, stale):
     """As in vLLM the request succeeds; the loss is counted."""

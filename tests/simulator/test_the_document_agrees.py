@@ -37,7 +37,8 @@ def test_the_default_profile_is_named():
 
 def test_the_documented_options_exist():
     """Every option that the document mentions is one of the command."""
-    known = {name for option in simulate.commands["engine"].params for name in option.opts} | {"--help"}
+    options = simulate.commands["engine"].params
+    known = {name for option in options for name in [*option.opts, *option.secondary_opts]} | {"--help"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", DOCUMENT)) <= known
 
 

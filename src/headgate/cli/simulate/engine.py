@@ -78,7 +78,15 @@ _COUNT = click.IntRange(min=1)
     "--lora-modules", multiple=True, metavar="NAME=PATH",
     help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
 )  # fmt: skip
-@click.option("--max-loras", type=_COUNT, default=1, show_default=True, help="Adapters in one batch.")
+@click.option("--max-loras", "max_adapters", type=click.IntRange(min=0), help="Adapters in memory at a time.")
+@click.option("--adapter-load-s", type=_SECONDS, help="Seconds that loading an adapter takes.")
+@click.option(
+    "--adapter-kv-blocks", type=click.IntRange(min=0), help="KV blocks whose memory an adapter takes."
+)
+@click.option(
+    "--scheduling-policy", type=click.Choice(["fcfs", "priority"]), default="fcfs", show_default=True,
+    help="Whether requests start first come, first served, or by their `priority`.",
+)  # fmt: skip
 @click.option(
     "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
 )
@@ -130,7 +138,7 @@ def engine(
     startup_duration: float,
     drain_duration: int,
     lora_modules: tuple[str, ...],
-    max_loras: int,
+    scheduling_policy: str,
     kv_events_config: str | None,
     data_parallel_size: int,
     api: "Api",
@@ -154,7 +162,7 @@ def engine(
 
     try:
         settings = server.ServerSettings(
-            engine=_override(profile.config, overrides),
+            engine=_override(profile.config, overrides | {"by_priority": scheduling_policy == "priority"}),
             models=models,
             seed=seed,
             max_tokens_default=max_tokens_default,
@@ -162,7 +170,6 @@ def engine(
             drain_s=drain_duration,
             pod_name=pod_name,
             lora_modules=tuple(map(server.parse_module, lora_modules)),
-            max_loras=max_loras,
             kv_events=server.read_kv_events(kv_events_config) if kv_events_config else None,
             data_parallel_size=data_parallel_size,
             api=api,

@@ -47,6 +47,7 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     seed: int | None = None
     min_tokens: Annotated[int, Meta(ge=0)] = 0
+    priority: int = 0
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
     kv_transfer_params: NixlParams | None = None
     bootstrap_host: Hosts | None = None
@@ -97,6 +98,7 @@ def _generation(
         seed=body.seed,
         stream=body.stream,
         include_usage=body.stream_options is not None and body.stream_options.include_usage,
+        priority=body.priority,
         cache_salt=body.cache_salt or "",
         kv_params=body.kv_transfer_params,
         bootstrap=spread(

@@ -23,6 +23,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stream: bool = False
     include_usage: bool = False
+    priority: int = 0
+    """The smaller goes first, on an engine that schedules by priority."""
     cache_salt: str = ""
     """Requests of other salts share no cached blocks with this one."""
     kv_params: NixlParams | None = None

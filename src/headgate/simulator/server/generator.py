@@ -47,20 +47,22 @@ class Generator:
         self.require_model(generation.model)
         transfer = self._transfers.of(generation)
         try:
-            if transfer.waits:
-                await exchange.unless_gone(self._receive(transfer))
-            await self._run(exchange, generation, transfer)
+            received = await exchange.unless_gone(self._receive(transfer)) if transfer.waits else ()
+            await self._run(exchange, generation, transfer, received)
         finally:
             transfer.close()
 
-    async def _receive(self, transfer: Transfer) -> None:
-        """Let the KV cache arrive that another engine computed."""
-        tokens = sum(await transfer.arrive())
+    async def _receive(self, transfer: Transfer) -> tuple[int, ...]:
+        """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
+        tokens = await transfer.arrive()
         if tokens:
-            await asyncio.sleep(tokens * self._settings.kv_transfer_s_per_token)
+            await asyncio.sleep(sum(tokens) * self._settings.kv_transfer_s_per_token)
+        return tokens
 
-    async def _run(self, exchange: Exchange, generation: Generation, transfer: Transfer) -> None:
-        ticket = self._submit(generation, self._rank(exchange))
+    async def _run(
+        self, exchange: Exchange, generation: Generation, transfer: Transfer, received: tuple[int, ...]
+    ) -> None:
+        ticket = self._submit(generation, transfer, received, self._rank(exchange))
         answer_id = exchange.request_id or os.urandom(16).hex()
         try:
             answer = Answer(generation, ticket, answer_id=answer_id, seed=self._settings.seed)
@@ -87,8 +89,15 @@ class Generator:
             raise ApiError(400, f"X-data-parallel-rank: there is no rank {given!r}")
         return int(given)
 
-    def _submit(self, generation: Generation, rank: int | None) -> Ticket:
-        sequences = [ask for prompt in generation.prompts for ask in self._asks(generation, prompt)]
+    def _submit(
+        self, generation: Generation, transfer: Transfer, received: tuple[int, ...], rank: int | None
+    ) -> Ticket:
+        tokens = received or (0,) * len(generation.prompts)
+        sequences = [
+            ask
+            for prompt, here in zip(generation.prompts, tokens, strict=True)
+            for ask in self._asks(generation, prompt, here, keeps_kv=transfer.keeps_kv)
+        ]
         try:
             return self._ranks.submit(sequences, every_token=generation.stream, rank=rank)
         except QueueFullError as error:
@@ -96,7 +105,9 @@ class Generator:
         except RefusedError as error:
             raise ApiError(400, str(error)) from error
 
-    def _asks(self, generation: Generation, prompt: Tokens) -> list[Ask]:
+    def _asks(
+        self, generation: Generation, prompt: Tokens, received_tokens: int, *, keeps_kv: bool
+    ) -> list[Ask]:
         """The sequences of one prompt."""
         output_tokens, reason = self._output(generation, len(prompt))
         adapter = generation.model if generation.model in self._adapters else ""
@@ -104,6 +115,9 @@ class Generator:
             prompt=prompt,
             blocks=block_hashes(prompt, self._settings.engine.block_size, adapter, generation.cache_salt),
             adapter=adapter,
+            priority=generation.priority,
+            received_tokens=received_tokens,
+            keeps_kv=keeps_kv,
             output_tokens=output_tokens,
             finish_reason=reason,
         )
@@ -128,7 +142,7 @@ async def _whole(
     if ticket.aborted:
         await exchange.answer(STOPPED.body(), status=STOPPED.status)
     else:
-        await exchange.answer(answer.whole(transfer.computed(answer_id)))
+        await exchange.answer(answer.whole(transfer.computed(answer_id, ticket.release_kv)))
 
 
 async def _stream(
@@ -148,7 +162,7 @@ async def _stream(
     if ticket.aborted:
         await exchange.write(b"data: " + STOPPED.body() + b"\n\n")
     else:
-        transfer.computed("")
+        transfer.computed("", ticket.release_kv)
         if generation.include_usage:
             await exchange.write(answer.usage_event())
     await exchange.write(DONE, more=False)

@@ -18,7 +18,6 @@ from headgate.simulator.model import (
     RequestId,
     SimulatedRequest,
     StepOutcome,
-    StepPlan,
     Tokens,
 )
 from headgate.simulator.server.metrics import Timings
@@ -36,6 +35,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Sequence[int]
     """Hashes of the prompt's blocks."""
     adapter: str = ""
+    priority: int = 0
+    received_tokens: int = 0
+    """Of the prompt: those whose KV cache another engine has computed."""
+    keeps_kv: bool = False
+    """Whether its blocks stay for another engine, until `Ticket.release_kv`."""
     output_tokens: int
     finish_reason: FinishReason
 
@@ -43,14 +47,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Choice:
     """Progress of one sequence of a ticket."""
 
-    __slots__ = ("cached_tokens", "emitted", "finish_reason", "prompt", "request", "running")
+    __slots__ = ("cached_tokens", "emitted", "finish_reason", "prompt", "request")
 
     def __init__(self, request: SimulatedRequest, prompt: Tokens) -> None:
         self.request = request
         self.prompt = prompt
         self.emitted = 0
-        self.running = False
-        """In the batch, not in the queue."""
         self.cached_tokens = 0
         """Of the prompt, known once the sequence has ended."""
         self.finish_reason: FinishReason | None = None
@@ -79,6 +81,10 @@ class Ticket:
     def cancel(self) -> None:
         """End what still runs, now; `aborted` tells. Twice is harmless."""
         self._engine.cancel(self)
+
+    def release_kv(self) -> None:
+        """The blocks that were kept are needed no more."""
+        self._engine.release_kv(self)
 
     def notify(self) -> None:
         self._changed.set()
@@ -117,7 +123,6 @@ class LiveEngine:
                 await self._work.wait()
                 now = self._clock()
                 continue
-            self._note_places(plan)
             self._step_ends_s = plan.ends_s
             await asyncio.sleep(max(0.0, plan.ends_s - self._clock()))
             self._step_ends_s = None
@@ -150,6 +155,9 @@ class LiveEngine:
             finish_reason=ask.finish_reason,
             blocks=ask.blocks,
             adapter=ask.adapter,
+            priority=ask.priority,
+            received_tokens=ask.received_tokens,
+            keeps_kv=ask.keeps_kv,
         )
         return Choice(request, ask.prompt)
 
@@ -159,6 +167,11 @@ class LiveEngine:
             finished = self._engine.cancel(choice.request.request_id, self._now())
             if finished is not None:
                 self._settle(finished)
+
+    def release_kv(self, ticket: Ticket) -> None:
+        for choice in ticket.choices:
+            self._engine.release_kv(choice.request.request_id)
+        self._work.set()  # who waits for blocks may start
 
     def cancel_all(self) -> None:
         for ticket in {id(ticket): ticket for ticket, _ in self._waiting_for.values()}.values():
@@ -175,21 +188,6 @@ class LiveEngine:
         cleared = self._engine.clear_prefix_cache()
         self._tell_kv_events()
         return cleared
-
-    def adapters(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of adapters whose requests run, and of those whose requests wait."""
-        running: set[str] = set()
-        waiting: set[str] = set()
-        for _, choice in self._waiting_for.values():
-            if choice.request.adapter:
-                (running if choice.running else waiting).add(choice.request.adapter)
-        return tuple(sorted(running)), tuple(sorted(waiting))
-
-    def _note_places(self, plan: StepPlan) -> None:
-        for request_id in plan.preempted:
-            self._waiting_for[request_id][1].running = False
-        for request_id in plan.admitted:
-            self._waiting_for[request_id][1].running = True
 
     def _prompt_of(self, request_id: RequestId) -> Tokens:
         return self._waiting_for[request_id][1].prompt

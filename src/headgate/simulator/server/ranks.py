@@ -1,5 +1,6 @@
 """The data-parallel copies of an engine behind one server, as vLLM balances between them."""
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -23,9 +24,10 @@ class Ranks:
         self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._adapters_changed: dict[int, float] = {}
         self.asleep = False
+        publishes = settings.kv_events is not None and settings.kv_events.enabled
+        config = msgspec.structs.replace(settings.engine, kv_events=publishes)
         self.engines = tuple(
-            LiveEngine(settings.engine, Timings(settings.engine.max_model_len))
-            for _ in range(settings.data_parallel_size)
+            LiveEngine(config, Timings(config.max_model_len)) for _ in range(settings.data_parallel_size)
         )
 
     def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:
@@ -44,23 +46,23 @@ class Ranks:
 
     def statistics(self) -> EngineStatistics:
         """The sums over all ranks."""
-        each = [msgspec.structs.asdict(engine.statistics()) for engine in self.engines]
-        return EngineStatistics(**{name: sum(one[name] for one in each) for name in each[0]})
+        first, *others = (engine.statistics() for engine in self.engines)
+        return functools.reduce(_sum, others, first)
 
     def readings(self) -> Iterator[Reading]:
         for rank, engine in enumerate(self.engines):
-            adapters = engine.adapters()
+            now = engine.statistics()
+            adapters = (tuple(sorted(now.adapters_running)), tuple(sorted(now.adapters_waiting)))
             if self._adapters.get(rank) != adapters:
                 self._adapters[rank] = adapters
                 self._adapters_changed[rank] = time.time()
             yield Reading(
                 rank=rank,
                 config=self._settings.engine,
-                statistics=engine.statistics(),
+                statistics=now,
                 timings=engine.timings,
                 model_name=self._settings.models[0],
                 role=self._settings.role,
-                max_adapters=self._settings.max_loras,
                 running_adapters=adapters[0],
                 waiting_adapters=adapters[1],
                 adapters_changed_unix_s=self._adapters_changed[rank],
@@ -68,6 +70,15 @@ class Ranks:
                 # Pairs are matter of the server; its first rank counts them.
                 transfers=self._transfers_seen if rank == 0 else {},
             )
+
+
+def _sum(one: EngineStatistics, other: EngineStatistics) -> EngineStatistics:
+    """Numbers and tuples are added, sets are joined."""
+    sums = {}
+    for name in one.__struct_fields__:
+        left, right = getattr(one, name), getattr(other, name)
+        sums[name] = left | right if isinstance(left, frozenset) else left + right
+    return EngineStatistics(**sums)
 
 
 def _load(engine: LiveEngine) -> int:

@@ -38,8 +38,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of the engine behind this server."""
     lora_modules: tuple[Adapter, ...] = ()
     """Adapters that are loaded from the start."""
-    max_loras: int = 1
-    """Adapters that one batch may have."""
     kv_events: KvEventsConfig | None = None
     """Where the events of the prefix cache are published."""
     role: Role = "both"
@@ -63,10 +61,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
         if not 1 <= self.data_parallel_size <= 64:
             raise ValueError(f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}")
-        if self.max_loras < 1:
-            raise ValueError(f"max_loras: must be at least 1, got {self.max_loras}")
         taken = [*self.models, *(adapter.name for adapter in self.lora_modules)]
         if len(set(taken)) < len(taken):
-            raise ValueError(
-                f"lora_modules: each name of models and adapters must be one of its own: {taken}"
-            )
+            raise ValueError(f"lora_modules: names of models and adapters must differ, got {taken}")

@@ -1,6 +1,7 @@
 """SGLang's form: both sides get the same room at the same time, and meet at the prefill side's address."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from headgate.simulator.server.errors import ApiError
@@ -33,7 +34,7 @@ class BootstrapPrefill(Transfer):
             raise ApiError(500, told) from error
         return ()
 
-    def computed(self, answer_id: str) -> dict[str, Any] | None:
+    def computed(self, answer_id: str, release: Callable[[], None]) -> dict[str, Any] | None:
         for index, room in enumerate(self._entered):
             prompt = self._generation.prompts[index // self._generation.choices_per_prompt]
             if not room.computed.done():

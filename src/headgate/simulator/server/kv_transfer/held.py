@@ -1,5 +1,6 @@
 """Blocks of prompts that were prefilled for another engine, held until it reads them or time is up."""
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -16,6 +17,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     block_ids: tuple[int, ...]
     until_s: float
+    release: Callable[[], None]
+    """Lets the engine have the blocks again."""
 
 
 class HeldPrompts:
@@ -29,8 +32,8 @@ class HeldPrompts:
         self._held: dict[int, Held] = {}  # in the order in which they expire
         self.expired = 0
 
-    def hold(self, request_id: str, digest: str, tokens: int) -> Held:
-        self._expire()
+    def hold(self, request_id: str, digest: str, tokens: int, release: Callable[[], None]) -> Held:
+        """Keep a prompt until it is read, or for as long as prompts are held."""
         if len(self._held) >= MOST_HELD:
             self._let_go(next(iter(self._held)))
         number = -(-tokens // self._block_size)
@@ -42,8 +45,10 @@ class HeldPrompts:
             tokens=tokens,
             block_ids=blocks,
             until_s=self._clock() + self._hold_s,
+            release=release,
         )
         self._held[blocks[0]] = held
+        asyncio.get_running_loop().call_later(self._hold_s, self._expire)
         return held
 
     def read(self, request_id: str | None, block_ids: tuple[int, ...]) -> Held | None:
@@ -52,18 +57,13 @@ class HeldPrompts:
         held = self._held.get(block_ids[0]) if block_ids else None
         if held is None or held.block_ids != block_ids or request_id not in (None, held.request_id):
             return None
-        return self._held.pop(block_ids[0])
+        del self._held[block_ids[0]]
+        held.release()
+        return held
 
     def __len__(self) -> int:
         self._expire()
         return len(self._held)
-
-    @property
-    def blocks(self) -> int:
-        return sum(len(held.block_ids) for held in self._held.values())
-
-    def clear(self) -> None:
-        self._held.clear()
 
     def _expire(self) -> None:
         now = self._clock()
@@ -71,5 +71,5 @@ class HeldPrompts:
             self._let_go(first.block_ids[0])
 
     def _let_go(self, first_block: int) -> None:
-        del self._held[first_block]
+        self._held.pop(first_block).release()
         self.expired += 1

@@ -1,5 +1,6 @@
 """vLLM's form: the prefill's answer says where its blocks are, and the decode request brings that along."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,12 +24,16 @@ class NixlPrefill(Transfer):
         self._engine_id = engine_id
         self._address = address
 
-    def computed(self, answer_id: str) -> dict[str, Any] | None:
-        # As vLLM has it: only an answer that its limit ended has blocks to hand on.
+    keeps_kv = True
+
+    def computed(self, answer_id: str, release: Callable[[], None]) -> dict[str, Any] | None:
+        # As vLLM has it: only an answer that its limit ended has blocks to hand on, and a stream no place
+        # to say where they are.
         if self._generation.max_tokens is None or self._generation.stream:
+            release()
             return None
         prompt = self._generation.prompts[0]
-        held = self._held.hold(answer_id, digest_of(prompt), len(prompt))
+        held = self._held.hold(answer_id, digest_of(prompt), len(prompt), release)
         params = NixlParams(
             do_remote_prefill=True,
             do_remote_decode=False,

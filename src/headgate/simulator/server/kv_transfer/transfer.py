@@ -1,5 +1,6 @@
 """What a request takes part in, seen by the one who generates: three moments, in which most do nothing."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,12 +22,15 @@ class Transfer:
     waits = False
     """Whether there is something to wait for before the engine gets the request."""
 
+    keeps_kv = False
+    """Whether the engine keeps its blocks for another one."""
+
     async def arrive(self) -> tuple[int, ...]:
         """Before the engine gets the request: tokens of each prompt whose KV cache comes from elsewhere."""
         return ()
 
-    def computed(self, answer_id: str) -> dict[str, Any] | None:
-        """The engine is done: what the answer has as `kv_transfer_params`."""
+    def computed(self, answer_id: str, release: Callable[[], None]) -> dict[str, Any] | None:
+        """The engine is done: what the answer has as `kv_transfer_params`. `release` frees kept blocks."""
         return None
 
     def close(self) -> None:

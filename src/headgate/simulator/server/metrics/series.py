@@ -19,7 +19,6 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     timings: Timings
     model_name: str
     role: str = "both"
-    max_adapters: int = 0
     running_adapters: tuple[str, ...] = ()
     waiting_adapters: tuple[str, ...] = ()
     adapters_changed_unix_s: float = 0.0

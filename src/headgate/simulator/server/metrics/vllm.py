@@ -53,7 +53,7 @@ def new_series(reading: Reading) -> Iterator[Series]:
         "vllm:lora_requests_info",
         "Adapters in use, and since when (unix seconds).",
         reading.adapters_changed_unix_s,
-        max_lora=str(reading.max_adapters),
+        max_lora=str(now.max_adapters),
         running_lora_adapters=",".join(reading.running_adapters),
         waiting_lora_adapters=",".join(reading.waiting_adapters),
     )
