@@ -224,8 +224,8 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
         if refused.is_busy:
             return Refusal.saturated(why, code="pool_saturated")
         return Refusal.unavailable(why, code="no_suited_endpoint")
-    if not pool.loads:
-        why = pool.pool.fault or "no Pod of it is ready"
+    if not (pool.loads if pool.pairs is None else pool.pairs.decode):
+        why = pool.pool.fault or f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
         return Refusal.unavailable(
             f"ModelServer {key} has no ready endpoint: {why}", code="no_ready_endpoint"
         )

@@ -20,6 +20,7 @@ from headgate.gateway.upstream import ShortageError, why_unreachable
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking, EndpointLoad
+    from headgate.gateway.handover import Handover
     from headgate.gateway.proxy import PoolState, Proxy
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
@@ -54,6 +55,7 @@ class Delivery(ABC):
         "choice",
         "decision",
         "failed_attempts",
+        "handover",
         "load",
         "pool",
         "prefix_used_at",
@@ -71,6 +73,8 @@ class Delivery(ABC):
         self.pool = self.decision.pool
         self.choice: Choice | None = None
         """Of the last attempt."""
+        self.handover: Handover | None = None
+        """Of a request that comes to a pool where prefill and decode are apart."""
         self.load: EndpointLoad | None = None
         self.booking: Booking | None = None
         self.prefix_used_at: float | None = None
@@ -90,6 +94,10 @@ class Delivery(ABC):
     @abstractmethod
     def _send_on(self, connection: UpstreamConnection) -> None:
         """The endpoint is reached: the payload goes to it."""
+
+    @abstractmethod
+    def _attempt_apart(self, pool: PoolState) -> None:
+        """Sends the request to a pair of endpoints."""
 
     @abstractmethod
     def _refuse(self, refusal: Refusal) -> None:
@@ -114,6 +122,9 @@ class Delivery(ABC):
         self._timer = None
         assert self.pool is not None
         pool, scheduled = self.pool, self.decision.scheduled
+        if pool.pairs is not None or self.handover is not None:
+            self._attempt_apart(pool)
+            return
         choice = self._proxy.pick(pool, scheduled, self._tried)
         if choice is None:
             refused = self._proxy.refused(pool, scheduled, self._tried)
@@ -129,6 +140,10 @@ class Delivery(ABC):
         is_telling = choice.cached_tokens >= learning.LEAST_TOKENS
         self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
+        self._ask(pool, load)
+
+    def _ask(self, pool: PoolState, load: EndpointLoad) -> None:
+        """Sends the payload to an endpoint, on a connection that there is or is made."""
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
             self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
@@ -178,7 +193,12 @@ class Delivery(ABC):
         self._end_attempt(reason)
         if self._may_retry(self.pool):
             self._retry()
-        elif reason == "timeout":
+        else:
+            self._give_up(reason, message)
+
+    def _give_up(self, reason: str, message: str) -> None:
+        """Tells the client why the last attempt failed."""
+        if reason == "timeout":
             self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
         elif reason == "connect":
             self._refuse(Refusal.unavailable(message, code="endpoint_unreachable"))
@@ -203,9 +223,13 @@ class Delivery(ABC):
         load, self.load = self.load, None
         self._end_booking()
         self._proxy.attempt_failed(self.pool, load, reason)
+        self._note_tried(load, reason, self.attempt_at)
+
+    def _note_tried(self, load: EndpointLoad, reason: str, began_at: float) -> None:
+        """Keeps what became of an attempt."""
         if self.failed_attempts is None:
             self.failed_attempts = []
-        took_ms = int((self._proxy.now() - self.attempt_at) * 1e3 + 0.5)
+        took_ms = int((self._proxy.now() - began_at) * 1e3 + 0.5)
         self.failed_attempts.append((load.endpoint.name, reason, took_ms))
 
     def _end_booking(self) -> None:
@@ -222,9 +246,12 @@ class Delivery(ABC):
         self.pool = now
         return bool(
             self.attempts <= self._proxy.retries(now)
-            and self._proxy.candidates(now, self._tried)
+            and self._is_another(now)
             and self._proxy.take_retry(now)
         )
+
+    def _is_another(self, pool: PoolState) -> bool:
+        return bool(self._proxy.candidates(pool, self._tried))
 
     def _retry(self) -> None:
         assert self.pool is not None

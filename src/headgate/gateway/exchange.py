@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway import decision_header, learning
 from headgate.gateway.answer import Answer
-from headgate.gateway.delivery import RETRIED, Delivery
+from headgate.gateway.delivery import RETRIED
+from headgate.gateway.paired import PairedDelivery
 from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.usage import Tail, Usage
 
@@ -27,7 +28,7 @@ CLIENT_GONE = 499
 """Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
 
 
-class Exchange(Delivery):
+class Exchange(PairedDelivery):
     """What happens to one request. Read after the end by whoever records it."""
 
     __slots__ = (
@@ -71,6 +72,8 @@ class Exchange(Delivery):
     @property
     def phase(self) -> str:
         """What it waits for, in a word or two."""
+        if self.handover is not None and self.handover.is_prefilling and self._upstream is None:
+            return "prefilling"
         if self._connecting is not None:
             return "connecting"
         if self._upstream is None:
@@ -92,6 +95,8 @@ class Exchange(Delivery):
 
     def _send_on(self, connection: UpstreamConnection) -> None:
         self._upstream = connection
+        if self.handover is not None:
+            self.handover.sent()
         self.sent_at = self.heard_at = self._proxy.now()
         connection.send(self, self._payload)
         if self._client.is_paused:
@@ -124,7 +129,7 @@ class Exchange(Delivery):
             answer.add(decision_header.line(self))
         assert self.pool is not None
         if self.pool.policy.marks_answers and self.choice is not None:
-            for name, value in self.pool.policy.marks(self.decision.scheduled, self.choice):
+            for name, value in self._marks(self.pool, self.choice):
                 answer.add(b"%b: %b\r\n" % (name, value))
         if answer.ends_with_connection:
             connection.ends_with_connection()
@@ -147,8 +152,12 @@ class Exchange(Delivery):
                     self.booking.first_token(now)
             self.tail.add(data)
             self.bytes_out += len(data)
+        elif self.handover is not None and not self._answer.has_begun:
+            return  # a head alone may still be taken back
         passed = self._answer.pass_on(data)
         if passed:
+            if self.handover is not None:
+                self.handover.forget()
             self._client.write(passed)
 
     def straight_way(self) -> Callable[[bytes], None] | None:
@@ -162,8 +171,12 @@ class Exchange(Delivery):
     def finished(self) -> None:
         """The answer is complete."""
         self._leave_upstream()
-        if self._answer is not None and (held := self._answer.flush()):
-            self._client.write(held)
+        answer = self._answer
+        if answer is not None:
+            if not answer.has_begun and self.handover is not None:
+                self._client.write(answer.pass_on(b""))
+            if held := answer.flush():
+                self._client.write(held)
         if self.load is not None and self.load.failures_in_row and self.upstream_status < 500:
             self.load.succeeded(self._proxy.now())
         self._settle("served")
@@ -197,6 +210,8 @@ class Exchange(Delivery):
 
     def sweep(self, now: float) -> None:
         """Gives up what was silent for too long; called about once a second, which costs requests nothing."""
+        if self.handover is not None:
+            self.handover.sweep(now)
         upstream = self._upstream
         if upstream is None:
             return  # connecting and waiting to retry have times of their own
@@ -268,12 +283,13 @@ class Exchange(Delivery):
     def _break_off(self, outcome: str, message: str) -> None:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the
         connection is the only honest sign left. An answer of which nothing was passed on is refused."""
-        assert self._answer is not None
         self._endpoint_failed(outcome)
+        if self.handover is None or not self._take_back_answer() or not self._begins_again(outcome):
+            self._cut_off(outcome, message)
+
+    def _cut_off(self, outcome: str, message: str) -> None:
         refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
-        if not self._answer.has_begun:
-            self._answer = None
-            self.bytes_out = 0
+        if self._answer is None or self._take_back_answer():
             self._refuse(refusal)
             return
         self.error_message = refusal.message
@@ -285,12 +301,44 @@ class Exchange(Delivery):
         self._client.write(last)
         self._client.exchange_done(keep_alive=False)
 
+    def _take_back_answer(self) -> bool:
+        if self._answer is None:
+            return True
+        if self._answer.has_begun:
+            return False
+        self._answer = None
+        self.bytes_out = self.status = self.upstream_status = 0
+        self.head_at = self.first_byte_at = 0.0
+        self.tail = Tail()
+        return True
+
+    def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
+        answer = Answer(
+            self.request,
+            self.request_id,
+            status,
+            [
+                *(each for each in headers if each[0] == b"content-type"),
+                (b"content-length", b"%d" % len(body)),
+            ],
+            may_keep_alive=self.request.keep_alive and not self._proxy.leaving,
+            is_stream=False,
+            takes_usage=False,
+        )
+        self.status = self.upstream_status = status
+        self.bytes_out = len(body)
+        self._client.write(answer.pass_on(body))
+        self._settle("served")
+        self._client.exchange_done(answer.keep_alive)
+
     def _settle(self, outcome: str) -> None:
         assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
         self.settled = True
         self.outcome = outcome
         if self._timer is not None:
             self._cancel_timer()
+        if self.handover is not None:
+            self.handover.drop()
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
         self._end_booking()

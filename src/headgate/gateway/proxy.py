@@ -39,7 +39,7 @@ def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
-    __slots__ = ("budget", "connections", "loads", "name", "policy", "pool", "rates")
+    __slots__ = ("budget", "connections", "decoding", "loads", "name", "pairs", "policy", "pool", "rates")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class PoolState:
         budget: fleet.RetryBudget,
         policy: scheduling.Policy,
         rates: fleet.Rates | None = None,
+        decoding: scheduling.Policy | None = None,
     ) -> None:
         self.pool = pool
         self.budget = budget
@@ -59,6 +60,10 @@ class PoolState:
         for load in self.loads:
             load.labels = pool.labels.get(load.endpoint, {})
             load.estimator.join(self.rates)
+        self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
+        """None where every endpoint serves whole requests."""
+        self.decoding = policy if policy.judges_decoding or decoding is None else decoding
+        """Picks who answers where others prefill."""
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
 
@@ -95,6 +100,7 @@ class Proxy:
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
         self.policies = Policies(settings, self.prefixes)
+        self._decoding = scheduling.LeastDecoding(self.prefixes)
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""
@@ -103,14 +109,14 @@ class Proxy:
         not cross with the close."""
         self.draining = False
         """Whether connections without a request are closed."""
-        self._rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
-        self.splits = routing.Splits(self._rng.random() if phase is None else phase)
+        self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
+        self.splits = routing.Splits(self.rng.random() if phase is None else phase)
         self._connections: dict[tuple[routing.Endpoint, routing.Tls | None], EndpointConnections] = {}
         self._contexts = tls.Contexts()
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
-        self.scraper = Scraper(self, self._rng)
+        self.scraper = Scraper(self, self.rng)
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -159,24 +165,58 @@ class Proxy:
         """Its savings for retries and what was learned of it stay, however often the pool changes."""
         known = self.pools.get(pool.key)
         if known is None:
-            return PoolState(pool, self.ledger, fleet.RetryBudget(self.now()), self.policies.of(pool))
+            budget, policy = fleet.RetryBudget(self.now()), self.policies.of(pool)
+            return PoolState(pool, self.ledger, budget, policy, decoding=self._decoding)
         is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
         policy = known.policy if is_as_before else self.policies.of(pool)
-        return PoolState(pool, self.ledger, known.budget, policy, known.rates)
+        return PoolState(pool, self.ledger, known.budget, policy, known.rates, self._decoding)
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]
     ) -> Sequence[fleet.EndpointLoad]:
         """The endpoints of a pool that a request may be sent to now."""
         most = self.settings.max_endpoint_connections
-        return scheduling.candidates(pool.loads, self.now(), self._rng, tried, most)
+        loads = pool.loads if pool.pairs is None else pool.pairs.decode
+        return scheduling.candidates(loads, self.now(), self.rng, tried, most)
 
     def pick(
         self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
     ) -> scheduling.Choice | None:
         """Where the pool's policy sends a request; None if there is nobody to be asked."""
         most = self.settings.max_endpoint_connections
-        return scheduling.pick(pool.policy, request, pool.loads, self.now(), self._rng, tried, most)
+        return scheduling.pick(pool.policy, request, pool.loads, self.now(), self.rng, tried, most)
+
+    def pick_pair(
+        self,
+        pool: PoolState,
+        request: scheduling.Request,
+        terms: scheduling.Terms,
+        tried: Sequence[fleet.EndpointLoad],
+        tried_prefill: Sequence[fleet.EndpointLoad],
+    ) -> scheduling.Pair | None:
+        """Who prefills and who answers, in a pool where these are apart; None if there is nobody."""
+        assert pool.pairs is not None
+        most = self.settings.max_endpoint_connections
+        return scheduling.pick_pair(
+            pool.policy,
+            pool.decoding,
+            request,
+            pool.pairs,
+            terms,
+            self.now(),
+            self.rng,
+            tried,
+            tried_prefill,
+            most,
+        )
+
+    def pick_again(
+        self, pool: PoolState, pair: scheduling.Pair, tried: Sequence[fleet.EndpointLoad]
+    ) -> scheduling.Pair | None:
+        """Another to answer what is prefilled already; None if there is nobody."""
+        assert pool.pairs is not None
+        most = self.settings.max_endpoint_connections
+        return scheduling.pick_again(pool.decoding, pair, pool.pairs, self.now(), self.rng, tried, most)
 
     def refused(
         self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
@@ -262,8 +302,8 @@ class Proxy:
 
     def begin_trace(self, request: Request) -> None:
         """Begins a trace for its share of the requests that have none."""
-        if not trace.trace_id(request.traceparent) and self._rng.random() < self.settings.begin_traces:
-            request.begin_trace(trace.begin(self._rng))
+        if not trace.trace_id(request.traceparent) and self.rng.random() < self.settings.begin_traces:
+            request.begin_trace(trace.begin(self.rng))
 
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)

@@ -145,6 +145,17 @@ class Recorder:
             "Changes of objects that could not be put into effect: requests go on by the objects of before. "
             "A fault of the gateway, whose log says more.",
         )
+        self.prefill_decisions = Counter(
+            "headgate_gateway_prefill_decisions",
+            "Of pools where prefill and decode are apart: attempts by where the prompt is prefilled; "
+            "`remote` is by another endpoint, and anything else is why the endpoint that answers does it.",
+            ("pool", "decision"),
+        )
+        self.prefill = Histogram(
+            "headgate_gateway_prefill_seconds",
+            "How long an endpoint took that prefilled a prompt for another, queue and connection included.",
+            ("pool",),
+        )
         self._of_models = (
             self.requests,
             self.duration,
@@ -161,6 +172,8 @@ class Recorder:
             self.attempts_failed,
             self.retries,
             self.ejections,
+            self.prefill_decisions,
+            self.prefill,
         )
         registry.add(*self._of_pools, self.rejections, self.translations_failed)
 
@@ -235,6 +248,12 @@ class Recorder:
 
     def retry(self, pool: PoolState, granted: bool) -> None:
         self.retries.labels(pool.name, "yes" if granted else "no").value += 1
+
+    def paired(self, pool: PoolState, decision: str) -> None:
+        self.prefill_decisions.labels(pool.name, decision).value += 1
+
+    def prefilled(self, pool: PoolState, took_s: float) -> None:
+        self.prefill.labels(pool.name).observe(took_s)
 
     def ejected(self, pool: PoolState, reason: str) -> None:
         self.ejections.labels(pool.name, reason).value += 1

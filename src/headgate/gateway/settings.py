@@ -241,6 +241,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
     retries: Annotated[int, _says("Retries on other endpoints where a pool does not say.", ge=0, le=100)] = 2
 
+    remote_prefill_tokens: Annotated[
+        int,
+        _says(
+            "Where a ModelServer tells prefill and decode Pods apart, prompts with fewer uncached tokens are "
+            "prefilled where they are decoded; with 0, none are.",
+            ge=0,
+            le=10_000_000,
+        ),
+    ] = 512
+
     lameduck_s: Annotated[
         float,
         _says(

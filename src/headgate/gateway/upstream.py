@@ -11,14 +11,15 @@ import errno
 import os
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
 from headgate.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
-    from headgate.gateway.exchange import Exchange
+    from headgate.gateway.request import Header
+    from headgate.gateway.usage import Tail
     from headgate.routing import Endpoint
 
 
@@ -36,6 +37,20 @@ _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 
 class ShortageError(Exception):
     """This machine cannot open another connection: no failure of the endpoint, and no other is better."""
+
+
+class Exchange(Protocol):
+    """Whoever sent a request: told of its answer's head, body and end, or of what happened instead."""
+
+    tail: Tail
+    """Gets the end of a body that goes the straight way."""
+
+    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None: ...
+    def forward(self, data: bytes) -> None: ...
+    def straight_way(self) -> Callable[[bytes], None] | None: ...
+    def finished(self) -> None: ...
+    def upstream_lost(self, connection: UpstreamConnection, message: str) -> None: ...
+    def upstream_broke(self, message: str) -> None: ...
 
 
 class UpstreamConnection(asyncio.Protocol):

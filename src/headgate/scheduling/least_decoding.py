@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Protocol
@@ -37,13 +38,16 @@ class LeastDecoding(Policy):
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:
-        weighed = [
-            self._weigh(request, load, blocks, now) for load, blocks in self._held(request, candidates)
-        ]
-        least = min(work for work, _ in weighed)
-        ties = [at for at, (work, _) in enumerate(weighed) if work == least]
-        chosen = ties[0] if len(ties) == 1 else rng.choice(ties)
-        return Choice(load=candidates[chosen], cached_tokens=weighed[chosen][1])
+        best, least, most_cached, ties = candidates[0], math.inf, 0, 0
+        for load, blocks in self._held(request, candidates):
+            work, cached = self._weigh(request, load, blocks, now)
+            if work < least:
+                best, least, most_cached, ties = load, work, cached, 1
+            elif work == least:
+                ties += 1
+                if rng.random() * ties < 1.0:
+                    best, most_cached = load, cached
+        return Choice(load=best, cached_tokens=most_cached)
 
     def _held(
         self, request: Request, candidates: Sequence[EndpointLoad]

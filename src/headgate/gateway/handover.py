@@ -1,0 +1,213 @@
+"""What is kept of a request whose prompt one endpoint prefills and whose answer another generates.
+
+It knows the connector's terms, which pair serves, what the prefill came to, and what each of both is sent.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headgate import routing, scheduling
+from headgate.engines import transfer
+from headgate.gateway.prefill import Listener, Prefill
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.decision import Decision
+    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.request import Request
+
+APART = "remote"
+"""How it is called that the prompt is prefilled by another endpoint."""
+NOT_SPLIT, NO_FORM = "not_split", "form"
+NOT_HANDED_OVER = "not_handed_over"
+
+
+class Handover:
+    """Of one request; made once it comes to a pool in which prefill and decode are apart."""
+
+    __slots__ = (
+        "_body",
+        "_connector",
+        "_is_fetched",
+        "_meeting",
+        "_phases",
+        "_proxy",
+        "_raw",
+        "_request",
+        "_request_id",
+        "_scheduled",
+        "_terms",
+        "decision",
+        "pair",
+        "prefill",
+        "tried",
+    )
+
+    def __init__(self, proxy: Proxy, request: Request, request_id: bytes, decision: Decision) -> None:
+        self._proxy = proxy
+        self._request = request
+        self._request_id = request_id
+        self._scheduled = decision.scheduled
+        self._raw = decision.body
+        self._body: transfer.Body | None = None
+        self._connector: transfer.Connector | None = None
+        self._phases: routing.PrefillDecode | None = None
+        self._terms = scheduling.Terms()
+        self._meeting = transfer.Meeting("", 0)
+        self._is_fetched = False
+        self.pair: scheduling.Pair | None = None
+        self.prefill: Prefill | None = None
+        """The last attempt at it; None if there was none."""
+        self.tried: list[EndpointLoad] = []
+        """Endpoints that failed to prefill it."""
+        self.decision = ""
+        """`remote`, or why the endpoint that answers does it all."""
+        request.refuse_codings()  # what the prefill answers is read here
+
+    # -- who serves
+
+    def pick(self, pool: PoolState, tried: list[EndpointLoad]) -> scheduling.Pair | None:
+        """The next pair: with what was prefilled already, where that can be fetched. Changes nothing."""
+        self._read_terms(pool)
+        if pool.pairs is None:
+            choice = self._proxy.pick(pool, self._scheduled, tried)
+            if choice is None:
+                return None
+            return scheduling.Pair(decode=choice, request=self._scheduled, why=NOT_SPLIT)
+        if self.is_prefilled and self.pair is not None:
+            again = self._proxy.pick_again(pool, self.pair, tried)
+            if again is not None:
+                return again
+        return self._proxy.pick_pair(pool, self._scheduled, self._terms, tried, self.tried)
+
+    def _read_terms(self, pool: PoolState) -> None:
+        """Those of the pool as it is now: its owner may have changed it between two attempts."""
+        phases = pool.pool.phases
+        if phases is self._phases:
+            return
+        self._phases = phases
+        if phases is None:
+            self.discard()
+            self._connector = self._body = None
+            return
+        connector = transfer.connector(phases.connector)
+        if connector is not self._connector:
+            self.discard()
+            self._connector = connector
+            self._body = transfer.read(self._request.path, self._raw)
+        remote_tokens = phases.remote_tokens
+        self._terms = scheduling.Terms(
+            remote_tokens=(
+                self._proxy.settings.remote_prefill_tokens if remote_tokens is None else remote_tokens
+            ),
+            why_not=connector.why_not(self._body) if self._body is not None else NO_FORM,
+            decodes_alone=connector.decodes_alone or self._body is None,
+            keeps_prefix=connector.keeps_prefix,
+        )
+
+    # -- what both are sent
+
+    def begin(self, pool: PoolState, pair: scheduling.Pair, listener: Listener, rng: random.Random) -> None:
+        """Sends the prompt to the endpoint that prefills it."""
+        assert self._body is not None
+        assert self._connector is not None
+        assert pair.prefill is not None
+        assert pair.prefill_request is not None
+        assert pool.pool.phases is not None
+        endpoint = pair.prefill.load.endpoint
+        port = pool.pool.phases.roles[endpoint].bootstrap_port
+        self._meeting = self._connector.meeting(self._body, endpoint.host, port, rng)
+        self._is_fetched = False
+        body = self._connector.prefill(self._body, self._meeting)
+        self.prefill = Prefill(
+            self._proxy,
+            pool,
+            listener,
+            pair.prefill,
+            self._request.message(body, self._request_id),
+            needs_answer=self._connector.needs_answer,
+        )
+        self.prefill.start(pair.prefill_request)
+
+    def payload(self) -> bytes:
+        """What is sent to the endpoint that answers."""
+        return self._request.message(self._decode_body(), self._request_id)
+
+    def _decode_body(self) -> bytes:
+        if self._body is None or self._connector is None:
+            return self._raw
+        if self.decision != APART:
+            return self._body.whole()
+        handed_over = self.prefill.answer.handed_over if self.prefill is not None else None
+        return self._connector.decode(self._body, self._meeting, handed_over)
+
+    # -- how far it is
+
+    @property
+    def at_once(self) -> bool:
+        """Whether both endpoints are asked at the same time."""
+        return self._connector is not None and self._connector.at_once
+
+    @property
+    def is_prefilling(self) -> bool:
+        return self.prefill is not None and not self.prefill.is_over
+
+    @property
+    def is_prefilled(self) -> bool:
+        """Whether the prompt is prefilled, and nobody can have fetched it for the last time."""
+        if self.prefill is None or not self.prefill.took_s:
+            return False
+        assert self._connector is not None
+        return self._connector.can_repeat or not self._is_fetched
+
+    @property
+    def lacks_parameters(self) -> bool:
+        """Whether the prefill's answer does not say what the endpoint that answers has to know."""
+        assert self._connector is not None
+        assert self.prefill is not None
+        return self._connector.needs_answer and self.prefill.answer.handed_over is None
+
+    def sent(self) -> None:
+        """The endpoint that answers has the request: it may have fetched what was prefilled."""
+        self._is_fetched = True
+
+    def sweep(self, now: float) -> None:
+        if self.prefill is not None and not self.prefill.is_over:
+            self.prefill.sweep(now)
+
+    def discard(self) -> None:
+        """What was prefilled is of no use any more."""
+        if self.prefill is not None:
+            self.prefill.drop()
+            self.prefill = None
+        self.pair = None
+
+    def drop(self) -> None:
+        """Stops a prefill that is under way."""
+        if self.prefill is not None:
+            self.prefill.drop()
+
+    def forget(self) -> None:
+        """Nothing is sent again: the prompt need not be held."""
+        self._raw = b""
+        self._body = None
+
+    # -- for those who tell of it
+
+    def told(self) -> dict[str, object]:
+        """For logs and debug pages."""
+        prefill = self.prefill
+        return {
+            "decision": self.decision,
+            "endpoint": prefill.load.endpoint.name if prefill is not None else None,
+            "ms": int(prefill.took_s * 1e3 + 0.5) if prefill is not None and prefill.took_s else None,
+            "cached_tokens": prefill.answer.cached_tokens if prefill is not None else None,
+        }
+
+
+def as_json(handover: Handover) -> str:
+    return msgspec.json.encode(handover.told()).decode()

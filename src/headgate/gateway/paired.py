@@ -1,0 +1,226 @@
+"""A delivery where prefill and decode may be apart: the prompt goes to one endpoint, the request to another.
+
+States follow one another: a pair is chosen, the prompt prefilled, then the endpoint that answers is asked as
+any other would be; some connectors have both at once, and the prefill is watched while the answer flows. A
+failure of either leads to another pair, as long as nothing of an answer has reached the client.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headgate.gateway.decision import no_endpoint
+from headgate.gateway.delivery import Delivery
+from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
+from headgate.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import PoolState
+    from headgate.gateway.request import Header
+    from headgate.scheduling import Choice
+
+
+class PairedDelivery(Delivery):
+    """`handover` is None for requests to pools whose endpoints serve them whole."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _take_back_answer(self) -> bool:
+        """Forgets an answer of which nothing has reached the client; says whether that is so."""
+
+    @abstractmethod
+    def _cut_off(self, outcome: str, message: str) -> None:
+        """Ends the request, and an answer of which the client has a part."""
+
+    @abstractmethod
+    def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
+        """Gives the client an answer that is here as a whole."""
+
+    # -- one attempt
+
+    def _attempt_apart(self, pool: PoolState) -> None:
+        handover = self.handover
+        if handover is None:
+            handover = self.handover = Handover(self._proxy, self.request, self.request_id, self.decision)
+        pair = handover.pick(pool, self._tried)
+        if pair is None:
+            self._refuse(self._no_pair(pool, handover))
+            return
+        before = handover.pair if handover.is_prefilled else None
+        is_repeated = before is not None and pair.prefill is before.prefill
+        if not is_repeated:
+            handover.discard()
+        handover.pair = pair
+        handover.decision = pair.why or APART
+        self._proxy.recorder.paired(pool, handover.decision)
+        choice = self.choice = pair.decode
+        load = self.load = choice.load
+        self._tried.append(load)
+        self.attempts += 1
+        now = self.attempt_at = self._proxy.now()
+        if pair.prefill is None:
+            self._book_all(pool)
+            pool.policy.booked(pair.request, choice, now)
+            self._payload = handover.payload()
+            self._ask(pool, load)
+            return
+        self.booking = load.book(0, self.decision.scheduled.output_tokens, now, is_streamed=False)
+        pool.decoding.booked(pair.request, choice, now)
+        if not is_repeated:
+            handover.begin(pool, pair, self, self._proxy.rng)
+        if is_repeated or handover.at_once:
+            self._payload = handover.payload()
+            self._ask(pool, load)
+
+    def _no_pair(self, pool: PoolState, handover: Handover) -> Refusal:
+        """Why nobody can be asked."""
+        most = self._proxy.settings.max_endpoint_connections
+        if handover.at_once and self._proxy.candidates(pool, self._tried):
+            return Refusal.unavailable(
+                f"ModelServer {pool.pool.key} has no pair of endpoints that can serve the request: one that "
+                "prefills and one that decodes have to be ready in the same group",
+                code="no_ready_endpoint",
+            )
+        return no_endpoint(pool, most, self._proxy.refused(pool, self.decision.scheduled, self._tried))
+
+    def _book_all(self, pool: PoolState) -> None:
+        """Books the whole request on the endpoint that answers."""
+        assert self.choice is not None
+        assert self.load is not None
+        scheduled = self.decision.scheduled
+        uncached_tokens = max(scheduled.prompt_tokens - self.choice.cached_tokens, 0)
+        self.booking = self.load.book(
+            uncached_tokens, scheduled.output_tokens, self.attempt_at, self.decision.stream
+        )
+
+    def _do_all_of_it(self, why: str) -> None:
+        """The endpoint that answers gets the whole request, although the prompt was sent to another."""
+        assert self.handover is not None
+        assert self.pool is not None
+        assert self.load is not None
+        self.handover.decision = why
+        self.handover.pair = None
+        self._proxy.recorder.paired(self.pool, why)
+        self._end_booking()
+        self._book_all(self.pool)
+        self._payload = self.handover.payload()
+        self._ask(self.pool, self.load)
+
+    # -- what the prefill reports
+
+    def prefilled(self) -> None:
+        """The endpoint that answers is asked, if it was not at once."""
+        handover, load, pool = self.handover, self.load, self.pool
+        assert handover is not None
+        assert pool is not None
+        if handover.at_once:
+            return
+        assert load is not None
+        now = self._proxy.pools.get(pool.pool.key)
+        if now is not None and load not in (now.pairs.decode if now.pairs is not None else now.loads):
+            # It was taken out of the pool meanwhile, and knows nothing of the request yet.
+            self._leave_endpoint()
+            self.attempts -= 1
+            self.pool = now
+            self._attempt()
+        elif handover.lacks_parameters:
+            self._do_all_of_it(NOT_HANDED_OVER)
+        else:
+            self._payload = handover.payload()
+            self._ask(pool, load)
+
+    def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:
+        """The request is wrong, or what was made of it is: the endpoint that answers has the last word."""
+        assert self.handover is not None
+        if not self.handover.at_once:
+            self._do_all_of_it(f"prefill_status_{status}")
+        elif self._take_back_answer():
+            self._drop_upstream()
+            self._pass_on(status, headers, body)
+
+    def prefill_impossible(self, message: str) -> None:
+        self._refuse(Refusal.unavailable(message, code="gateway_exhausted"))
+
+    def prefill_failed(self, reason: str, message: str) -> None:
+        """Another endpoint prefills it, or the one that answers does it all, while the pool allows it."""
+        handover, pool = self.handover, self.pool
+        assert handover is not None
+        assert handover.prefill is not None
+        assert pool is not None
+        failed = handover.prefill
+        handover.tried.append(failed.load)
+        self._proxy.attempt_failed(pool, failed.load, f"prefill_{reason}")
+        self._note_tried(failed.load, f"prefill_{reason}", failed.began_at)
+        handover.discard()
+        if not self._take_back_answer():
+            self._drop_upstream()
+            self._cut_off("prefill_failed", message)
+            return
+        self._drop_upstream()
+        # The endpoint that answers is not to blame, unless the other waited for it in vain.
+        if not (handover.at_once and reason == "timeout"):
+            self._leave_endpoint()
+        self._end_booking()
+        self.load = None
+        if self._may_retry(pool):
+            self._retry()
+        else:
+            self._give_up(reason, message)
+
+    def _leave_endpoint(self) -> None:
+        """The endpoint that was to answer counts as not tried."""
+        assert self.load is not None
+        self._end_booking()
+        self._tried.remove(self.load)
+        self.load = None
+
+    # -- after a failure of the endpoint that answers
+
+    def _end_attempt(self, reason: str) -> None:
+        super()._end_attempt(reason)
+        self._give_up_prefill()
+
+    def _give_up_prefill(self) -> None:
+        """Keeps of it only what another endpoint can fetch."""
+        handover = self.handover
+        if handover is not None:
+            handover.drop()
+            if not handover.is_prefilled:
+                handover.discard()
+
+    def _begins_again(self, reason: str) -> bool:
+        """Tries another pair after an answer that broke off before anything of it was passed on."""
+        assert self.pool is not None
+        assert self.load is not None
+        if not self._may_retry(self.pool):
+            return False
+        self._note_tried(self.load, reason, self.attempt_at)
+        self.load = None
+        self._drop_upstream()
+        self._end_booking()
+        self._give_up_prefill()
+        self._retry()
+        return True
+
+    def _marks(self, pool: PoolState, choice: Choice) -> Iterator[tuple[bytes, bytes]]:
+        """Headers that the policy gives the answer, of each phase."""
+        pair = self.handover.pair if self.handover is not None else None
+        if pair is None:
+            yield from pool.policy.marks(self.decision.scheduled, choice)
+            return
+        yield from (pool.policy if pair.prefill is None else pool.decoding).marks(pair.request, choice)
+        if pair.prefill is not None and pair.prefill_request is not None:
+            yield from pool.policy.marks(pair.prefill_request, pair.prefill)
+
+    def _is_another(self, pool: PoolState) -> bool:
+        if self.handover is not None:
+            return self.handover.pick(pool, self._tried) is not None
+        return super()._is_another(pool)
+
+    def _drop_upstream(self) -> None:
+        super()._drop_upstream()
+        if self.handover is not None:
+            self.handover.drop()

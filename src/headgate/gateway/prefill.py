@@ -1,0 +1,272 @@
+"""One attempt to have a prompt prefilled: its connection, its answer, its account with the endpoint.
+
+The answer is for the gateway alone: it is read whole, within bounds of size and time. Whoever began the
+attempt is told once how it ended, unless it drops it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import httptools
+import msgspec
+
+from headgate.engines.transfer import PrefillAnswer, answer
+from headgate.gateway.chunks import Chunks
+from headgate.gateway.upstream import ShortageError, why_unreachable
+from headgate.gateway.usage import Tail
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.request import Header
+    from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+    from headgate.scheduling import Choice, Request
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = 1 << 20
+"""Of an answer with one token; the block ids of a prompt with a million tokens are half of it."""
+
+
+class Listener(Protocol):
+    """Whoever waits for a prefill."""
+
+    def prefilled(self) -> None:
+        """The endpoint has done it."""
+
+    def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:
+        """The endpoint answers that the request is wrong."""
+
+    def prefill_failed(self, reason: str, message: str) -> None:
+        """The endpoint did not do it."""
+
+    def prefill_impossible(self, message: str) -> None:
+        """The gateway itself cannot ask any endpoint."""
+
+
+class Prefill:
+    """Started once; over when `took_s` is set, or when it was dropped."""
+
+    __slots__ = (
+        "_body",
+        "_chunks",
+        "_connecting",
+        "_connection",
+        "_headers",
+        "_listener",
+        "_needs_answer",
+        "_payload",
+        "_pool",
+        "_proxy",
+        "_size",
+        "_status",
+        "_timer",
+        "answer",
+        "began_at",
+        "booking",
+        "choice",
+        "heard_at",
+        "is_over",
+        "load",
+        "tail",
+        "took_s",
+    )
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        pool: PoolState,
+        listener: Listener,
+        choice: Choice,
+        payload: bytes,
+        *,
+        needs_answer: bool,
+    ) -> None:
+        self._proxy = proxy
+        self._pool = pool
+        self._listener = listener
+        self._payload = payload
+        self._needs_answer = needs_answer
+        self.choice = choice
+        self.load = choice.load
+        self.answer = PrefillAnswer()
+        self.tail = Tail()
+        """Never filled: the answer passes through `forward`."""
+        self.began_at = self.heard_at = proxy.now()
+        self.took_s = 0.0
+        """How long it took; 0 as long as it has not succeeded."""
+        self.is_over = False
+        self._status = 0
+        self._headers: list[Header] = []
+        self._body: list[bytes] = []
+        self._size = 0
+        self._chunks: Chunks | None = None
+        self._connection: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, request: Request) -> None:
+        """Books it, and sends it on a connection that there is or is made."""
+        uncached_tokens = max(request.prompt_tokens - self.choice.cached_tokens, 0)
+        self.booking = self.load.book(uncached_tokens, 0, self.began_at)
+        self._pool.policy.booked(request, self.choice, self.began_at)
+        timeout_s = self._pool.pool.timeout_s
+        if timeout_s is not None:
+            self._timer = self._proxy.loop.call_later(timeout_s, self._took_too_long)
+        connections = self._proxy.connections(self._pool, self.load)
+        connection = connections.take()
+        if connection is not None:
+            self._send_on(connection)
+        else:
+            self._connecting = self._proxy.spawn(self._connect(connections))
+
+    async def _connect(self, connections: EndpointConnections) -> None:
+        began_at = self._proxy.now()
+        try:
+            connection = await connections.connect()
+        except ShortageError as error:
+            self._connecting = None
+            self._end()
+            self._listener.prefill_impossible(str(error))
+            return
+        except Exception as error:
+            if not isinstance(error, OSError | ValueError):
+                log.exception("connecting to %s", connections.endpoint.address)
+            self._connecting = None
+            self._fail("connect", why_unreachable(error))
+            return
+        self._connecting = None
+        self._proxy.recorder.connected(self._pool, self._proxy.now() - began_at)
+        self._send_on(connection)
+
+    def _send_on(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+        self.heard_at = self._proxy.now()
+        connection.send(self, self._payload)
+
+    # -- what the upstream connection reports
+
+    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None:
+        """Failures are told at once; of any other answer the body is read."""
+        self._status, self._headers = status, headers
+        self.heard_at = self._proxy.now()
+        if status >= 500 or status < 200 or 300 <= status < 400:
+            self._fail(f"status_{status}", f"answered the prefill with status {status}")
+            return
+        if self.load.failures_in_row:
+            self.load.answered(self.heard_at)
+        length: int | None = None
+        for name, value in headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"transfer-encoding":
+                if value.lower() != b"chunked":
+                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                self._chunks = Chunks()
+        if self._chunks is None and length is None and status != 204:
+            connection.ends_with_connection()
+        if length is not None and length > MAX_ANSWER_BYTES:
+            self._fail("oversized", f"sent an answer of {length} bytes to a prefill")
+
+    def forward(self, data: bytes) -> None:
+        """Keeps bytes of the body, within bounds."""
+        if self.is_over:
+            return
+        self.heard_at = self.load.heard_at = self._proxy.now()
+        if self._chunks is not None:
+            data, _ = self._chunks.feed(data)
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
+            self._fail("oversized", f"sent more than {MAX_ANSWER_BYTES} bytes as its answer to a prefill")
+        elif data:
+            self._body.append(data)
+
+    def straight_way(self) -> Callable[[bytes], None] | None:
+        """All of it passes through `forward`."""
+        return None
+
+    def finished(self) -> None:
+        """The answer is complete."""
+        if self.is_over:
+            return
+        self._connection = None
+        now = self._proxy.now()
+        body = b"".join(self._body)
+        if self._status >= 400:
+            self._end()
+            self._listener.prefill_refused(self._status, self._headers, body)
+            return
+        try:
+            self.answer = answer.read(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if self._needs_answer:
+                self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")
+                return
+        if self.load.failures_in_row:
+            self.load.succeeded(now)
+        self.booking.first_token(now)
+        self.took_s = max(now - self.began_at, 1e-9)
+        self._proxy.recorder.prefilled(self._pool, self.took_s)
+        self._end()
+        self._listener.prefilled()
+
+    def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
+        """The connection ended before the answer did; an idle one may have crossed with our request."""
+        if self.is_over:
+            return
+        self._connection = None
+        if connection.reused and not connection.has_begun:
+            connections = self._proxy.connections(self._pool, self.load)
+            self._connecting = self._proxy.spawn(self._connect(connections))
+        else:
+            self._fail("reset", message)
+
+    def upstream_broke(self, message: str) -> None:
+        self._connection = None
+        self._fail("invalid", message)
+
+    # -- time
+
+    def sweep(self, now: float) -> None:
+        """Gives up an endpoint that is silent, where the pool has no timeout; called about once a second."""
+        if self._timer is not None or self._connection is None:
+            return
+        silent_s = now - self.heard_at
+        if silent_s > self._proxy.settings.stream_response_timeout_s:
+            self._took_too_long()
+        elif silent_s > self.load.policy.hang_s:
+            self.load.hanging += 1
+
+    def _took_too_long(self) -> None:
+        self._timer = None
+        self._fail("timeout", "did not answer the prefill in time")
+
+    # -- ends
+
+    def drop(self) -> None:
+        """Nobody waits for it any more: the endpoint stops at once. Does nothing where it is over."""
+        if not self.is_over:
+            self._end()
+
+    def _fail(self, reason: str, message: str) -> None:
+        if not self.is_over:
+            self._end()
+            self._listener.prefill_failed(reason, f"{self.load.endpoint.address} {message}")
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._payload = b""
+        self._body.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        self.booking.end(self._proxy.now())
