@@ -23,7 +23,7 @@ from rich.table import Table
 
 from contest.capacity import SHARE, TARGET_S, highest_rate
 from contest.policies import POLICIES
-from contest.replay import Replay, Result
+from contest.replay import Replay
 from contest.replicas import Fleet
 from headgate.simulator import traces
 from headgate.simulator.traces import TimedRequest
@@ -95,11 +95,14 @@ def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
 def score(policy: str, cell: Cell, requests: Sequence[TimedRequest], steps: int, seed: int) -> Score:
     usual_rate = traces.mean_rate(requests)
 
-    def at(rate: float) -> Result:
-        return Replay(cell.fleet, POLICIES[policy], seed).run(requests, rate / usual_rate)
+    def replay() -> Replay:
+        return Replay(cell.fleet, POLICIES[policy], seed)
 
-    highest = highest_rate(lambda rate: at(rate).within(TARGET_S) >= SHARE, LOWEST_RATE, HIGHEST_RATE, steps)
-    fixed = at(cell.fixed_rate)
+    def is_met(rate: float) -> bool:
+        return replay().keeps(requests, rate / usual_rate, TARGET_S, SHARE)
+
+    highest = highest_rate(is_met, LOWEST_RATE, HIGHEST_RATE, steps)
+    fixed = replay().run(requests, cell.fixed_rate / usual_rate)
     return Score(
         policy=policy,
         cell=cell.name,

@@ -10,7 +10,7 @@ import heapq
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from contest.policies.published import Published, View
@@ -72,6 +72,25 @@ class Replay:
         """Brings all requests to the replicas, `speed` times as fast as they came."""
         ttfts_s: list[float] = []
         hits = blocks = 0
+        for request, ttft_s, cached_blocks in self._served(requests, speed):
+            ttfts_s.append(ttft_s)
+            hits += cached_blocks
+            blocks += len(request.prefix)
+        return Result(sorted(ttfts_s), hits / blocks, statistics.median(self._decisions_ns) / 1e3)
+
+    def keeps(self, requests: Sequence[TimedRequest], speed: float, target_s: float, share: float) -> bool:
+        """Whether so many first tokens come in time; ends as soon as too many have not."""
+        late, most = 0, (1.0 - share) * len(requests)
+        for _, ttft_s, _ in self._served(requests, speed):
+            late += ttft_s > target_s
+            if late > most:
+                return False
+        return True
+
+    def _served(
+        self, requests: Sequence[TimedRequest], speed: float
+    ) -> Iterator[tuple[TimedRequest, float, int]]:
+        """Each request, its TTFT, and how many of its blocks were cached."""
         for request in requests:
             now = request.at_s / speed
             self._until(now)
@@ -79,10 +98,7 @@ class Replay:
             served = self._replicas[booking.load].serve(request, now)
             self._expect(served.first_token_at, False, booking, request)
             self._expect(served.end_at, True, booking, request)
-            ttfts_s.append(served.first_token_at - now)
-            hits += served.cached_blocks
-            blocks += len(request.prefix)
-        return Result(sorted(ttfts_s), hits / blocks, statistics.median(self._decisions_ns) / 1e3)
+            yield request, served.first_token_at - now, served.cached_blocks
 
     def _decide(self, timed: TimedRequest, now: float) -> Booking:
         request = scheduling.Request(

@@ -58,33 +58,32 @@ class PredictedFirstToken(Policy):
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:
-        # Of all candidates only the sums are made here, on local names: with 32 of them this loop is most of
-        # a pick. `_predict` says the same in words, for one.
+        # With 32 candidates this loop is most of a pick, so it has local names and nothing but sums; `why`
+        # says the same in words. Scores are times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
-        held = self._prefixes.matched(prefix, candidates) if prefix else ()
-        tokens_in = {0: 0}
+        held = self._prefixes.matched(prefix, candidates) if prefix else [0] * len(candidates)
+        works = {blocks: price * (prompt_tokens - request.tokens_in(blocks)) for blocks in set(held)}
         best, best_score, ties = 0, math.inf, 0
         for at, load in enumerate(candidates):
-            cached = 0
-            if held and (blocks := held[at]):
-                cached = tokens_in.get(blocks) or tokens_in.setdefault(blocks, request.tokens_in(blocks))
             estimator = load.estimator
-            queue_s = estimator.busy_until - now if now <= estimator.head_due else estimator.queue_s(now)
-            if queue_s < 0.0:
-                queue_s = 0.0
+            score = estimator.busy_until
+            if score < now:
+                score = now
+            if estimator.head_due < now:
+                score = now + estimator.queue_s(now)
             rates = estimator.rates
-            work = price * (prompt_tokens - cached) + IN_FLIGHT_TOKENS * load.requests
-            score = queue_s + rates.delay_s + work * rates.token_s
+            score += rates.delay_s + (works[held[at]] + IN_FLIGHT_TOKENS * load.requests) * rates.token_s
+            if score > best_score:
+                continue
             if load.suspect_until > now:
-                score /= load.share(now) or 1.0
+                score = now + (score - now) / (load.share(now) or 1.0)
             if score < best_score:
                 best, best_score, ties = at, score, 1
             elif score == best_score:
                 ties += 1
                 if rng.random() * ties < 1.0:
                     best = at
-        load = candidates[best]
-        cached = request.tokens_in(held[best]) if held else 0
+        load, cached = candidates[best], request.tokens_in(held[best])
         first_s = load.estimator.first_token_s(prompt_tokens - cached, now)
         return Choice(load=load, cached_tokens=cached, first_token_s=first_s)
 
