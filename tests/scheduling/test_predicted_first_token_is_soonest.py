@@ -1,0 +1,189 @@
+"""The default policy picks who will send the first token soonest, with prefill charged at a price."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import fleet, routing, scheduling
+from headgate.fleet.prefix import PrefixIndex
+
+BLOCK_TOKENS = 64
+
+
+class Pool:
+    """Endpoints that the gateway books on, behind one policy."""
+
+    def __init__(self, endpoints: int = 4, seed: int = 1) -> None:
+        ledger = fleet.Ledger()
+        self.loads = [
+            ledger.load(routing.Endpoint(f"default/pod-{at}", "127.0.0.1", 8000 + at))
+            for at in range(endpoints)
+        ]
+        self.prefixes = PrefixIndex()
+        self.policy = scheduling.PredictedFirstToken(self.prefixes)
+        self.rng = random.Random(seed)
+        self.picked: list[scheduling.Choice] = []
+
+    def pick(self, request: scheduling.Request, now: float) -> scheduling.Choice:
+        choice = scheduling.pick(self.policy, request, self.loads, now, self.rng)
+        assert choice is not None
+        return choice
+
+    def send(self, request: scheduling.Request, now: float) -> fleet.Booking:
+        """Picks an endpoint and books the request there, as a delivery does."""
+        choice = self.pick(request, now)
+        self.picked.append(choice)
+        booking = choice.load.book(request.prompt_tokens - choice.cached_tokens, 0, now)
+        self.policy.booked(request, choice, now)
+        return booking
+
+
+def prompt(*blocks: int) -> scheduling.Request:
+    """One with these blocks."""
+    return scheduling.Request(
+        model="m", prompt_tokens=len(blocks) * BLOCK_TOKENS, prefix=blocks, block_tokens=BLOCK_TOKENS
+    )
+
+
+def imbalance(amounts) -> float:
+    amounts = list(amounts)
+    return max(amounts) * len(amounts) / sum(amounts)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_burst_of_equal_prompts_spreads(seed):
+    """800 at once on 16 endpoints: none gets more than a fifth above the mean."""
+    pool = Pool(16, seed)
+    for number in range(800):
+        pool.send(prompt(*range(1000 * number, 1000 * number + 30)), 0.0)
+    assert imbalance(load.requests for load in pool.loads) <= 1.2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_burst_of_unlike_prompts_spreads_as_work(seed):
+    """From 64 to 6,400 tokens: what counts is how long each endpoint is busy."""
+    pool = Pool(16, seed)
+    for number in range(800):
+        blocks = pool.rng.randint(1, 100)
+        pool.send(prompt(*range(1000 * number, 1000 * number + blocks)), 0.0)
+    assert imbalance(load.estimator.queue_s(0.0) for load in pool.loads) <= 1.2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_burst_with_one_beginning_spreads(seed):
+    """All begin with the same long instructions, which one endpoint has in its cache: the others prefill
+    them too, as the first one's queue grows."""
+    pool = Pool(16, seed)
+    instructions = range(40)
+    pool.send(prompt(*instructions), 0.0).end(5.0)
+    for number in range(800):
+        pool.send(prompt(*instructions, *range(1000 + 5 * number, 1005 + 5 * number)), 10.0)
+    assert imbalance(load.requests for load in pool.loads) <= 1.2
+
+
+@given(st.integers(0, 2**32))
+def test_same_seed_same_decisions(seed):
+    """Two runs decide alike, also where endpoints are equal; another seed decides otherwise."""
+
+    def decisions(with_seed):
+        pool = Pool(8, with_seed)
+        sizes = random.Random(seed)
+        for number in range(60):
+            request = prompt(*range(sizes.randrange(40)), 10_000 + number)
+            booking = pool.send(request, number * 0.05)
+            if sizes.random() < 0.5:
+                booking.first_token(number * 0.05 + 0.02)
+        return [choice.load.endpoint.name for choice in pool.picked]
+
+    assert decisions(seed) == decisions(seed)
+    assert decisions(seed) != decisions(seed + 1)
+
+
+def test_idle_endpoints_share_by_chance():
+    """One after the other, all idle: each gets some."""
+    pool = Pool(4)
+    for number in range(100):
+        booking = pool.send(prompt(number), float(number))
+        booking.end(number + 0.5)
+    assert min(Counter(choice.load.endpoint.name for choice in pool.picked).values()) > 10
+
+
+def test_a_cache_draws_a_request_that_can_wait():
+    """It comes back to who has it, also past a shorter queue, and is prefilled elsewhere past a long one."""
+    pool = Pool(2)
+    pool.send(prompt(*range(100)), 0.0).end(1.0)
+    (home,) = (choice.load for choice in pool.picked)
+    other = next(load for load in pool.loads if load is not home)
+    now = 10.0
+    home.book(3_000, 0, now)
+    again = pool.pick(prompt(*range(110)), now)
+    assert (again.load, again.cached_tokens) == (home, 100 * BLOCK_TOKENS)
+    home.book(30_000, 0, now)
+    away = pool.pick(prompt(*range(110)), now)
+    assert (away.load, away.cached_tokens) == (other, 0)
+    assert away.first_token_s == pytest.approx(other.estimator.first_token_s(110 * BLOCK_TOKENS, now))
+
+
+def test_prefill_is_dearer_in_a_busy_pool():
+    """Where requests wait, one waits longer for the sake of a cache; the price has an end."""
+    pool = Pool(2)
+    assert pool.policy.price == 1.0
+    for number in range(40):
+        pool.send(prompt(-number), float(number)).end(number + 0.5)
+    assert pool.policy.price < 1.2
+    for number in range(200):
+        pool.send(prompt(*range(1000 * number, 1000 * number + 200)), 100.0 + number * 0.1)
+    assert pool.policy.price == 6.0
+
+
+def test_a_slow_endpoint_gets_less():
+    """One takes four times as long for a token: it is picked where the others' queues outweigh that."""
+    pool = Pool(3)
+    slow = pool.loads[0]
+    for load in pool.loads:
+        load.estimator.join(fleet.Rates())
+        for number in range(60):
+            now = 100.0 * number
+            booking = load.book(5_000, 0, now)
+            booking.first_token(now + (2.0 if load is slow else 0.5))
+            booking.end(now + 3.0)
+    for number in range(120):
+        pool.send(prompt(*range(1000 * number, 1000 * number + 80)), 10_000.0)
+    shares = Counter(choice.load is slow for choice in pool.picked)
+    assert 0.05 < shares[True] / 120 < 0.2
+
+
+def test_who_returns_from_an_ejection_counts_as_slower():
+    """By its share: at first it is picked only where the others take ten times as long."""
+    pool = Pool(2)
+    back, other = pool.loads
+    for at in range(back.policy.failures):
+        back.failed(float(at))
+    now = back.ejected_until + 1.0
+    assert back.share(now) == pytest.approx(0.1)
+    other.book(1_000, 0, now)
+    request = prompt(*range(10))
+    alone = pool.policy.pick(request, [back, other], now, pool.rng)
+    assert alone is not None
+    assert alone.load is other
+    other.book(20_000, 0, now)
+    alone = pool.policy.pick(request, [back, other], now, pool.rng)
+    assert alone is not None
+    assert alone.load is back
+
+
+def test_what_is_given_as_the_reason():
+    """Numbers: seconds, tokens, cache, rate, requests."""
+    pool = Pool(2)
+    pool.send(prompt(*range(100)), 0.0).end(1.0)
+    home = pool.picked[0].load
+    home.book(4_999, 0, 10.0)
+    request = prompt(*range(110))
+    choice = pool.pick(request, 10.0)
+    assert pool.policy.why(request, home, choice, 10.0) == (
+        "first token in 0.604 s: queue 0.520 s, 640 prompt tokens to prefill at 10000/s (6400 are cached), "
+        "counted 1.0 times; 1 request in flight"
+    )
