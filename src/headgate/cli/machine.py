@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     admin_port: int
     workers: int | None
     gateway_config: Path | None
+    scheduler_config: Path | None
     gateway_stop_s: float
     """How long the gateway may take to end by its settings."""
     wait_s: float
@@ -185,6 +186,8 @@ class _Machine:
             "--metrics-port": options.metrics_port,
             "--admin-port": options.admin_port,
         }
+        if options.scheduler_config is not None:
+            flags["--scheduler-config"] = options.scheduler_config
         if options.workers is not None:
             flags["--workers"] = options.workers
         if options.gateway_config is not None:

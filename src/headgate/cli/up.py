@@ -40,9 +40,16 @@ _PORT = click.IntRange(1, 65535)
     help="File of the gateway's settings; the flags of this command go before it.",
 )
 @click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that says how endpoints are picked: an EndpointPickerConfig, or Kthena's.",
+)
+@click.option(
     "--wait", "wait_s", default=120.0, show_default=True, help="Seconds until what is not ready is explained."
 )
-def up(manifests: tuple[str, ...], gateway_config: Path | None, **options: Any) -> None:
+def up(
+    manifests: tuple[str, ...], gateway_config: Path | None, scheduler_config: Path | None, **options: Any
+) -> None:
     """Start Headgate on this machine and apply manifests to it.
 
     Starts an API server, a node that runs Pods as local processes, the controllers and a gateway; applies
@@ -61,10 +68,12 @@ def up(manifests: tuple[str, ...], gateway_config: Path | None, **options: Any) 
 
     try:
         loaded = load(list(manifests)) if manifests else []
-        settings = configuration.load(gateway_config, {})
+        said = {"scheduler_config": str(scheduler_config)} if scheduler_config is not None else {}
+        settings = configuration.load(gateway_config, said)
         started = machine.Options(
             manifests=loaded,
             gateway_config=gateway_config,
+            scheduler_config=scheduler_config,
             gateway_stop_s=settings.lameduck_s + settings.drain_s,
             **options,
         )

@@ -55,27 +55,30 @@ def validate(
     """Check manifests without a server.
 
     Finds mistakes of YAML, unknown and duplicate fields, wrong types and values, broken rules and duplicate
-    objects, all at once, each with its line and what would be right. Exits with 1 if there are errors.
+    objects, all at once, each with its line and what would be right. Configurations of schedulers are
+    judged too. Exits with 1 if there are errors.
 
     Example: headgate validate -f examples/quickstart
     """
     from headgate.cli import validation
     from headgate.cli.manifests import read
-    from headgate.cli.validation import judging
+    from headgate.cli.validation import judging, schedulers
     from headgate.cli.validation.kinds import Kinds
 
     kinds = Kinds()
     definitions = read([str(path) for path in crds])
     reading = read(files, recursive=recursive)
-    findings = [validation.of_problem(problem) for problem in definitions.problems + reading.problems]
+    objects, problems, of_schedulers = schedulers.taken_out(reading)
+    findings = [validation.of_problem(problem) for problem in definitions.problems + problems]
     findings += judging.judge(definitions.manifests, kinds, namespace)
-    findings += judging.judge(reading.manifests, kinds, namespace)
+    findings += judging.judge(objects, kinds, namespace)
     if kubeconfig:
-        findings = _with_server(kubeconfig, context, reading.manifests, namespace, findings)
-    if not findings and not reading.manifests:
+        findings = _with_server(kubeconfig, context, objects, namespace, findings)
+    findings += of_schedulers
+    if not findings and not reading.manifests and not reading.bare:
         raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
     lines = definitions.lines | reading.lines
-    for part in validation.render(output, findings, lines, len(reading.manifests)):
+    for part in validation.render(output, findings, lines, len(reading.manifests) + len(reading.bare)):
         click.echo(part)
     fatal = {"error", "warning"} if strict else {"error"}
     if any(finding.severity in fatal for finding in findings):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.cli.manifests import Node, place_of, plain, read_document
+from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_document
 from headgate.cli.validation import Finding, Lines, of_problem
 from headgate.gateway import GatewaySettings
 from headgate.scheduling import configuration
@@ -43,20 +43,25 @@ def read(settings: GatewaySettings) -> Said:
     )
 
 
-def judge(file: str, tree: Node, content: object, *, allow_alpha: bool) -> list[Finding]:
-    """All that there is to say about a configuration, each at its place."""
+def judge(file: str, tree: Node, content: object, *, allow_alpha: bool | None) -> list[Finding]:
+    """All that there is to say about a configuration, each at its place; `allow_alpha` None warns of plugins
+    that are experimental."""
     reading = configuration.read(content, allow_alpha=allow_alpha)
     return [
         Finding(
             file=file,
             severity=problem.severity,
             message=problem.message,
-            span=place_of(tree, problem.path).span,
+            span=_span(place_of(tree, problem.path), problem),
             path=problem.path,
             suggestion=problem.suggestion,
         )
         for problem in reading.problems
     ]
+
+
+def _span(place: Place, problem: configuration.Problem) -> Span:
+    return place.key if problem.is_name and place.key is not None else place.span
 
 
 def _of_empty(file: str) -> Finding:

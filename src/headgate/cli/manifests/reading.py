@@ -25,6 +25,8 @@ _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _MARKER = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 """Begins a document, wherever it stands: not even a quoted text may have it at the start of a line."""
 _DIRECTIVES_ONLY = re.compile(r"(?:[ \t]*(?:#.*|%.*)?(?:\n|$))*")
+_ALL_LACKS = 3
+"""apiVersion, kind and name."""
 _PAIR = re.compile(r"\\\\|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -67,6 +69,8 @@ class Reading:
 
     manifests: list[Manifest] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    bare: list[tuple[Problem, Manifest]] = field(default_factory=list)
+    """What is no object, as it says neither its version nor its kind, with the problem that this is."""
     lines: dict[str, list[str]] = field(default_factory=dict)
     """The text of each file that could be read, for excerpts."""
 
@@ -243,7 +247,10 @@ def _read_object(file: str, tree: Node, reading: Reading) -> None:
         for item in items.value.items:
             _read_object(file, item, reading)
     elif lacks := _lacks(content):
-        reading.problems.append(Problem(file, _first_character(tree), f"lacks {' and '.join(lacks)}"))
+        problem = Problem(file, _first_character(tree), f"lacks {' and '.join(lacks)}")
+        reading.problems.append(problem)
+        if len(lacks) == _ALL_LACKS:
+            reading.bare.append((problem, Manifest(file, content, tree)))
     else:
         reading.manifests.append(Manifest(file, content, tree))
 

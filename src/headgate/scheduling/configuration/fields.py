@@ -30,7 +30,7 @@ def read_struct(kind: type[_Struct], value: object, path: str, problems: Problem
         at = f"{path}.{name}" if path else str(name)
         field = fields.get(str(name))
         if field is None:
-            problems.error(at, "there is no such field", meant(str(name), fields))
+            problems.unknown(at, meant(str(name), fields))
         elif given is not None:
             made = convert(hints[field.name], given, at, problems)
             if made is _NOTHING:

@@ -23,7 +23,7 @@ _DEFAULT = (("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("prefi
 ALPHA_FLAG = "allow_experimental_plugins"
 
 
-def read(content: Mapping[str, Any], problems: Problems, *, allow_alpha: bool) -> Plan | None:
+def read(content: Mapping[str, Any], problems: Problems, *, allow_alpha: bool | None) -> Plan | None:
     """A plan by the defaulting rules of the endpoint picker; None if it cannot even be read."""
     said = read_struct(Document, content, "", problems)
     if said is None:
@@ -48,7 +48,7 @@ def read(content: Mapping[str, Any], problems: Problems, *, allow_alpha: bool) -
 class _Plugins:
     """The plugins that are defined."""
 
-    def __init__(self, said: Document, problems: Problems, allow_alpha: bool) -> None:
+    def __init__(self, said: Document, problems: Problems, allow_alpha: bool | None) -> None:
         self._problems = problems
         self._allows_alpha = allow_alpha
         self.types: dict[str, str] = {}
@@ -131,9 +131,8 @@ class _Plugins:
 
     def _judge_alpha(self, is_alpha: bool, kind: str, path: str) -> None:
         if is_alpha and not self._allows_alpha:
-            self._problems.error(
-                f"{path}.type", f"{kind} is experimental", f"allow it with the setting {ALPHA_FLAG}: true"
-            )
+            told = self._problems.warning if self._allows_alpha is None else self._problems.error
+            told(f"{path}.type", f"{kind} is experimental", f"allow it with the setting {ALPHA_FLAG}: true")
 
     def _judge_producers(self, plan: PluginPlan, path: str) -> None:
         """Names of producers are those of plugins, or of types, which are there by themselves."""

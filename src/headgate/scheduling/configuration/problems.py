@@ -17,6 +17,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     suggestion: str = ""
     severity: Literal["error", "warning", "note"] = "error"
+    is_name: bool = False
+    """Whether the name of the field is wrong, and not its value."""
 
 
 class Problems:
@@ -27,6 +29,10 @@ class Problems:
 
     def error(self, path: str, message: str, suggestion: str = "") -> None:
         self.found.append(Problem(path=path, message=message, suggestion=suggestion))
+
+    def unknown(self, path: str, suggestion: str) -> None:
+        message = "there is no such field"
+        self.found.append(Problem(path=path, message=message, suggestion=suggestion, is_name=True))
 
     def warning(self, path: str, message: str, suggestion: str = "") -> None:
         self.found.append(Problem(path=path, message=message, suggestion=suggestion, severity="warning"))

@@ -27,8 +27,9 @@ def is_configuration(document: object) -> bool:
     return document.get("kind") == picker.KIND or kthena.is_meant(document)
 
 
-def read(document: object, *, allow_alpha: bool = False) -> Reading:
-    """A plan from the content of a file; with `allow_alpha`, plugins that are experimental too."""
+def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
+    """A plan from the content of a file; with `allow_alpha`, plugins that are experimental too; None warns
+    of them."""
     problems = Problems()
     plan: Plan | None = None
     if isinstance(document, Mapping) and kthena.is_meant(document):
