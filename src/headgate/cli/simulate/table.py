@@ -41,6 +41,11 @@ def _ms(value: float) -> str:
     return f"{1000 * value:.{1 if value < 0.1 else 0}f}"
 
 
+def _goodput(run: Run) -> str:
+    """Of requests that all come at once there is no rate."""
+    return seconds(run.summary.goodput_per_s) if run.summary.arrivals_per_s else _NONE
+
+
 _COLUMNS = (
     _Column("", "reqs", lambda run: str(run.summary.requests)),
     _Column("TTFT (s)", "mean", lambda run: seconds(run.summary.ttft_s.mean), True),
@@ -53,7 +58,7 @@ _COLUMNS = (
     _Column("TPOT (ms)", "p90", lambda run: _ms(run.summary.tpot_s.p90), True),
     _Column("TPOT (ms)", "p99", lambda run: _ms(run.summary.tpot_s.p99)),
     _Column("in SLO", "share", lambda run: share(run.summary.slo_share)),
-    _Column("in SLO", "req/s", lambda run: seconds(run.summary.goodput_per_s)),
+    _Column("in SLO", "req/s", _goodput),
     _Column("", "hits", lambda run: share(run.summary.hit_rate)),
     _Column("", "balance", lambda run: seconds(run.summary.imbalance)),
     _Column("", "preempt", lambda run: str(run.summary.preemptions)),

@@ -60,6 +60,7 @@ class Watch:
     def _until_interrupted(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self.is_interrupted:
+                self.said("stopping: what has arrived is served; Ctrl-C again ends the command at once")
                 return
             yield item
 

@@ -7,7 +7,7 @@ import random
 from typing import Annotated, NamedTuple
 
 from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads.workload import Blocks, Workload, says, tokens
+from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
 
 _WRITES_A_TOKEN_S = 0.02
 """How long an answer is taken to last for each of its tokens: the next turn comes after it."""
@@ -31,7 +31,7 @@ class Chat(Workload, frozen=True, kw_only=True):
 
     turns: Annotated[float, says("Turns of a conversation, on average.", ge=1, le=1000)] = 5.0
     think_s: Annotated[float, says("Seconds between an answer and the next turn, on average.", ge=0)] = 20.0
-    system_tokens: Annotated[int, tokens("the system prompt, the same for all")] = 500
+    system_tokens: Annotated[int, fixed_tokens("the system prompt, the same for all")] = 500
     user_tokens: Annotated[int, tokens("what a person writes")] = 150
     output_tokens: Annotated[int, tokens("an answer")] = 250
 

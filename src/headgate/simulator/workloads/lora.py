@@ -10,7 +10,7 @@ import random
 from typing import Annotated
 
 from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads.workload import Blocks, Workload, says, tokens
+from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
 
 _SHARES = (0.6, 0.3, 0.1)
 
@@ -21,7 +21,7 @@ class Lora(Workload, frozen=True, kw_only=True):
     adapters: Annotated[
         int, says("Adapters, in three classes: 60, 30 and 10 % of requests.", ge=3, le=10_000)
     ] = 15
-    system_tokens: Annotated[int, tokens("an adapter's system prompt")] = 200
+    system_tokens: Annotated[int, fixed_tokens("an adapter's system prompt")] = 200
     prompt_tokens: Annotated[int, tokens("what follows it")] = 400
     output_tokens: Annotated[int, tokens("an answer")] = 200
 

@@ -10,14 +10,14 @@ import random
 from typing import Annotated
 
 from headgate.simulator.traces import TimedRequest
-from headgate.simulator.workloads.workload import Blocks, Workload, says, tokens
+from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
 
 
 class SharedPrefix(Workload, frozen=True, kw_only=True):
     """Independent questions, each behind one of a number of long shared beginnings."""
 
     prefixes: Annotated[int, says("Beginnings to choose from, all equally often.", ge=1, le=100_000)] = 150
-    prefix_tokens: Annotated[int, tokens("a beginning")] = 6000
+    prefix_tokens: Annotated[int, fixed_tokens("a beginning")] = 6000
     question_tokens: Annotated[int, tokens("what follows it")] = 1200
     output_tokens: Annotated[int, tokens("an answer")] = 1000
 

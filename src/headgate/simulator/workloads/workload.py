@@ -21,7 +21,12 @@ def says(description: str, *, ge: float | None = None, le: float | None = None) 
 
 
 def tokens(of: str) -> msgspec.Meta:
+    """An average, around which lengths vary."""
     return says(f"Tokens of {of}, on average.", ge=1, le=MAX_TOKENS)
+
+
+def fixed_tokens(of: str) -> msgspec.Meta:
+    return says(f"Tokens of {of}.", ge=1, le=MAX_TOKENS)
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
