@@ -158,6 +158,7 @@ async def test_usage_of_a_stream(gateway, endpoint):
     await client.response()
     assert gateway.metric("headgate_gateway_tokens_total", direction="output") == 5
     assert gateway.metric("headgate_gateway_time_to_first_token_seconds_count", model="m") == 1
+    assert gateway.metric("headgate_gateway_first_token_error_seconds_count", pool="default/pool") == 1
 
 
 @pytest.mark.parametrize("cut", range(1, len(USAGE), 6))

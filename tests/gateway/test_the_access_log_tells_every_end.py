@@ -61,6 +61,9 @@ async def test_request_that_is_served(logging, endpoint):
         "selected_pod": "default/pod-0",
         "upstream_status_code": 200,
         "upstream_attempts": 1,
+        "expected_prompt_tokens": 1,
+        "expected_cached_tokens": 0,
+        "expected_time_to_first_token": 20,
         "input_tokens": 7,
         "output_tokens": 5,
         "request_bytes": len(json.dumps(body)),
@@ -125,7 +128,8 @@ async def test_text_form_of_a_request_that_failed(start_gateway, start_endpoint)
     (line,) = gateway.log_lines()
     wanted = (
         r'\S+Z 127\.0\.0\.1 "POST /v1/chat/completions HTTP/1\.1" 503 outcome=endpoint_unreachable model=m '
-        r"route=default/route rule=rule pool=default/pool endpoint=- attempts=1 tokens=-/- "
+        r"route=default/route rule=rule pool=default/pool endpoint=- attempts=1 "
+        r"prompt=\d+ cached=0 expected=\d+ms tokens=-/- "
         r"request_bytes=33 response_bytes=0 "
         r"total=\d+ms\(\d+\+0\+0\) id=\S+ origin=upstream tried=default/pod-0:connect:\d+ms "
         r'error="127\.0\.0\.1:\d+ cannot be connected to"'

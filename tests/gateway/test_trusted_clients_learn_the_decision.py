@@ -32,6 +32,8 @@ async def test_request_that_is_served(start_gateway, endpoint):
         "model": "served-name",
         "endpoint": "default/pod-0",
         "address": f"127.0.0.1:{endpoint.port}",
+        "cached": "0/1",
+        "first-token": "20ms",
         "attempts": "1",
     }
     assert endpoint.calls[0].header("x-headgate-explain") is None

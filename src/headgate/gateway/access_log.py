@@ -141,13 +141,19 @@ class AccessLog:
         tokens = f"{usage.prompt}/{usage.completion}" if usage is not None else "-/-"
         ttft = f" ttft={int((first - arrived) * 1e3 + 0.5)}ms" if first and exchange.decision.stream else ""
         endpoint = self._escape(load.endpoint.name) if load is not None else "-"
+        choice = exchange.choice
+        expected = ""
+        if choice is not None:
+            expected = f" prompt={exchange.decision.scheduled.prompt_tokens} cached={choice.cached_tokens}"
+            if choice.first_token_s is not None:
+                expected += f" expected={int(choice.first_token_s * 1e3 + 0.5)}ms"
         version = "0" if request.is_http_1_0 else "1"
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
         troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
             f' {self._escape(request.path)} HTTP/1.{version}" {words.text}'
-            f" endpoint={endpoint} attempts={exchange.attempts} tokens={tokens}"
+            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}"
             f" request_bytes={exchange.bytes_in} response_bytes={exchange.bytes_out}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
             f" id={exchange.request_id.decode()}{trace_id}{troubles}\n"
@@ -181,6 +187,12 @@ class AccessLog:
         else:
             attempts = self._attempts_in_json(exchange, now)
         error = self._error_in_json(exchange) if exchange.error_message else "null"
+        choice = exchange.choice
+        prompt, cached, expected_ms = "null", "null", "null"
+        if choice is not None:
+            prompt, cached = str(exchange.decision.scheduled.prompt_tokens), str(choice.cached_tokens)
+            if choice.first_token_s is not None:
+                expected_ms = str(int(choice.first_token_s * 1e3 + 0.5))
         tokens_in, tokens_out = (usage.prompt, usage.completion) if usage is not None else ("null", "null")
         return (
             f'{{"timestamp":"{self._clock.at(now)}","client_address":"{request.client_address}",'
@@ -188,7 +200,9 @@ class AccessLog:
             f'"protocol":"HTTP/1.{"0" if request.is_http_1_0 else "1"}",{words.json_end},"error":{error},'
             f'{words.json_decision},"selected_pod":{pod},'
             f'"upstream_status_code":{exchange.upstream_status or "null"},'
-            f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],"input_tokens":{tokens_in},'
+            f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],'
+            f'"expected_prompt_tokens":{prompt},"expected_cached_tokens":{cached},'
+            f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
             f'"output_tokens":{tokens_out},"request_bytes":{exchange.bytes_in},'
             f'"response_bytes":{exchange.bytes_out},"duration_time_to_first_token":{ttft},'
             f'"duration_total":{total},"duration_request_processing":{before},'

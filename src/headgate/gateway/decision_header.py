@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
+    from headgate.scheduling import Choice
 
 ASKED_BY = b"x-headgate-explain"
 NAME = b"x-headgate-decision"
@@ -33,12 +34,22 @@ def line(exchange: Exchange, refused: str = "") -> bytes:
         pairs += (("target", exchange.pool.name), ("model", decision.upstream_model))
     if load is not None:
         pairs += (("endpoint", load.endpoint.name), ("address", load.endpoint.address))
+    if exchange.choice is not None:
+        pairs += _expected(exchange.choice, decision.scheduled.prompt_tokens)
     pairs.append(("attempts", str(exchange.attempts)))
     for name, why, _ in (exchange.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{name}:{why}"))
     if refused:
         pairs.append(("refused", refused))
     return b"%b: %b\r\n" % (NAME, "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode())
+
+
+def _expected(choice: Choice, prompt_tokens: int) -> list[tuple[str, str]]:
+    """What was expected of the endpoint when it was picked."""
+    pairs = [("cached", f"{choice.cached_tokens}/{prompt_tokens}")]
+    if choice.first_token_s is not None:
+        pairs.append(("first-token", f"{choice.first_token_s * 1e3:.0f}ms"))
+    return pairs
 
 
 def _safe(value: str) -> str:

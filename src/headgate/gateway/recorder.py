@@ -39,6 +39,7 @@ class _Bound:
         "bytes_out",
         "duration",
         "first_token",
+        "first_token_error",
         "input_tokens",
         "output_tokens",
         "per_token",
@@ -56,6 +57,7 @@ class _Bound:
         # Of what cannot happen, no series are begun: each histogram has twenty.
         has_tokens = is_stream and pool != NONE
         self.first_token = recorder.first_token.labels(model, pool) if has_tokens else None
+        self.first_token_error = recorder.first_token_error.labels(pool) if has_tokens else None
         self.per_token = recorder.per_token.labels(model, pool) if has_tokens else None
         self.input_tokens = recorder.tokens.labels(model, pool, "input")
         self.output_tokens = recorder.tokens.labels(model, pool, "output")
@@ -90,6 +92,12 @@ class Recorder:
             "headgate_gateway_time_to_first_token_seconds",
             "From a streamed request's arrival to the first byte of its answer's body.",
             labels,
+        )
+        self.first_token_error = Histogram(
+            "headgate_gateway_first_token_error_seconds",
+            "How far the time to the first token of a streamed request was from what its endpoint was picked "
+            "for, either way.",
+            ("pool",),
         )
         self.per_token = Histogram(
             "headgate_gateway_time_per_output_token_seconds",
@@ -166,6 +174,7 @@ class Recorder:
         )
         self._of_pools = (
             *self._of_models,
+            self.first_token_error,
             self.cached_tokens,
             self.connect,
             self.body_bytes,
@@ -205,6 +214,13 @@ class Recorder:
         first_token, per_token = bound.first_token, bound.per_token
         if first_token is not None and per_token is not None and (first_at := exchange.first_byte_at):
             first_token.observe(first_at - exchange.request.arrived_at)
+            choice = exchange.choice
+            if (
+                choice is not None
+                and choice.first_token_s is not None
+                and bound.first_token_error is not None
+            ):
+                bound.first_token_error.observe(abs(first_at - exchange.attempt_at - choice.first_token_s))
             if usage is not None and usage.completion > 1 and exchange.outcome == "served":
                 per_token.observe((now - first_at) / (usage.completion - 1))
         if self.log is not None:
