@@ -4,6 +4,7 @@ Is told of each request that starts and ends, how it was answered, and what a me
 scheduler one load per endpoint. State lives here and outlives the snapshots that routing makes.
 """
 
+from headgate.fleet import adapters
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
@@ -26,6 +27,7 @@ __all__ = [
     "ReadingState",
     "RetryBudget",
     "RetryBudgetPolicy",
+    "adapters",
     "ejected",
     "hung",
 ]

@@ -25,6 +25,7 @@ class EndpointLoad(EndpointHealth):
     """The open account of one endpoint, and its health. Changed only through methods."""
 
     __slots__ = (
+        "adapters",
         "decoding",
         "endpoint",
         "estimator",
@@ -47,6 +48,8 @@ class EndpointLoad(EndpointHealth):
         self.requests_at_reading = 0
         """How many of its requests were in flight at the reading: the difference is what it does not tell."""
         self.requests = 0
+        self.adapters: dict[str, int] = {}
+        """How many of its requests are for each adapter; those that have none are not in it."""
         self.decoding = 0
         """Those of its requests that have their first token."""
         self.prefill_tokens = 0
@@ -69,16 +72,24 @@ class EndpointLoad(EndpointHealth):
         """All that it owes, in tokens of prefill."""
         return self.prefill_tokens + DECODE_WORK_TOKENS * self.requests
 
-    def book(self, uncached_tokens: int, output_tokens: int, now: float, is_streamed: bool = True) -> Booking:
+    def book(
+        self,
+        uncached_tokens: int,
+        output_tokens: int,
+        now: float,
+        is_streamed: bool = True,
+        adapter: str = "",
+    ) -> Booking:
         """Books a request that is about to be sent. Where its answer does not come as a stream, nothing is
         seen of its first token."""
-        return Booking(self, uncached_tokens, output_tokens, now, is_streamed)
+        return Booking(self, uncached_tokens, output_tokens, now, is_streamed, adapter)
 
 
 class Booking:
     """One request in the account of an endpoint: made once, ended once."""
 
     __slots__ = (
+        "adapter",
         "at",
         "is_over",
         "is_prefilled",
@@ -90,7 +101,13 @@ class Booking:
     )
 
     def __init__(
-        self, load: EndpointLoad, uncached_tokens: int, output_tokens: int, now: float, is_streamed: bool
+        self,
+        load: EndpointLoad,
+        uncached_tokens: int,
+        output_tokens: int,
+        now: float,
+        is_streamed: bool,
+        adapter: str,
     ) -> None:
         self.load = load
         self.uncached_tokens = uncached_tokens
@@ -98,6 +115,7 @@ class Booking:
         self.at = now
         self.is_prefilled = False
         self.is_streamed = is_streamed
+        self.adapter = adapter
         self.is_over = False
         self.position = 0
         """In the queue of the endpoint, as its estimator counts."""
@@ -105,6 +123,8 @@ class Booking:
         load.started += 1
         load.prefill_tokens += uncached_tokens
         load.output_tokens += output_tokens
+        if adapter:
+            load.adapters[adapter] = load.adapters.get(adapter, 0) + 1
         load.estimator.booked(self, now)
 
     def first_token(self, now: float) -> None:
@@ -122,12 +142,21 @@ class Booking:
         load = self.load
         load.requests -= 1
         load.output_tokens -= self.output_tokens
+        if self.adapter:
+            self._leave_adapter(load.adapters)
         if self.is_prefilled:
             load.decoding -= 1
         else:
             load.prefill_tokens -= self.uncached_tokens
             if self.is_streamed:
                 load.estimator.given_up(self)
+
+    def _leave_adapter(self, adapters: dict[str, int]) -> None:
+        left = adapters[self.adapter] - 1
+        if left:
+            adapters[self.adapter] = left
+        else:
+            del adapters[self.adapter]
 
 
 class Ledger:
@@ -178,4 +207,5 @@ class Ledger:
             assert 0 <= load.decoding <= load.requests
             assert load.prefill_tokens >= 0
             assert load.output_tokens >= 0
+            assert sum(load.adapters.values()) <= load.requests
             assert load.requests > 0 or load.work_tokens == load.output_tokens == 0

@@ -136,7 +136,9 @@ class Delivery(ABC):
         self.attempts += 1
         now = self.attempt_at = self._proxy.now()
         uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
-        self.booking = load.book(uncached_tokens, scheduled.output_tokens, now, self.decision.stream)
+        self.booking = load.book(
+            uncached_tokens, scheduled.output_tokens, now, self.decision.stream, scheduled.adapter
+        )
         is_telling = choice.cached_tokens >= learning.LEAST_TOKENS
         self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)

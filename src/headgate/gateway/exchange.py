@@ -115,6 +115,8 @@ class Exchange(PairedDelivery):
                 return
         elif load.failures_in_row and status < 500:
             load.answered(self._proxy.now())
+        if status == 404 and self.decision.scheduled.adapter:
+            self._proxy.scraper.list_models_soon(load)
         answer = self._answer = Answer(
             self.request,
             self.request_id,

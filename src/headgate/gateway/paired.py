@@ -67,7 +67,8 @@ class PairedDelivery(Delivery):
             self._payload = handover.payload()
             self._ask(pool, load)
             return
-        self.booking = load.book(0, self.decision.scheduled.output_tokens, now, is_streamed=False)
+        scheduled = self.decision.scheduled
+        self.booking = load.book(0, scheduled.output_tokens, now, False, scheduled.adapter)
         pool.decoding.booked(pair.request, choice, now)
         if not is_repeated:
             handover.begin(pool, pair, self, self._proxy.rng)
@@ -93,7 +94,11 @@ class PairedDelivery(Delivery):
         scheduled = self.decision.scheduled
         uncached_tokens = max(scheduled.prompt_tokens - self.choice.cached_tokens, 0)
         self.booking = self.load.book(
-            uncached_tokens, scheduled.output_tokens, self.attempt_at, self.decision.stream
+            uncached_tokens,
+            scheduled.output_tokens,
+            self.attempt_at,
+            self.decision.stream,
+            scheduled.adapter,
         )
 
     def _do_all_of_it(self, why: str) -> None:

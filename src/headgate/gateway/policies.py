@@ -25,7 +25,13 @@ class Policies:
         self._plan = _plan(settings)
 
     def of(self, pool: routing.Pool) -> scheduling.Policy:
-        """A new policy for a pool: by the profile or policy that its annotation names, else as all others."""
+        """A new policy for a pool: by the profile or policy that its annotation names, else as all others.
+
+        Whichever it is, requests for adapters go where those are at home.
+        """
+        return scheduling.WithAdapters(self._chosen(pool))
+
+    def _chosen(self, pool: routing.Pool) -> scheduling.Policy:
         wanted = pool.scheduling_profile
         if self._plan is not None and (not wanted or wanted in self._plan.profiles):
             return self._plan.policy(self._prefixes, wanted or None)

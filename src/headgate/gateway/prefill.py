@@ -111,7 +111,7 @@ class Prefill:
     def start(self, request: Request) -> None:
         """Books it, and sends it on a connection that there is or is made."""
         uncached_tokens = max(request.prompt_tokens - self.choice.cached_tokens, 0)
-        self.booking = self.load.book(uncached_tokens, 0, self.began_at)
+        self.booking = self.load.book(uncached_tokens, 0, self.began_at, adapter=request.adapter)
         self._pool.policy.booked(request, self.choice, self.began_at)
         timeout_s = self._pool.pool.timeout_s
         if timeout_s is not None:

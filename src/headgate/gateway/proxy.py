@@ -100,7 +100,7 @@ class Proxy:
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
         self.policies = Policies(settings, self.prefixes)
-        self._decoding = scheduling.LeastDecoding(self.prefixes)
+        self._decoding = scheduling.WithAdapters(scheduling.LeastDecoding(self.prefixes))
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""

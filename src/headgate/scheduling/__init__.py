@@ -6,6 +6,7 @@ Pure: time and randomness are arguments.
 """
 
 from headgate.scheduling.candidates import candidates
+from headgate.scheduling.homes import Homes
 from headgate.scheduling.least_decoding import LeastDecoding
 from headgate.scheduling.least_work import LeastWork
 from headgate.scheduling.pairs import Pair, Pairs, Terms, pick_again, pick_pair
@@ -13,9 +14,11 @@ from headgate.scheduling.pick import pick
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.scheduling.request import Request
+from headgate.scheduling.with_adapters import WithAdapters
 
 __all__ = [
     "Choice",
+    "Homes",
     "LeastDecoding",
     "LeastWork",
     "Pair",
@@ -25,6 +28,7 @@ __all__ = [
     "Refused",
     "Request",
     "Terms",
+    "WithAdapters",
     "candidates",
     "pick",
     "pick_again",

@@ -91,6 +91,12 @@ class Scraper:
         for watch in self._watches.values():
             watch.settle(now)
 
+    def list_models_soon(self, load: fleet.EndpointLoad) -> None:
+        """An endpoint does not know an adapter that it should have."""
+        watch = self._watches.get(load.endpoint)
+        if watch is not None:
+            watch.list_models_soon()
+
     def watch(self, load: fleet.EndpointLoad) -> Watch | None:
         """Whoever looks at an endpoint; None if nobody does."""
         return self._watches.get(load.endpoint)

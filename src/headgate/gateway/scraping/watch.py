@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
@@ -42,7 +43,9 @@ class Watch:
         self._scraper = scraper
         self._failures = 0
         """Looks in a row at no page."""
-        self._models_at: float | None = None
+        self._models_at = -math.inf
+        """When the list of models was last asked for."""
+        self._models_due_at = -math.inf
         self._told: fleet.ReadingState = "missing"
         self._pause: asyncio.Future[None] | None = None
         self._page_client = self._client_for(target.page_port, target.page_tls)
@@ -66,7 +69,10 @@ class Watch:
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
         else:
             is_current = state == "fresh"
-        self.load.read(reading if is_current else None)
+        if not is_current:
+            reading = None
+        if reading is not self.load.reading:  # the load notes what was in flight as it came
+            self.load.read(reading)
         if state != self._told:
             self._told = state
             self._tell(state)
@@ -86,10 +92,9 @@ class Watch:
 
     def list_models_soon(self) -> None:
         """Somebody knows of a model that is not in the list, or is there no more."""
-        if self._models_at is not None and self._scraper.now() - self._models_at >= SOONEST_S:
-            self._models_at = None
-            if self._pause is not None and not self._pause.done():
-                self._pause.set_result(None)
+        self._models_due_at = min(self._models_due_at, self._models_at + SOONEST_S)
+        if self._models_due_at <= self._scraper.now() and self._pause is not None:
+            _end(self._pause)
 
     # -- looking
 
@@ -128,8 +133,8 @@ class Watch:
         """Returns how long to wait before the next."""
         scraper = self._scraper
         began = scraper.now()
-        if self._models_at is None or began - self._models_at >= MODELS_INTERVAL_S:
-            self._models_at = began
+        if began >= self._models_due_at:
+            self._models_at, self._models_due_at = began, began + MODELS_INTERVAL_S
             await self._list_models(began)
         if self.target.engine.metrics is None:
             self.observation.see_no_page(began)
@@ -165,7 +170,7 @@ class Watch:
             return "absent"
         self.problem = ""
         if self.observation.see(figures, at):
-            self._models_at = None
+            self._models_due_at = at
             self._scraper.restarted(self)
         return "read"
 

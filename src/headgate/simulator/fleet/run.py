@@ -151,7 +151,9 @@ class _Run:
         flight.attempts += 1
         flight.tried.append(choice.load)
         uncached_tokens = max(flight.timed.prompt_tokens - choice.cached_tokens, 0)
-        flight.booking = choice.load.book(uncached_tokens, flight.scheduled.output_tokens, now)
+        flight.booking = choice.load.book(
+            uncached_tokens, flight.scheduled.output_tokens, now, adapter=flight.scheduled.adapter
+        )
         self._policy.booked(flight.scheduled, choice, now)
         self._observer.sent(flight.timed, choice.load, now)
         self._send(flight, self._endpoints[choice.load])

@@ -1,0 +1,129 @@
+"""Which endpoints of a pool an adapter is kept on.
+
+To load an adapter takes long, and pushes another out of memory. So its requests go where it is: one with few
+requests is at home on one endpoint, a busy one on as many as its requests need. All of this is soft: where no
+endpoint knows the adapter or has a place for it, all may be asked, since waiting beats a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import xxhash
+
+from headgate.fleet import EndpointLoad, adapters
+
+HOME_REQUESTS = 8
+"""With so many requests in flight on each of its homes, an adapter may have one more."""
+SLACK = 1.25
+"""An endpoint with more than so many times the mean of requests is busy: an adapter that may have one more
+home gets it then."""
+IDLE_S = 60.0
+"""After this long without a request, an adapter is not at home on an endpoint any more."""
+
+_NOWHERE: dict[EndpointLoad, float] = {}
+
+
+class Homes:
+    """The homes of all adapters of a pool, as far as this process has sent requests for them."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, dict[EndpointLoad, float]] = {}
+        """When a request for the adapter last went to the endpoint."""
+        self._housed: dict[EndpointLoad, dict[str, None]] = {}
+        """The adapters at home on an endpoint, the one asked for longest ago first."""
+        self._swept_at = 0.0
+
+    def among(self, adapter: str, candidates: Sequence[EndpointLoad], now: float) -> Sequence[EndpointLoad]:
+        """Those of the candidates that a request for the adapter may go to, and that is never none of them.
+        Changes nothing."""
+        if not candidates:
+            return candidates
+        used = self._used.get(adapter, _NOWHERE)
+        homes: list[EndpointLoad] = []
+        fitting: list[EndpointLoad] = []
+        requests = in_flight = 0
+        for load in candidates:
+            requests += load.requests
+            stands = adapters.place(load, adapter)
+            if stands == "loaded":
+                in_flight += load.adapters.get(adapter, 0)
+                homes.append(load)
+            elif stands == "fits":
+                is_home = load in used and now - used[load] <= IDLE_S
+                (homes if is_home else fitting).append(load)
+        busy = SLACK * requests / len(candidates) + 1
+        most = 1 + in_flight // HOME_REQUESTS
+        chosen = self._chosen(adapter, homes, fitting, busy, most)
+        if chosen:
+            return chosen
+        return [load for load in candidates if adapters.place(load, adapter) != "unknown"] or candidates
+
+    def _chosen(
+        self,
+        adapter: str,
+        homes: list[EndpointLoad],
+        fitting: list[EndpointLoad],
+        busy: float,
+        most: int,
+    ) -> list[EndpointLoad]:
+        """At most so many homes, those first that are not busy; and one more, if all are and it may be."""
+        if len(homes) > 1:
+            homes.sort(key=lambda load: (load.requests > busy, -_rank(adapter, load)))
+        may_grow = len(homes) < most and (not homes or homes[0].requests > busy)
+        if may_grow and fitting:
+            homes.append(max(fitting, key=lambda load: self._suits(adapter, load, busy)))
+        return homes[:most]
+
+    def _suits(self, adapter: str, load: EndpointLoad, busy: float) -> tuple[bool, bool, float]:
+        """How well one more adapter does on an endpoint: it is not busy, pushes nobody out, and is the one
+        that the adapter's name leads to, so that all gateways find the same."""
+        limit = load.reading.max_adapters if load.reading is not None else None
+        present = adapters.in_use(load) | self._housed.get(load, {}).keys()
+        is_free = limit is None or len(present) < limit
+        return load.requests <= busy, is_free, _rank(adapter, load, others=len(present))
+
+    def booked(self, adapter: str, load: EndpointLoad, now: float) -> None:
+        """A request for the adapter is on its way there."""
+        if now - self._swept_at > IDLE_S:
+            self._sweep(now)
+        self._used.setdefault(adapter, {})[load] = now
+        housed = self._housed.setdefault(load, {})
+        housed.pop(adapter, None)
+        housed[adapter] = None
+        limit = load.reading.max_adapters if load.reading is not None else None
+        while limit is not None and len(housed) > max(limit, 1):
+            self._leave(next(iter(housed)), load)  # the engine drops it too
+
+    def of(self, adapter: str) -> list[EndpointLoad]:
+        """Where the adapter is at home, as far as requests were sent."""
+        return list(self._used.get(adapter, ()))
+
+    def _sweep(self, now: float) -> None:
+        self._swept_at = now
+        idle = [
+            (adapter, load)
+            for adapter, used in self._used.items()
+            for load, at in used.items()
+            if now - at > IDLE_S
+        ]
+        for adapter, load in idle:
+            self._leave(adapter, load)
+
+    def _leave(self, adapter: str, load: EndpointLoad) -> None:
+        housed, used = self._housed[load], self._used[adapter]
+        del housed[adapter], used[load]
+        if not housed:
+            del self._housed[load]
+        if not used:
+            del self._used[adapter]
+
+
+def _rank(adapter: str, load: EndpointLoad, others: int = 0) -> float:
+    """Rendezvous hashing: each adapter has an order of its own among endpoints, the same in all gateways.
+
+    Weighed by how many other adapters an endpoint has: those with few come first more often.
+    """
+    drawn = (xxhash.xxh3_64_intdigest(f"{adapter}\0{load.endpoint.name}".encode()) + 1) / (2**64 + 1)
+    return -1.0 / (math.log(drawn) * (1 + others))

@@ -1,0 +1,59 @@
+"""Any policy, with requests for adapters sent where those are at home."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from headgate.fleet import EndpointLoad
+from headgate.scheduling.homes import Homes
+from headgate.scheduling.policy import Choice, Policy, Refused
+from headgate.scheduling.request import Request
+
+
+class WithAdapters(Policy):
+    """Leaves the choice to a policy, among the homes of the request's adapter if it has one."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.homes = Homes()
+        self.name = policy.name
+        self.uses_prefix = policy.uses_prefix
+        self.judges_decoding = policy.judges_decoding
+        self.remote_tokens = policy.remote_tokens
+        self.marks_answers = policy.marks_answers
+
+    def pick(
+        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+    ) -> Choice | None:
+        if request.adapter:
+            candidates = self.homes.among(request.adapter, candidates, now)
+        return self.policy.pick(request, candidates, now, rng)
+
+    def booked(self, request: Request, choice: Choice, now: float) -> None:
+        if request.adapter:
+            self.homes.booked(request.adapter, choice.load, now)
+        self.policy.booked(request, choice, now)
+
+    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+        return self.policy.why(request, load, choice, now)
+
+    def reasons(
+        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
+    ) -> Mapping[EndpointLoad, str]:
+        if not request.adapter:
+            return self.policy.reasons(request, candidates, choice, now)
+        asked = self.homes.among(request.adapter, candidates, now)
+        passed_over = f"adapter {request.adapter} is kept on others"
+        return {
+            **dict.fromkeys(candidates, passed_over),
+            **self.policy.reasons(request, asked, choice, now),
+        }
+
+    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+        if request.adapter:
+            candidates = self.homes.among(request.adapter, candidates, now)
+        return self.policy.refusal(request, candidates, now)
+
+    def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
+        return self.policy.marks(request, choice)
