@@ -73,7 +73,7 @@ def test_a_line_of_azure_is_a_request_after_the_first():
         (
             {**GOOD, "hash_ids": [1]},
             "hash_ids: 1 hashes for 1030 tokens, which are 3 blocks of 512; "
-            "say how many tokens a block of this trace has",
+            "say how many tokens a block of this trace has (--block-tokens)",
         ),
         (
             {"timestamp": 0, "input_length": 1, "output_length": 1},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -21,9 +22,10 @@ _INTERRUPTED = 130
 
 def run(options: Options) -> None:
     """Raises click's exceptions for whatever is wrong with the options or files."""
-    if options.plots is not None:
-        plots.check_available()
     planned = plan(options)
+    if options.plots is not None:
+        with _told_of(options.plots):
+            plots.prepare(options.plots)
     contest = replaying.Contest(
         requests=planned.traffic.requests,
         fleet=planned.fleet,
@@ -64,7 +66,7 @@ def _show(options: Options, results: Results, drawn: Sequence[Drawn]) -> None:
 def _heading(results: Results) -> str:
     configuration = results.configuration
     used = configuration.trace
-    told = f"{used.source} ({used.format}): {used.requests:,} requests"
+    told = f"{used.source} ({used.format}): {used.requests:,} request{'' if used.requests == 1 else 's'}"
     if used.first_to_last_s:
         told += f" in {used.first_to_last_s:,.0f} s, {used.rate_per_s:.2f} a second"
     if used.ideal_hit_rate is not None:
@@ -77,8 +79,14 @@ def _heading(results: Results) -> str:
 
 
 def _draw(directory: Path, drawn: Sequence[Drawn], slo: Slo) -> None:
-    try:
+    with _told_of(directory):
         written = plots.write(directory, drawn, slo)
+    click.echo(f"{len(written)} plots in {directory}", err=True)
+
+
+@contextmanager
+def _told_of(directory: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise click.ClickException(f"cannot write plots to {directory}: {error.strerror or error}") from error
-    click.echo(f"{len(written)} plots in {directory}", err=True)

@@ -63,6 +63,7 @@ def _number(text: str) -> float | bool | None:
 
 def _told(problem: Problem) -> str:
     flag, _, name = problem.path.removeprefix("groups[0].").partition(".")
+    flag = "replicas" if flag == "groups" else flag
     fix = _fix(problem)
     return f"--{flag}{' ' if name else ''}{name}: {problem.message}{f'; {fix}' if fix else ''}"
 

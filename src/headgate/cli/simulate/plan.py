@@ -157,9 +157,12 @@ def _jitter_s(text: str, grid_s: float) -> float:
     if text == "off":
         return 0.0
     try:
-        return abs(duration.parse(text))
+        jitter_s = duration.parse(text)
     except duration.DurationError:
-        raise click.UsageError(f"--jitter: {text!r} is not auto, off, or a time such as 3s") from None
+        jitter_s = -1.0
+    if jitter_s < 0:
+        raise click.UsageError(f"--jitter: {text!r} is not auto, off, or a time such as 3s")
+    return jitter_s
 
 
 def _policies(options: Options, file: FleetFile) -> tuple[list[Compared], list[str]]:

@@ -32,20 +32,20 @@ _STYLE: Any = {
 }
 
 
-def check_available() -> None:
-    """Raises a usage error that names the package to install."""
+def prepare(directory: Path) -> None:
+    """Makes the directory; raises a usage error that names the package to install, or OSError."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise click.UsageError("--plots needs matplotlib: pip install 'headgate[plots]'") from None
+    directory.mkdir(parents=True, exist_ok=True)
 
 
 def write(directory: Path, runs: Sequence[Drawn], slo: Slo) -> list[Path]:
-    """Draws all plots into a directory, which is made; returns the files. Raises OSError."""
+    """Draws all plots into a directory; returns the files. Raises OSError."""
     import matplotlib as mpl
 
     mpl.use("agg")
-    directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with mpl.rc_context(_STYLE):
         for name, draw in _plots(runs, slo).items():

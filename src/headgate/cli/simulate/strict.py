@@ -152,8 +152,12 @@ def wanted(hint: Any) -> str:
 def _bounds(marks: dict[str, Any]) -> str:
     least, most = marks.get("ge"), marks.get("le")
     if least is not None and most is not None:
-        return f" from {least:g} to {most:g}"
-    return f" of at least {least:g}" if least is not None else ""
+        return f" from {_plain(least)} to {_plain(most)}"
+    return f" of at least {_plain(least)}" if least is not None else ""
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def _bare(hint: Any) -> tuple[Any, dict[str, Any]]:

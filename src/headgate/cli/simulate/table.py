@@ -80,9 +80,21 @@ def lines(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
 
 
 def comparison(runs: Sequence[Run]) -> list[str]:
-    """How the others differ from the first run, each in a line."""
+    """How policies differ from the first one at the same rate, or in the rate that was found for each."""
+    if any(run.highest_rate for run in runs):
+        return _compared(runs, f"Compared with {runs[0].policy}:")
+    rates = dict.fromkeys(run.summary.arrivals_per_s for run in runs)
+    told: list[str] = []
+    for rate in rates:
+        same = [run for run in runs if run.summary.arrivals_per_s == rate]
+        at_rate = f" at {seconds(rate)} req/s" if len(rates) > 1 else ""
+        told += _compared(same, f"Compared with {same[0].policy}{at_rate}:")
+    return told
+
+
+def _compared(runs: Sequence[Run], heading: str) -> list[str]:
     first, *others = runs
-    told = [f"Compared with {first.policy}:"]
+    told = [heading]
     name_width = max((cell_len(run.policy) for run in others), default=0)
     for run in others:
         ours, theirs = run.summary, first.summary
@@ -94,6 +106,8 @@ def comparison(runs: Sequence[Run]) -> list[str]:
             ("in SLO", _points(ours.slo_share, theirs.slo_share)),
             ("hits", _points(ours.hit_rate, theirs.hit_rate)),
         ]
+        if run.highest_rate:
+            parts.insert(0, ("rate", _relative(ours.arrivals_per_s, theirs.arrivals_per_s)))
         differences = ", ".join(f"{what} {difference}" for what, difference in parts)
         told.append(f"{_GAP}{run.policy.ljust(name_width)}{_GAP}{differences}")
     return told
@@ -102,11 +116,11 @@ def comparison(runs: Sequence[Run]) -> list[str]:
 def _relative(ours: float, theirs: float) -> str:
     if math.isnan(ours) or math.isnan(theirs) or not theirs:
         return _NONE
-    return f"{100 * (ours / theirs - 1):+.0f}%"
+    return f"{round(100 * (ours / theirs - 1)):+d}%"
 
 
 def _points(ours: float, theirs: float) -> str:
-    return f"{100 * (ours - theirs):+.1f} points"
+    return f"{round(100 * (ours - theirs), 1) + 0.0:+.1f} points"
 
 
 def _blocks(

@@ -11,7 +11,8 @@ import click
 Command: TypeAlias = Callable[..., Any]
 
 _COUNT = click.IntRange(min=1)
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_SLOWEST, _FASTEST = 0.001, 1e6
+"""Requests a second: beyond, virtual time would be longer than anybody waits, or not be time at all."""
 
 
 def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
@@ -29,14 +30,26 @@ def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float
     return found
 
 
-def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
-    """Positive numbers with commas between."""
+def _pace(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """A rate, or what one is multiplied by."""
+    if text is None:
+        return None
+    pace = _paces(ctx, param, text)
+    if len(pace) != 1:
+        raise click.BadParameter(f"{text!r} is more than one number", ctx, param)
+    return pace[0]
+
+
+def _paces(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float]:
+    """Several with commas between."""
     try:
-        found = [float(part) for part in text.split(",")] if text else []
+        found = [float(part) for part in text.split(",")] if text is not None else []
     except ValueError:
         found = [-1.0]
-    if not all(0 < number < float("inf") for number in found):
-        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 4,6,8", ctx, param)
+    if not all(_SLOWEST <= number <= _FASTEST for number in found):
+        wanted = f"numbers from {_SLOWEST:g} to {_FASTEST:,.0f} such as 4,6,8"
+        wanted = wanted if param.name == "rates" else f"a number from {_SLOWEST:g} to {_FASTEST:,.0f}"
+        raise click.BadParameter(f"{text!r} is not {wanted}", ctx, param)
     return found
 
 
@@ -95,9 +108,11 @@ _TRAFFIC = _options(
     ),
 )
 _PACE = _options(
-    click.option("--rate-scale", type=_POSITIVE, help="2 lets requests come twice as fast."),
-    click.option("--rate", type=_POSITIVE, help="Requests a second, on average."),
-    click.option("--rates", callback=_numbers, metavar="RATE,...", help="Several, one after the other."),
+    click.option(
+        "--rate-scale", callback=_pace, metavar="NUMBER", help="2 lets requests come twice as fast."
+    ),
+    click.option("--rate", callback=_pace, metavar="RATE", help="Requests a second, on average."),
+    click.option("--rates", callback=_paces, metavar="RATE,...", help="Several, one after the other."),
     click.option(
         "--find-rate", is_flag=True, help="Find the highest rate at which first tokens come in time."
     ),

@@ -57,7 +57,7 @@ class Mooncake:
                 f"{len(record.hash_ids)} hashes for {record.input_length} tokens, which are {blocks} blocks "
                 f"of {self.block_tokens}",
                 field="hash_ids",
-                fix="say how many tokens a block of this trace has",
+                fix="say how many tokens a block of this trace has (--block-tokens)",
             )
         return TimedRequest(
             at_s=record.timestamp / 1000,
