@@ -29,7 +29,7 @@ def start(start_gateway):
 
     async def started(*args, **kwargs):
         gateway = await start_gateway(*args, **kwargs)
-        gateway.proxy._rng = random.Random(7)
+        gateway.proxy.rng = random.Random(7)
         return gateway
 
     return started

@@ -210,3 +210,46 @@ def test_a_plan_is_shown_with_all_its_parameters():
         "parameters": {"threshold": 128},
     }
     assert shown["profiles"][0]["scorers"] == [{"name": "load-aware-scorer", "weight": 1.0}]
+
+
+SESSIONS = """
+plugins:
+- {type: session-affinity-filter, name: decode-session}
+- type: session-affinity-filter
+  name: prefill-session
+  parameters: {encodedEndpointHeaderConfig: {header: x-session-token-prefill}, profileName: prefill}
+- {type: topology-affinity-scorer}
+- {type: always-disagg-pd-decider}
+- {type: disagg-profile-handler, parameters: {deciders: {prefill: always-disagg-pd-decider}}}
+schedulingProfiles:
+- {name: prefill, plugins: [{pluginRef: prefill-session}, {pluginRef: topology-affinity-scorer}]}
+- {name: decode, plugins: [{pluginRef: decode-session}]}
+"""
+
+
+def test_both_endpoints_of_a_request_are_pinned_by_tokens_of_their_own():
+    """B47: the answer has a token for each phase, and the next request goes to both again."""
+    host = "kubernetes.io/hostname"
+    pool = endpoints(*({"labels": {host: name}} for name in ("h1", "h2", "h2", "h3")))
+    policy = plan_of(SESSIONS, allow_alpha=True).policy(NoPrefixes())
+    assert policy.remote_tokens == 0
+    rng = random.Random(3)
+
+    def picked(role: str, peer=None, **headers: str):
+        asked = request(**headers)
+        asked.role, asked.peer = role, peer
+        choice = policy.pick(asked, pool, 0.0, rng)
+        assert choice is not None
+        return choice, dict(policy.marks(asked, choice))
+
+    decode, marks = picked("decode")
+    assert set(marks) == {b"x-session-token"}
+    prefill, prefill_marks = picked("prefill", peer=pool[1])
+    assert set(prefill_marks) == {b"x-session-token-prefill"}
+    assert prefill.load in pool[1:3], "the nearest to the one that decodes"
+    tokens = {
+        name.decode().replace("-", "_"): value.decode() for name, value in (marks | prefill_marks).items()
+    }
+    for _ in range(5):
+        assert picked("decode", **tokens)[0].load is decode.load
+        assert picked("prefill", peer=pool[3], **tokens)[0].load is prefill.load

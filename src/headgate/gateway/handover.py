@@ -99,11 +99,9 @@ class Handover:
             self.discard()
             self._connector = connector
             self._body = transfer.read(self._request.path, self._raw)
-        remote_tokens = phases.remote_tokens
+        said = (phases.remote_tokens, pool.policy.remote_tokens, self._proxy.settings.remote_prefill_tokens)
         self._terms = scheduling.Terms(
-            remote_tokens=(
-                self._proxy.settings.remote_prefill_tokens if remote_tokens is None else remote_tokens
-            ),
+            remote_tokens=next(tokens for tokens in said if tokens is not None),
             why_not=connector.why_not(self._body) if self._body is not None else NO_FORM,
             decodes_alone=connector.decodes_alone or self._body is None,
             keeps_prefix=connector.keeps_prefix,

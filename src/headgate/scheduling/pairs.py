@@ -113,7 +113,7 @@ def pick_pair(
     if terms.decodes_alone and request.prompt_tokens - decode.cached_tokens < terms.remote_tokens:
         return Pair(decode=decode, request=told, why=CACHED)
     able = _may_prefill(pairs, decode.load, terms, now, tried_prefill, max_requests)
-    prefill_request = msgspec.structs.replace(request, role="prefill")
+    prefill_request = msgspec.structs.replace(request, role="prefill", peer=decode.load)
     prefill = policy.pick(prefill_request, candidates(able, now, rng), now, rng)
     if prefill is None:
         return Pair(decode=decode, request=told, why=NO_PREFILL) if terms.decodes_alone else None

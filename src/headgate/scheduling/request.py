@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from headgate.fleet import EndpointLoad
+
 
 def _no_header(_: bytes) -> str:
     return ""
@@ -33,6 +35,8 @@ class Request(msgspec.Struct, kw_only=True):
     """Critical is 1, default 0, sheddable -1; objectives have any sign."""
     role: Literal["", "prefill", "decode"] = ""
     """The phase that an endpoint is picked for, where one prefills and another decodes; "" is all of it."""
+    peer: EndpointLoad | None = None
+    """Where one endpoint prefills and another decodes, the one that was picked already."""
     header: Callable[[bytes], str] = _no_header
     """The first value of a header by its lower-case name, "" if there is none."""
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
 from headgate.scheduling.plugins import signals
 from headgate.scheduling.plugins.parameters import Share, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
@@ -40,15 +39,13 @@ class LeastRequest(Scorer, Filter):
         return [load for load, count in zip(loads, signals.waiting(loads), strict=True) if count < most]
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        bases = [_base(load) for load in loads]
+        bases = []
+        for load in loads:
+            reading, requests = load.reading, load.requests
+            running = load.decoding if reading is None or reading.running is None else reading.running
+            bases.append(requests + 100 * (requests - running) if requests > running else requests)
         most = max(bases)
         return [int((most - base) / most * MOST) for base in bases] if most else [MOST] * len(loads)
-
-
-def _base(load: EndpointLoad) -> int:
-    reading = load.reading
-    running = load.decoding if reading is None or reading.running is None else reading.running
-    return load.requests + 100 * max(load.requests - running, 0)
 
 
 class LeastLatencyParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,30 +64,29 @@ class LeastLatency(Scorer):
         self._factor = (parameters or LeastLatencyParameters()).factor
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        latencies = [_latency(load) for load in loads]
-        known = [each for each in latencies if each is not None]
-        if not known:
-            return [_NO_DATA] * len(loads)
-        ttfts, tpots = zip(*known, strict=True)
-        return [
-            _NO_DATA
-            if each is None
-            else int(
-                self._factor * _least_first(each[0], ttfts)
-                + (1 - self._factor) * _least_first(each[1], tpots)
-            )
-            for each in latencies
+        scores: list[float] = [_NO_DATA] * len(loads)
+        known = [
+            place
+            for place, load in enumerate(loads)
+            if (reading := load.reading) is not None and reading.ttft_s and reading.tpot_s
         ]
+        if known:
+            readings = [reading for place in known if (reading := loads[place].reading) is not None]
+            ttfts = _least_first([reading.ttft_s or 0.0 for reading in readings])
+            tpots = _least_first([reading.tpot_s or 0.0 for reading in readings])
+            factor = self._factor
+            for place, ttft, tpot in zip(known, ttfts, tpots, strict=True):
+                scores[place] = int(factor * ttft + (1 - factor) * tpot)
+        return scores
 
 
-def _latency(load: EndpointLoad) -> tuple[float, float] | None:
-    reading = load.reading
-    return (reading.ttft_s, reading.tpot_s) if reading and reading.ttft_s and reading.tpot_s else None
-
-
-def _least_first(value: float, values: Sequence[float]) -> float:
+def _least_first(values: list[float]) -> list[float]:
+    """100 for the least, 0 for the most; 100 for all if they are equal."""
     least, most = min(values), max(values)
-    return (most - value) / (most - least) * MOST if most > least else MOST
+    if least == most:
+        return [MOST] * len(values)
+    spread = most - least
+    return [(most - value) / spread * MOST for value in values]
 
 
 class GpuUsage(Scorer):

@@ -112,6 +112,8 @@ class Plugin:
     """Whether it asks for matched blocks: otherwise prompts are not hashed."""
     remembers: ClassVar[bool] = False
     """Whether `booked` is to be called."""
+    means_one_endpoint: ClassVar[bool] = False
+    """Whether, of a request that two endpoints serve, it is to remember only one."""
 
     def __init__(self, parameters: msgspec.Struct | None = None) -> None:
         self.name = self.kind

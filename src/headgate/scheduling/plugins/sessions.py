@@ -159,7 +159,7 @@ class SessionParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     miss_threshold: Annotated[
         int, unused("a session moves as soon as its endpoint cannot be asked"), msgspec.Meta(ge=1)
     ] = 3
-    profile_name: str = ""
+    profile_name: Annotated[str, unused("the profile that has the plugin is meant")] = ""
 
     def __post_init__(self) -> None:
         if self.strategy is not None and self.algorithm is not None:
@@ -181,12 +181,11 @@ class _SessionPlugin(Plugin):
     Parameters = SessionParameters
     alpha = True
     remembers = True
+    means_one_endpoint = True
 
     def __init__(self, parameters: SessionParameters | None = None) -> None:
         super().__init__()
         said = parameters or SessionParameters()
-        self.profile_name = said.profile_name
-        """Whose pick is meant; empty for the one that answers."""
         self.strategy = said.made()
 
     def booked(self, cycle: Cycle, load: EndpointLoad) -> None:

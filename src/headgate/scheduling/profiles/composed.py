@@ -33,29 +33,40 @@ class Composed(Policy):
         """Picks the one that prefills for it."""
         self.remote_tokens = remote_tokens
         self._prefixes = prefixes or NoPrefixes()
-        plugins = list({id(each): each for each in (*profile.plugins(), *self.prefill.plugins())}.values())
+        answering, prefilling = list(profile.plugins()), list(self.prefill.plugins())
+        plugins = [*answering, *(each for each in prefilling if each not in answering)]
         self.uses_prefix = any(plugin.uses_prefix for plugin in plugins)
-        self._remembering = [plugin for plugin in plugins if plugin.remembers]
-        self._marking = [plugin for plugin in plugins if type(plugin).mark is not Plugin.mark]
-        self.marks_answers = bool(self._marking)
+        # What both profiles have marks, and mostly means, the endpoint that answers.
+        self._remembering = [each for each in answering if each.remembers]
+        self._remembering_prefill = [
+            each
+            for each in prefilling
+            if each.remembers and not (each.means_one_endpoint and each in answering)
+        ]
+        self._marking = [each for each in answering if type(each).mark is not Plugin.mark]
+        self._marking_prefill = [
+            each for each in prefilling if type(each).mark is not Plugin.mark and each not in answering
+        ]
+        self.marks_answers = bool(self._marking or self._marking_prefill)
         self._last: Cycle | None = None
         """Of the last pick: what was worked out for it serves to note its booking."""
 
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice | None:
-        cycle = self._last = Cycle(request, now, rng, self._prefixes)
+        cycle = self._last = Cycle(request, now, rng, self._prefixes, request.peer)
         load = self._profile(request).pick(cycle, candidates)
         if load is None:
             return None
         return Choice(load=load, cached_tokens=cycle.cached_tokens(load) if request.prefix else 0)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
-        if self._remembering:
+        remembering = self._remembering_prefill if request.role == "prefill" else self._remembering
+        if remembering:
             cycle = self._last
             if cycle is None or cycle.request is not request:
                 cycle = self._asked(request, now)
-            for plugin in self._remembering:
+            for plugin in remembering:
                 plugin.booked(cycle, choice.load)
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
@@ -73,7 +84,8 @@ class Composed(Policy):
         return profile.reasons(self._asked(request, now), candidates) if candidates else {}
 
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
-        found = [plugin.mark(request, choice.load) for plugin in self._marking]
+        marking = self._marking_prefill if request.role == "prefill" else self._marking
+        found = [plugin.mark(request, choice.load) for plugin in marking]
         return [mark for mark in found if mark is not None]
 
     def failures(self) -> dict[str, int]:
@@ -86,4 +98,5 @@ class Composed(Policy):
 
     def _asked(self, request: Request, now: float) -> Cycle:
         """For a question that changes nothing: chance falls as it does in explanations."""
-        return Cycle(request, now, random.Random(0), self._prefixes)  # noqa: S311 - keeps no secret
+        chance = random.Random(0)  # noqa: S311 - keeps no secret
+        return Cycle(request, now, chance, self._prefixes, request.peer)
