@@ -39,6 +39,7 @@ async def test_request_that_is_served(logging, endpoint):
     found = entry(gateway)
     durations = {name: found.pop(name) for name in list(found) if name.startswith("duration_")}
     (attempt,) = found.pop("attempts")
+    assert found.pop("prefill") is None
     assert attempt == {"endpoint": "default/pod-0", "outcome": "served", "ms": attempt["ms"]}
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("timestamp"))
     assert found == {

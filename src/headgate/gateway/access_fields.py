@@ -49,6 +49,13 @@ FIELDS = (
     Field("upstream_attempts", "number", "Endpoints that were tried.", "attempts"),
     Field("attempts", "list", "Each of them: `endpoint`, `outcome`, `ms` (milliseconds).", "tried"),
     Field(
+        "prefill",
+        "object or null",
+        "Of a pool where prefill and decode are apart: `decision` (`remote`, or why not), `endpoint`, `ms`, "
+        "`cached_tokens` (of the prompt, where it was prefilled).",
+        "prefill",
+    ),
+    Field(
         "expected_prompt_tokens",
         "number or null",
         "Length of the prompt, as the last endpoint was picked for it: estimated.",

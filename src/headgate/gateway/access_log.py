@@ -18,6 +18,7 @@ from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
+    from headgate.gateway.handover import Handover
     from headgate.gateway.refusals import Refusal
     from headgate.gateway.usage import Usage
 
@@ -149,6 +150,7 @@ class AccessLog:
                 expected += f" expected={int(choice.first_token_s * 1e3 + 0.5)}ms"
         version = "0" if request.is_http_1_0 else "1"
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
+        prefill = _prefill(exchange.handover) if exchange.handover is not None else ""
         troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
@@ -156,7 +158,7 @@ class AccessLog:
             f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}"
             f" request_bytes={exchange.bytes_in} response_bytes={exchange.bytes_out}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
-            f" id={exchange.request_id.decode()}{trace_id}{troubles}\n"
+            f" id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
 
     def _troubles(self, exchange: Exchange, now: float) -> str:
@@ -186,6 +188,7 @@ class AccessLog:
             attempts = f'{{"endpoint":{pod},"outcome":"{exchange.outcome}","ms":{ms}}}'
         else:
             attempts = self._attempts_in_json(exchange, now)
+        prefill = _json(exchange.handover.told()) if exchange.handover is not None else "null"
         error = self._error_in_json(exchange) if exchange.error_message else "null"
         choice = exchange.choice
         prompt, cached, expected_ms = "null", "null", "null"
@@ -200,7 +203,7 @@ class AccessLog:
             f'"protocol":"HTTP/1.{"0" if request.is_http_1_0 else "1"}",{words.json_end},"error":{error},'
             f'{words.json_decision},"selected_pod":{pod},'
             f'"upstream_status_code":{exchange.upstream_status or "null"},'
-            f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],'
+            f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],"prefill":{prefill},'
             f'"expected_prompt_tokens":{prompt},"expected_cached_tokens":{cached},'
             f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
             f'"output_tokens":{tokens_out},"request_bytes":{exchange.bytes_in},'
@@ -220,6 +223,13 @@ class AccessLog:
 
     def _error_in_json(self, exchange: Exchange) -> str:
         return f'{{"type":"{exchange.outcome}","message":{_escaped_quoted(exchange.error_message)}}}'
+
+
+def _prefill(handover: Handover) -> str:
+    """Where the prompt was prefilled, of the text form."""
+    told = handover.told()
+    parts = [told["decision"], told["endpoint"], f"{told['ms']}ms" if told["ms"] is not None else None]
+    return f" prefill={_word(':'.join(str(part) for part in parts if part is not None))}"
 
 
 def _trace_in_json(traceparent: bytes) -> str:

@@ -36,6 +36,8 @@ def line(exchange: Exchange, refused: str = "") -> bytes:
         pairs += (("endpoint", load.endpoint.name), ("address", load.endpoint.address))
     if exchange.choice is not None:
         pairs += _expected(exchange.choice, decision.scheduled.prompt_tokens)
+    if exchange.handover is not None:
+        pairs += [(f"prefill-{key}", str(value)) for key, value in exchange.handover.told().items() if value]
     pairs.append(("attempts", str(exchange.attempts)))
     for name, why, _ in (exchange.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{name}:{why}"))

@@ -160,6 +160,7 @@ class Exchange(PairedDelivery):
         if passed:
             if self.handover is not None:
                 self.handover.forget()
+                passed = self.handover.counted(passed)
             self._client.write(passed)
 
     def straight_way(self) -> Callable[[bytes], None] | None:
@@ -168,7 +169,7 @@ class Exchange(PairedDelivery):
         write = self._client.writer()
         if write is None or not self.first_byte_at:
             return None
-        return self._answer.filtered(write)
+        return self._answer.filtered(write if self.handover is None else self.handover.counting(write))
 
     def finished(self) -> None:
         """The answer is complete."""
@@ -178,7 +179,7 @@ class Exchange(PairedDelivery):
             if not answer.has_begun and self.handover is not None:
                 self._client.write(answer.pass_on(b""))
             if held := answer.flush():
-                self._client.write(held)
+                self._client.write(held if self.handover is None else self.handover.counted(held))
         if self.load is not None and self.load.failures_in_row and self.upstream_status < 500:
             self.load.succeeded(self._proxy.now())
         self._settle("served")
@@ -340,7 +341,7 @@ class Exchange(PairedDelivery):
         if self._timer is not None:
             self._cancel_timer()
         if self.handover is not None:
-            self.handover.drop()
+            self.handover.settled(is_served=outcome == "served")
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
         self._end_booking()

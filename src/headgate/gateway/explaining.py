@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from headgate.fleet import PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
+from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explanation import (
     Answer,
     EndpointShown,
@@ -56,6 +56,7 @@ class View:
     """Whether the objects are known at all."""
     knows_endpoints: bool = True
     prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
+    remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
 
     @classmethod
     def of_proxy(cls, proxy: Proxy) -> View:
@@ -69,6 +70,7 @@ class View:
             is_live=True,
             is_ready=proxy.is_ready,
             prompt_sizes=proxy.prompt_sizes,
+            remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
         )
 
     @classmethod
@@ -166,31 +168,33 @@ class _Explainer:
         decision = self._decide(target)
         pool, refusal = decision.pool, decision.refusal
         endpoints: tuple[EndpointShown, ...] | None = None
+        changes = _changes(decision)
         if pool is not None and self._view.knows_endpoints:
-            choice = self._pick(pool, decision.scheduled)
-            endpoints = tuple(_Endpoints(pool, decision.scheduled, choice, self._view).shown())
-            if choice is None and refusal is None:
+            picked = self._pick(pool, decision)
+            endpoints = tuple(_Endpoints(pool, picked, self._view).shown())
+            if picked.choice is None and refusal is None:
                 refusal = self._no_endpoint(pool, decision.scheduled)
+            changes += picked.phases_in_words()
         return TargetShown(
             model_server=str(target.pool),
             weight=target.weight,
             share=round(share, 4),
             is_next=is_next,
             upstream_model=decision.upstream_model if pool is not None else None,
-            changes=tuple(_changes(decision)),
+            changes=tuple(changes),
             body=_text(decision.body) if decision.refusal is None else None,
             prompt_tokens_estimate=decision.scheduled.prompt_tokens,
             endpoints=endpoints,
             answer=self._answer(refusal),
         )
 
-    def _pick(self, pool: PoolState, request: scheduling.Request) -> scheduling.Choice | None:
-        rng = random.Random(0)  # noqa: S311 - a tie is broken in the same way each time somebody asks
+    def _pick(self, pool: PoolState, decision: Decision) -> Picked:
         view = self._view
-        return scheduling.pick(pool.policy, request, pool.loads, view.now, rng, (), view.max_requests)
+        path = self._request().path
+        return pick(pool, decision, path, view.now, view.max_requests, view.remote_prefill_tokens)
 
     def _no_endpoint(self, pool: PoolState, request: scheduling.Request) -> Refusal:
-        asked = _asked(pool, self._view)
+        asked = asked_of(pool, self._view.now, self._view.max_requests)
         refused = pool.policy.refusal(request, asked, self._view.now) if asked else None
         return no_endpoint(pool, self._view.max_requests, refused)
 
@@ -261,21 +265,13 @@ def _rules(found: routing.RouteReading, route_serves: bool) -> list[RuleShown]:
     return shown
 
 
-def _asked(pool: PoolState, view: View) -> Sequence[EndpointLoad]:
-    """Those that may be asked; one that returns from an ejection takes part by the same chance each time."""
-    rng = random.Random(0)  # noqa: S311 - keeps no secret
-    return scheduling.candidates(pool.loads, view.now, rng, (), view.max_requests)
-
-
 class _Endpoints:
     """The endpoints of a pool, with the reason why each is picked or passed over."""
 
-    def __init__(
-        self, pool: PoolState, request: scheduling.Request, choice: scheduling.Choice | None, view: View
-    ) -> None:
+    def __init__(self, pool: PoolState, picked: Picked, view: View) -> None:
         self._pool = pool
-        self._picked = choice.load if choice is not None else None
-        self._reasons = pool.policy.reasons(request, _asked(pool, view), choice, view.now)
+        self._picked = picked.choice.load if picked.choice is not None else None
+        self._reasons = picked.reasons
         self._view = view
 
     def shown(self) -> list[EndpointShown]:

@@ -6,13 +6,14 @@ It knows the connector's terms, which pair serves, what the prefill came to, and
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from headgate import routing, scheduling
 from headgate.engines import transfer
 from headgate.gateway.prefill import Listener, Prefill
+from headgate.gateway.terms import terms
+from headgate.gateway.usage import CACHED_TOKENS, with_cached
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 APART = "remote"
 """How it is called that the prompt is prefilled by another endpoint."""
-NOT_SPLIT, NO_FORM = "not_split", "form"
+NOT_SPLIT = "not_split"
+"""The pool has no phases any more."""
 NOT_HANDED_OVER = "not_handed_over"
+"""The endpoint that prefilled does not say where the cache is."""
 
 
 class Handover:
@@ -99,13 +102,7 @@ class Handover:
             self.discard()
             self._connector = connector
             self._body = transfer.read(self._request.path, self._raw)
-        said = (phases.remote_tokens, pool.policy.remote_tokens, self._proxy.settings.remote_prefill_tokens)
-        self._terms = scheduling.Terms(
-            remote_tokens=next(tokens for tokens in said if tokens is not None),
-            why_not=connector.why_not(self._body) if self._body is not None else NO_FORM,
-            decodes_alone=connector.decodes_alone or self._body is None,
-            keeps_prefix=connector.keeps_prefix,
-        )
+        self._terms = terms(pool, phases, self._body, self._proxy.settings.remote_prefill_tokens)
 
     # -- what both are sent
 
@@ -189,12 +186,26 @@ class Handover:
         if self.prefill is not None:
             self.prefill.drop()
 
+    def settled(self, *, is_served: bool) -> None:
+        """The request is over. A prefill that is still under way has done its work where the answer is
+        complete, and only its own answer is late."""
+        if self.prefill is not None and not self.prefill.is_over:
+            if is_served:
+                self.prefill.leave()
+            else:
+                self.prefill.drop()
+
     def forget(self) -> None:
         """Nothing is sent again: the prompt need not be held."""
         self._raw = b""
         self._body = None
 
-    # -- for those who tell of it
+    # -- what is told of it
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Of the prompt, in the cache of the endpoint that prefilled it; None where that is not known."""
+        return self.prefill.answer.cached_tokens if self.prefill is not None else None
 
     def told(self) -> dict[str, object]:
         """For logs and debug pages."""
@@ -203,9 +214,21 @@ class Handover:
             "decision": self.decision,
             "endpoint": prefill.load.endpoint.name if prefill is not None else None,
             "ms": int(prefill.took_s * 1e3 + 0.5) if prefill is not None and prefill.took_s else None,
-            "cached_tokens": prefill.answer.cached_tokens if prefill is not None else None,
+            "cached_tokens": self.cached_tokens,
         }
 
+    def counting(self, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Writes with the count of cached tokens that is told of the prefill."""
 
-def as_json(handover: Handover) -> str:
-    return msgspec.json.encode(handover.told()).decode()
+        def write_counted(data: bytes) -> None:
+            write(self.counted(data))
+
+        return write_counted
+
+    def counted(self, data: bytes) -> bytes:
+        """What the endpoint that answers counts as cached are all tokens that were handed over to it: the
+        client is told how many the other one had in its cache."""
+        if CACHED_TOKENS not in data:
+            return data
+        cached = self.cached_tokens
+        return data if cached is None else with_cached(data, cached)

@@ -65,6 +65,7 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
         "pool": pool.name if pool is not None else None,
         "endpoint": load.endpoint.name if load is not None else None,
         "address": load.endpoint.address if load is not None else None,
+        "prefill": exchange.handover.told() if exchange.handover is not None else None,
         "attempts": exchange.attempts,
         "status": exchange.status or None,
         "prompt_tokens_estimate": decision.scheduled.prompt_tokens,

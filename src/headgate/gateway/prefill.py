@@ -31,6 +31,10 @@ MAX_ANSWER_BYTES = 1 << 20
 """Of an answer with one token; the block ids of a prompt with a million tokens are half of it."""
 
 
+LEFT_S = 10.0
+"""How long an endpoint may take for an answer that nobody waits for any more."""
+
+
 class Listener(Protocol):
     """Whoever waits for a prefill."""
 
@@ -45,6 +49,18 @@ class Listener(Protocol):
 
     def prefill_impossible(self, message: str) -> None:
         """The gateway itself cannot ask any endpoint."""
+
+
+class _Nobody:
+    """Does not listen."""
+
+    def prefilled(self) -> None: ...
+    def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None: ...
+    def prefill_failed(self, reason: str, message: str) -> None: ...
+    def prefill_impossible(self, message: str) -> None: ...
+
+
+_NOBODY = _Nobody()
 
 
 class Prefill:
@@ -246,6 +262,14 @@ class Prefill:
 
     # -- ends
 
+    def leave(self) -> None:
+        """Nobody waits for it any more, and its endpoint is about to be done: it may end by itself."""
+        self._listener = _NOBODY
+        self._proxy.left_prefills.add(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._proxy.loop.call_later(LEFT_S, self._took_too_long)
+
     def drop(self) -> None:
         """Nobody waits for it any more: the endpoint stops at once. Does nothing where it is over."""
         if not self.is_over:
@@ -270,3 +294,4 @@ class Prefill:
             self._connecting.cancel()
             self._connecting = None
         self.booking.end(self._proxy.now())
+        self._proxy.left_prefills.discard(self)

@@ -20,6 +20,7 @@ from headgate.gateway import limits, local, tls, trace
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
+from headgate.gateway.prefill import Prefill
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.scraping import Scraper
@@ -88,6 +89,8 @@ class Proxy:
         self.clients: set[ClientConnection] = set()
         self.client_count = limits.ClientCount(settings)
         self._turned_away: set[ClientConnection] = set()
+        self.left_prefills: set[Prefill] = set()
+        """Those whose request is over before they are."""
         self._client_left = asyncio.Event()
         self.snapshot = routing.EMPTY
         self.snapshots_taken = 0
@@ -380,6 +383,8 @@ class Proxy:
         self._sweeper.cancel()
         for client in (*self.clients, *self._turned_away):
             client.abort()
+        for prefill in list(self.left_prefills):
+            prefill.drop()
         for connections in self._connections.values():
             connections.close()
         for task in list(self._tasks):

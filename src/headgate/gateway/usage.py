@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -85,6 +86,25 @@ class Tail:
                     return None
             at = text.rfind(_KEY, 0, at)
         return None
+
+
+CACHED_TOKENS = b"cache"
+"""What the names of a count of cached tokens have in common."""
+_CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"[ \t]*:[ \t]*([0-9]{1,16})')
+
+
+def with_cached(data: bytes, tokens: int) -> bytes:
+    """The bytes with this count of cached tokens where they have a higher one, and as many bytes as before:
+    neither a length nor a chunk around them changes. A count that is cut off at their end stays."""
+    text = b"%d" % tokens
+
+    def lower(found: re.Match[bytes]) -> bytes:
+        told = found[1]
+        if int(told) <= tokens or found.end() == len(data):
+            return found[0]
+        return found[0][: -len(told)] + text.ljust(len(told))
+
+    return _CACHED.sub(lower, data)
 
 
 def _object(text: bytes, start: int) -> bytes:

@@ -9,7 +9,7 @@ from headgate.scheduling.candidates import candidates
 from headgate.scheduling.homes import Homes
 from headgate.scheduling.least_decoding import LeastDecoding
 from headgate.scheduling.least_work import LeastWork
-from headgate.scheduling.pairs import Pair, Pairs, Terms, pick_again, pick_pair
+from headgate.scheduling.pairs import CACHED, NO_PREFILL, SHORT, Pair, Pairs, Terms, pick_again, pick_pair
 from headgate.scheduling.pick import pick
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.predicted import PredictedFirstToken
@@ -17,6 +17,9 @@ from headgate.scheduling.request import Request
 from headgate.scheduling.with_adapters import WithAdapters
 
 __all__ = [
+    "CACHED",
+    "NO_PREFILL",
+    "SHORT",
     "Choice",
     "Homes",
     "LeastDecoding",

@@ -1,0 +1,82 @@
+"""Whom the policy of a pool would pick for a request, and its reasons: as the data path asks it, but in vain.
+
+Chance falls in the same way each time somebody asks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headgate import scheduling
+from headgate.engines import transfer
+from headgate.gateway import terms
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.decision import Decision
+    from headgate.gateway.proxy import PoolState
+
+
+def _rng() -> random.Random:
+    return random.Random(0)  # noqa: S311 - keeps no secret
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Who would answer, and who would prefill for it."""
+
+    choice: scheduling.Choice | None
+    reasons: Mapping[EndpointLoad, str]
+    """Why each endpoint that may be asked was picked, or not."""
+    pair: scheduling.Pair | None = None
+    terms: scheduling.Terms = field(default_factory=scheduling.Terms)
+    connector: str = ""
+
+    def phases_in_words(self) -> list[str]:
+        """Where the prompt is prefilled, in pools where that may be elsewhere."""
+        if self.pair is None:
+            return []
+        if self.pair.prefill is None:
+            why = terms.in_words(self.pair.why, self.terms)
+            return [f"the prompt is prefilled where it is decoded ({self.pair.why}): {why}"]
+        endpoint = self.pair.prefill.load.endpoint
+        told = f"the prompt is prefilled by {endpoint.name} ({endpoint.address}), and its cache handed over"
+        return [f"{told} by {self.connector}"]
+
+
+def asked_of(pool: PoolState, now: float, max_requests: int) -> Sequence[EndpointLoad]:
+    """The endpoints that may be asked to answer."""
+    loads = pool.loads if pool.pairs is None else pool.pairs.decode
+    return scheduling.candidates(loads, now, _rng(), (), max_requests)
+
+
+def pick(
+    pool: PoolState, decision: Decision, path: str, now: float, max_requests: int, remote_tokens: int
+) -> Picked:
+    """`remote_tokens` is the gateway's threshold; `path` is the request's."""
+    request = decision.scheduled
+    asked = asked_of(pool, now, max_requests)
+    if pool.pairs is None or pool.pool.phases is None:
+        choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), (), max_requests)
+        return Picked(choice, pool.policy.reasons(request, asked, choice, now))
+    phases = pool.pool.phases
+    agreed = terms.terms(pool, phases, transfer.read(path, decision.body), remote_tokens)
+    pair = scheduling.pick_pair(
+        pool.policy, pool.decoding, request, pool.pairs, agreed, now, _rng(), (), (), max_requests
+    )
+    if pair is None:
+        return Picked(None, pool.policy.reasons(request, asked, None, now))
+    is_apart = pair.prefill is not None
+    policy = pool.decoding if is_apart else pool.policy
+    reasons = dict(policy.reasons(pair.request, asked, pair.decode, now))
+    for load in pool.loads:
+        if load not in pool.pairs.decode:
+            reasons[load] = "only prefills for others"
+    if pair.prefill is not None and pair.prefill_request is not None:
+        able = pool.pairs.prefill_of(pair.decode.load)
+        told = pool.policy.reasons(pair.prefill_request, able, pair.prefill, now)
+        reasons |= {load: f"prefills: {why}" for load, why in told.items() if load is pair.prefill.load}
+    return Picked(pair.decode, reasons, pair, agreed, phases.connector)

@@ -1,0 +1,46 @@
+"""On which terms prefill and decode of a request may be apart: its form, its connector, the thresholds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate import routing, scheduling
+from headgate.engines import transfer
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import PoolState
+
+NO_FORM = "form"
+"""Why a request is served whole that is none of an API with prompts."""
+
+
+def terms(
+    pool: PoolState, phases: routing.PrefillDecode, body: transfer.Body | None, default_tokens: int
+) -> scheduling.Terms:
+    """The threshold is the ModelServer's, else that of its scheduling policy, else `default_tokens`."""
+    connector = transfer.connector(phases.connector)
+    remote_tokens = phases.remote_tokens
+    if remote_tokens is None:
+        remote_tokens = pool.policy.remote_tokens
+    return scheduling.Terms(
+        remote_tokens=default_tokens if remote_tokens is None else remote_tokens,
+        why_not=connector.why_not(body) if body is not None else NO_FORM,
+        decodes_alone=connector.decodes_alone or body is None,
+        keeps_prefix=connector.keeps_prefix,
+    )
+
+
+def in_words(decision: str, terms: scheduling.Terms) -> str:
+    """Why the endpoint that answers prefills the prompt as well."""
+    words = {
+        scheduling.SHORT: f"the prompt is shorter than {terms.remote_tokens} tokens",
+        scheduling.CACHED: f"fewer than {terms.remote_tokens} tokens of the prompt are not in its cache",
+        scheduling.NO_PREFILL: "no endpoint of a group is ready and healthy that could prefill for it",
+        NO_FORM: "the request is none of an API with prompts",
+        "api": "the connector does not know this API",
+        "n": "the connector hands over what one answer needs, and several are asked for",
+        "prompts": "the connector hands over one prompt, and there are several",
+        "prompt_logprobs": "logprobs of the prompt are told by whoever prefills it",
+        "stateful": "the engine that knows of an earlier answer has to answer",
+    }
+    return words.get(decision, decision)
