@@ -30,6 +30,14 @@ METRICS_PATH = "prometheus.io/path"
 METRICS_SCHEME = "prometheus.io/scheme"
 """On a Pod: where its metrics page is, if not at /metrics of the port that serves."""
 
+KV_EVENTS = "headgate.dev/kv-events"
+KV_EVENTS_REPLAY = "headgate.dev/kv-events-replay"
+"""On a Pod, or a ModelServer for all of its Pods: where the engine publishes what its KV cache holds, and
+where it repeats what was missed; as the engine is told, like tcp://*:5557. Only the port counts."""
+
+KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
+"""Beside it: how many data-parallel ranks publish, each on the port after the one before; 1 if unset."""
+
 LOG_ENDPOINT = "headgate.dev/log-endpoint"
 """On a Node: base URL of the loopback server that has the logs of its Pods, with the secret that opens it."""
 

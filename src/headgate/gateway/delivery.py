@@ -142,6 +142,8 @@ class Delivery(ABC):
         is_telling = choice.cached_tokens >= learning.LEAST_TOKENS
         self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
+        if self._proxy.kv_events.sources:
+            self._proxy.kv_events.sent(self.decision, choice, now)
         self._ask(pool, load)
 
     def _ask(self, pool: PoolState, load: EndpointLoad) -> None:

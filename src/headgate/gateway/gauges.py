@@ -99,6 +99,33 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             ("reason",),
             read.prefix_dropped,
         ),
+        Gauge(
+            f"{prefix}_kv_event_sources",
+            "Engines that say that they publish what their caches hold; of those that are not live, what is "
+            "believed counts.",
+            ("state",),
+            read.kv_event_sources,
+        ),
+        Counter(
+            f"{prefix}_kv_event_messages",
+            "Messages of those engines; result is read, repeated (missed, and got when asked for), missed "
+            "(for good) or invalid.",
+            ("result",),
+            read.kv_event_messages,
+        ),
+        Counter(
+            f"{prefix}_kv_event_silences",
+            "Engines that said nothing for a minute although they were sent prompts.",
+            (),
+            read.kv_event_silences,
+        ),
+        Counter(
+            f"{prefix}_prompts_tokenized",
+            "Prompts whose tokens were wanted, to find them in those caches; result is learned, skipped (too "
+            "many, or of a kind that cannot be found) or failed.",
+            ("result",),
+            read.prompts_tokenized,
+        ),
         Gauge(f"{prefix}_models", "Model and adapter names that have a route.", (), read.models, over="max"),
         Gauge(
             f"{prefix}_object_problems",
@@ -209,6 +236,21 @@ class _Reader:
     def prefix_dropped(self) -> _Samples:
         counts = self._proxy.prefixes.statistics()
         return [((reason,), counts[reason]) for reason in ("evicted", "expired", "forgotten")]
+
+    def kv_event_sources(self) -> _Samples:
+        found = Tally(dict.fromkeys(("live", "connecting", "lost", "silent"), 0))
+        for source in self._proxy.kv_events.sources.values():
+            found[source.state] += 1
+        return [((state,), count) for state, count in found.items()]
+
+    def kv_event_messages(self) -> _Samples:
+        return [((result,), count) for result, count in self._proxy.kv_events.counts().items()]
+
+    def kv_event_silences(self) -> _Samples:
+        return [((), self._proxy.kv_events.silences)]
+
+    def prompts_tokenized(self) -> _Samples:
+        return [((result,), count) for result, count in self._proxy.kv_events.tokens.counts.items()]
 
     def models(self) -> _Samples:
         return [((), len(self._proxy.snapshot.names()))]

@@ -117,11 +117,13 @@ def _prefix(proxy: Proxy, load: fleet.EndpointLoad, now: float) -> Shown:
     """What its cache is believed to hold."""
     prefixes = proxy.prefixes
     oldest_at = prefixes.oldest_at(load)
+    events = proxy.kv_events.shown(load, now)
     return {
-        "source": "approximate",
+        "source": "events" if events is not None and events["state"] == "live" else "approximate",
         "blocks": prefixes.blocks(load),
         "limit": prefixes.limit_of(load),
         "oldest_age_s": None if oldest_at is None else round(now - oldest_at, 3),
+        "events": events,
     }
 
 

@@ -17,6 +17,7 @@ from headgate.api import ObjectKey
 from headgate.fleet import PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway import limits, local, tls, trace
+from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
@@ -120,6 +121,7 @@ class Proxy:
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
         self.scraper = Scraper(self, self.rng)
+        self.kv_events = KvEventSources(self)
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -161,6 +163,7 @@ class Proxy:
         self._contexts.keep(verified for _, verified in reached if verified is not None)
         self.recorder.use(snapshot)
         self.scraper.use()
+        self.kv_events.use()
         self.snapshots_taken += 1
         self.snapshot_at = time.time()
 
@@ -322,6 +325,7 @@ class Proxy:
         self.prefixes.sweep(now)
         self._limit_prefixes()
         self.scraper.sweep()
+        self.kv_events.sweep(now)
         for connections in self._connections.values():
             connections.sweep()
 
@@ -390,6 +394,7 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.kv_events.close()
 
     def statistics(self) -> dict[str, Any]:
         return {

@@ -51,6 +51,7 @@ class Service:
         """
         settings = self.proxy.settings
         self.proxy.scraper.start()
+        self.proxy.kv_events.start()
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
         async with (
             cluster.Client.from_kubeconfig(kubeconfig) as client,

@@ -61,6 +61,16 @@ class MetricsPage(msgspec.Struct, frozen=True, kw_only=True):
     """None where the Pod does not say: on the port that serves it is as that is, on another it is not."""
 
 
+class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an engine publishes what its KV cache holds: ports of the endpoint's host."""
+
+    port: int
+    replay_port: int | None = None
+    """Where it repeats what was missed; None if it does not."""
+    ranks: int = 1
+    """How many data-parallel ranks publish, each on a port of its own: the next one up."""
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how they are reached."""
 
@@ -75,6 +85,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
     """Of the endpoints' Pods."""
     metrics_pages: Mapping[Endpoint, MetricsPage] = {}
+    kv_events: Mapping[Endpoint, KvEvents] = {}
+    """Of endpoints that publish them."""
     """Of those endpoints whose Pods say where it is."""
     phases: PrefillDecode | None = None
     """None where every endpoint serves whole requests."""

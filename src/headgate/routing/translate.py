@@ -12,8 +12,19 @@ from headgate import api
 from headgate.api import duration, marks
 from headgate.api.addresses import Address
 from headgate.routing import patterns, phases, tls
+from headgate.routing.kv_events import InvalidEventsAnnotationError, kv_events
 from headgate.routing.metrics_pages import InvalidPageError, metrics_page
-from headgate.routing.snapshot import Endpoint, MetricsPage, Pool, Problem, Route, Rule, Snapshot, Target
+from headgate.routing.snapshot import (
+    Endpoint,
+    KvEvents,
+    MetricsPage,
+    Pool,
+    Problem,
+    Route,
+    Rule,
+    Snapshot,
+    Target,
+)
 
 NOT_IN_EFFECT = "NotInEffect"
 """Reason of a problem with a field that is valid, but that this version does not act on."""
@@ -130,6 +141,7 @@ def _pool(
         endpoints=tuple(labels),
         labels=labels,
         metrics_pages=dict(_metrics_pages({e: found[e] for e in labels}, context)),
+        kv_events=dict(_kv_events(server, {e: found[e] for e in labels}, context)),
         phases=roles,
         engine=spec.inference_engine,
         scheduling_profile=server.metadata.annotations.get(marks.SCHEDULING_PROFILE, ""),
@@ -187,6 +199,20 @@ def _metrics_pages(
             continue
         if page is not None:
             yield endpoint, page
+
+
+def _kv_events(
+    server: api.ModelServer, pods: Mapping[Endpoint, api.Pod], context: _Context
+) -> Iterator[tuple[Endpoint, KvEvents]]:
+    for endpoint, pod in pods.items():
+        try:
+            events = kv_events(server, pod)
+        except InvalidEventsAnnotationError as error:
+            told = f"Pod {pod.metadata.key}, metadata.annotations[{error.annotation}]: {error}"
+            context.report("spec.workloadSelector", tls.INVALID_ANNOTATION, told)
+            continue
+        if events is not None:
+            yield endpoint, events
 
 
 def _endpoint(pod: api.Pod, port: api.WorkloadPort | None) -> Endpoint:

@@ -2,6 +2,7 @@
 
 import itertools
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -109,3 +110,4 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndex = IndexMachine.TestCase
+TestIndex.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -4,6 +4,7 @@ Is given the block hashes of prompts as they are sent to endpoints, and hands on
 prompt each endpoint holds from the front. Pure: time is an argument.
 """
 
+from headgate.fleet.prefix.exact import ExactIndex
 from headgate.fleet.prefix.index import PrefixIndex
 
-__all__ = ["PrefixIndex"]
+__all__ = ["ExactIndex", "PrefixIndex"]

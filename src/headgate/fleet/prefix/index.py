@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise, repeat
 
 from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.prefix import masks
+from headgate.fleet.prefix.exact import ExactIndex
 from headgate.fleet.prefix.held import Held
 
 MAX_BLOCKS = 500_000
@@ -14,8 +16,6 @@ ENDPOINT_BLOCKS = 8192
 """Of an endpoint whose engine does not say how large its cache is."""
 TTL_S = 900.0
 BATCHES_PER_TTL = 64
-FEW = 4
-"""Of so few endpoints each is looked for; of more, all are gone through."""
 SWEPT_BLOCKS = 2000
 """So many blocks leave in one sweep at most: it must not hold up requests."""
 
@@ -44,6 +44,8 @@ class PrefixIndex:
         """`block_ends` is where the blocks of any prompt end, in units; none where each is one unit long."""
         self.max_blocks = max_blocks
         self.ttl_s = ttl_s
+        self.exact: ExactIndex | None = None
+        """What engines say that they hold, where they do; what is believed of the others is all there is."""
         self._sizes = tuple(b - a for a, b in pairwise((0, *block_ends)))
         self._default_limit = default_limit
         self._owners: dict[int, int] = {}
@@ -60,21 +62,10 @@ class PrefixIndex:
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
         """How many blocks of a prompt, from its front, each of the endpoints is believed to hold."""
-        holding = self._owners.get(prefix[0], 0) if prefix else 0
-        if not holding or not loads:
+        if not prefix or not loads:
             return [0] * len(loads)
-        bits = self._bits_of(loads)
-        counts = [0] * len(bits)
-        count = 0
-        for owners in map(self._owners.get, prefix, repeat(0)):
-            if owners != holding:
-                _set_counts(counts, bits, holding & ~owners, count)
-                holding &= owners
-                if not holding:
-                    return counts
-            count += 1
-        _set_counts(counts, bits, holding, count)
-        return counts
+        counts = masks.longest(self._owners, prefix, self._bits_of(loads))
+        return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 
     def _bits_of(self, loads: Sequence[EndpointLoad]) -> list[int]:
         """The bits of endpoints. A pool is mostly asked for whole: then, what was found before holds."""
@@ -86,6 +77,8 @@ class PrefixIndex:
 
     def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
         """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
+        if self.exact is not None:
+            self.exact.expect(prefix, load, now)
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
@@ -152,6 +145,8 @@ class PrefixIndex:
     def remove(self, load: EndpointLoad) -> None:
         """The endpoint is gone, and will be another one should it return."""
         self.forget(load)
+        if self.exact is not None:
+            self.exact.residency.end(load)
         held = self._held.pop(load, None)
         if held is not None:
             self._free_bits.append(held.bit)
@@ -164,6 +159,8 @@ class PrefixIndex:
 
         Each call looks at another endpoint.
         """
+        if self.exact is not None:
+            self.exact.residency.sweep(now)
         if not self._swept:
             self._swept = list(self._held.values())
         if self._swept:
@@ -222,17 +219,3 @@ class PrefixIndex:
             for block in held.blocks():
                 owners[block] |= held.bit
         assert owners == self._owners
-
-
-def _set_counts(counts: list[int], bits: list[int], chosen: int, count: int) -> None:
-    """Sets the counts where the bit is among the chosen ones; `chosen` may have further bits."""
-    if chosen.bit_count() <= FEW:
-        while chosen:
-            bit = chosen & -chosen
-            if bit in bits:
-                counts[bits.index(bit)] = count
-            chosen ^= bit
-    else:
-        for n, bit in enumerate(bits):
-            if bit & chosen:
-                counts[n] = count

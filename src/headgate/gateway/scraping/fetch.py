@@ -1,4 +1,4 @@
-"""GET requests to an engine, one at a time, on a connection that is kept in between.
+"""Requests to an engine, one at a time, on a connection that is kept in between.
 
 Apart from the connections of the data path: those are lent to clients' requests, and what is read here must
 not take their place.
@@ -40,10 +40,17 @@ class Client:
 
     async def get(self, path: str, accept: str, max_bytes: int, timeout_s: float) -> Answer:
         """The whole answer, whatever its status. Raises FetchError."""
+        return await self._send(f"GET {path}", f"accept: {accept}\r\n", b"", max_bytes, timeout_s)
+
+    async def post(self, path: str, body: bytes, max_bytes: int, timeout_s: float) -> Answer:
+        """The whole answer to JSON, whatever its status. Raises FetchError."""
+        headers = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        return await self._send(f"POST {path}", headers, body, max_bytes, timeout_s)
+
+    async def _send(self, line: str, headers: str, body: bytes, max_bytes: int, timeout_s: float) -> Answer:
         request = (
-            f"GET {path} HTTP/1.1\r\nhost: {self._host_header}\r\naccept: {accept}\r\n"
-            "user-agent: headgate\r\n\r\n"
-        ).encode("latin-1")
+            f"{line} HTTP/1.1\r\nhost: {self._host_header}\r\n{headers}user-agent: headgate\r\n\r\n"
+        ).encode("latin-1") + body
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._ask(request, max_bytes)

@@ -1,0 +1,91 @@
+"""What is known of prompts by what engines say that they hold, where that says more than belief.
+
+Of a prompt's blocks, as far as their tokens are known: where an engine does not hold all of them, that is the
+truth. Where it does, and for prompts whose tokens are not known yet, belief goes on from there. An engine
+that may hold more than it has told of, as it began before the gateway, is believed at least as much.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.prefix.chains import PromptChains
+from headgate.fleet.prefix.residency import LOWER_TIER_WEIGHT, Residency
+
+
+class ExactIndex:
+    """Engines that publish what they hold, and the tokens of prompts by their bytes."""
+
+    def __init__(self) -> None:
+        self.residency = Residency()
+        self._chains: dict[int, PromptChains] = {}
+        """By the number of tokens in a block: engines may differ."""
+
+    def corrected(self, counts: list[int], prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+        """How many blocks each endpoint holds, given how many it is believed to hold.
+
+        Blocks outside of the accelerator's memory count for less.
+        """
+        for chains in self._chains.values():
+            known = chains.of(prefix)
+            if known:
+                self._correct(counts, known, loads, chains.block_tokens)
+        return counts
+
+    def _correct(
+        self, counts: list[int], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
+    ) -> None:
+        residency = self.residency
+        for n, (anywhere, on_gpu) in enumerate(residency.held(known, loads)):
+            load = loads[n]
+            if residency.block_tokens(load) != block_tokens:
+                continue
+            worth = on_gpu + int(LOWER_TIER_WEIGHT * (anywhere - on_gpu))
+            if anywhere == len(known):
+                counts[n] = worth + max(counts[n] - anywhere, 0)
+            elif residency.is_complete(load):
+                counts[n] = worth
+            else:
+                counts[n] = max(worth, counts[n])
+
+    def expect(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+        """A prompt was sent to an engine, which will tell of it soon."""
+        chains = self._chains.get(self.residency.block_tokens(load))
+        if chains is not None:
+            self.residency.expect(load, chains.of(prefix), now)
+
+    def wants(self, prefix: Sequence[int], load: EndpointLoad) -> bool:
+        """Whether the tokens of a prompt are worth knowing that was sent to an engine."""
+        block_tokens = self.residency.block_tokens(load)
+        if not block_tokens or not prefix:
+            return False
+        chains = self._chains.get(block_tokens)
+        return chains is None or not chains.knows(prefix)
+
+    def learn(
+        self,
+        prefix: Sequence[int],
+        shares: Sequence[float],
+        tokens: array[int],
+        adapter: str,
+        load: EndpointLoad,
+        now: float,
+    ) -> None:
+        """Takes the tokens of a prompt that was sent to an engine. `shares` is how much of it comes before
+        the end of each block."""
+        block_tokens = self.residency.block_tokens(load)
+        if not block_tokens:
+            return
+        chains = self._chains.get(block_tokens)
+        if chains is None:
+            chains = self._chains[block_tokens] = PromptChains(block_tokens)
+        self.residency.expect(load, chains.learn(prefix, shares, tokens, adapter), now)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "engines": len(self.residency.loads()),
+            "known_blocks": sum(map(len, self._chains.values())),
+            "unplaced": self.residency.unplaced,
+        }

@@ -1,0 +1,140 @@
+"""What engines publish of their caches: batches of blocks stored and removed, as vLLM and SGLang write them.
+
+MessagePack, in two forms: events as arrays whose first element is their type, or as maps with `type`. What
+arrives is bounded and checked here, once: whoever can reach the port of an engine could have sent it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, TypeAlias
+
+import msgspec
+
+MAX_EVENTS = 16_384
+MAX_BLOCKS = 65_536
+"""Of one event."""
+MAX_BLOCK_TOKENS = 8192
+MAX_HASH_BYTES = 64
+
+EngineHash: TypeAlias = int | bytes
+"""What an engine calls a block: nothing is known of how it is made."""
+
+_FIELDS = {
+    "BlockStored": (
+        *("block_hashes", "parent_block_hash", "token_ids", "block_size"),
+        *("lora_id", "medium", "lora_name", "extra_keys", "group_idx"),
+    ),
+    "BlockRemoved": ("block_hashes", "medium", "group_idx"),
+    "AllBlocksCleared": (),
+}
+"""Names of the places of the array form, after the type. Further ones are not looked at."""
+
+
+class InvalidEventsError(ValueError):
+    """A message that is no batch of events."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks that follow one another in a prompt are in the cache."""
+
+    hashes: tuple[EngineHash, ...]
+    parent: EngineHash | None
+    """The block before the first; None at the beginning of a prompt."""
+    tokens: array[int]
+    """Of all its blocks, `block_tokens` for each."""
+    block_tokens: int
+    adapter: str
+    medium: str
+    extra: str = ""
+    """What else divides the cache, such as images or salts; empty for plain text."""
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks are no longer in the cache."""
+
+    hashes: tuple[EngineHash, ...]
+    medium: str
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """The cache is empty."""
+
+
+Event: TypeAlias = Stored | Removed | Cleared
+
+GPU = "GPU"
+
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def read(payload: bytes) -> list[Event]:
+    """The events of a batch; types that are not known are left out. Raises InvalidEventsError."""
+    try:
+        batch = _decode(payload)
+        events = batch["events"] if isinstance(batch, dict) else batch[1]
+        if not isinstance(events, list) or len(events) > MAX_EVENTS:
+            raise InvalidEventsError(f"a batch has a list of at most {MAX_EVENTS} events")
+        found = [_event(event) for event in events]
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        OverflowError,
+    ) as error:
+        raise InvalidEventsError(f"no batch of events: {error}") from error
+    return [event for event in found if event is not None]
+
+
+def _event(event: Any) -> Event | None:
+    if isinstance(event, dict):
+        kind, told = event.get("type"), event
+    else:
+        kind = event[0]
+        told = dict(zip(_FIELDS.get(kind, ()), event[1:], strict=False))
+    if kind == "AllBlocksCleared":
+        return Cleared()
+    if kind not in _FIELDS or told.get("group_idx"):
+        return None  # of layers with caches of their own, the first group tells enough
+    hashes = _hashes(told["block_hashes"])
+    medium = _text(told.get("medium")) or GPU
+    if kind == "BlockRemoved":
+        return Removed(hashes=hashes, medium=medium)
+    return _stored(told, hashes, medium)
+
+
+def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str) -> Stored:
+    block_tokens = told["block_size"]
+    if not isinstance(block_tokens, int) or not 0 < block_tokens <= MAX_BLOCK_TOKENS:
+        raise InvalidEventsError(f"block_size is a number from 1 to {MAX_BLOCK_TOKENS}")
+    tokens = told["token_ids"]
+    if not isinstance(tokens, list) or len(tokens) != len(hashes) * block_tokens:
+        raise InvalidEventsError("a block has block_size token_ids")
+    parent = told.get("parent_block_hash")
+    adapter = told.get("lora_name") or told.get("lora_id")
+    extra = told.get("extra_keys") or ()
+    return Stored(
+        hashes=hashes,
+        parent=None if parent is None else _hashes([parent])[0],
+        tokens=array("I", tokens),
+        block_tokens=block_tokens,
+        adapter="" if adapter is None else str(adapter)[:256],
+        medium=medium,
+        extra=repr(extra)[:1024] if any(extra) else "",
+    )
+
+
+def _hashes(told: Any) -> tuple[EngineHash, ...]:
+    if not isinstance(told, list) or len(told) > MAX_BLOCKS:
+        raise InvalidEventsError(f"block_hashes is a list of at most {MAX_BLOCKS}")
+    for each in told:
+        is_hash = type(each) is int or (type(each) is bytes and len(each) <= MAX_HASH_BYTES)
+        if not is_hash:
+            raise InvalidEventsError(f"a hash is a number or at most {MAX_HASH_BYTES} bytes")
+    return tuple(told)
+
+
+def _text(value: Any) -> str:
+    return value[:64] if isinstance(value, str) else ""

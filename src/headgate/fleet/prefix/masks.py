@@ -1,0 +1,41 @@
+"""Sets of endpoints as the bits of a number, and how far a prompt is held by each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+
+FEW = 4
+"""Of so few endpoints each is looked for; of more, all are gone through."""
+
+
+def longest(owners: Mapping[int, int], blocks: Sequence[int], bits: Sequence[int]) -> list[int]:
+    """For each of `bits`, how many of the blocks at the front have it set in `owners`."""
+    counts = [0] * len(bits)
+    holding = owners.get(blocks[0], 0) if blocks else 0
+    if not holding:
+        return counts
+    count = 0
+    for mask in map(owners.get, blocks, repeat(0)):
+        if mask != holding:
+            _set_counts(counts, bits, holding & ~mask, count)
+            holding &= mask
+            if not holding:
+                return counts
+        count += 1
+    _set_counts(counts, bits, holding, count)
+    return counts
+
+
+def _set_counts(counts: list[int], bits: Sequence[int], chosen: int, count: int) -> None:
+    """Sets the counts where the bit is among the chosen ones; `chosen` may have further bits."""
+    if chosen >= 0 and chosen.bit_count() <= FEW:
+        while chosen:
+            bit = chosen & -chosen
+            if bit in bits:
+                counts[bits.index(bit)] = count
+            chosen ^= bit
+    else:
+        for n, bit in enumerate(bits):
+            if bit & chosen:
+                counts[n] = count

@@ -1,0 +1,249 @@
+"""All engines that publish: who is listened to, what is known of each, and when it counts no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import zmq.asyncio
+
+from headgate import fleet, routing, scheduling
+from headgate.fleet.prefix import ExactIndex, kv_events
+from headgate.gateway.kv_events.subscription import Subscription
+from headgate.gateway.kv_events.tokens import PromptTokens
+
+if TYPE_CHECKING:
+    from headgate.gateway.decision import Decision
+    from headgate.gateway.proxy import Proxy
+
+log = logging.getLogger(__name__)
+
+SILENT_S = 60.0
+"""An engine that is sent prompts that it must store, and says nothing for so long, is listened to anew."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine as it is listened to. Equal targets are listened to in the same way."""
+
+    endpoint: routing.Endpoint
+    events: routing.KvEvents
+    tls: routing.Tls | None
+
+
+class Source:
+    """What is heard of one engine."""
+
+    def __init__(self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex) -> None:
+        self.target = target
+        self.load = load
+        self._proxy = proxy
+        self._residency = exact.residency
+        self.ranks: list[Subscription] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._heard = 0
+        self._owed_since: float | None = None
+        self.heard_at: float | None = None
+        self.is_silent = False
+        self._told = ""
+
+    def listen(self, context: zmq.asyncio.Context) -> None:
+        """Subscribes to each rank, also for another time."""
+        self.end()
+        events, endpoint = self.target.events, self.target.endpoint
+        self.ranks = [
+            Subscription(
+                endpoint.name,
+                endpoint.host,
+                events.port + rank,
+                events.replay_port + rank if events.replay_port else None,
+                lambda event, rank=rank: self._apply(event, rank),  # type: ignore[misc]
+                lambda rank=rank: self._begin_anew(rank),  # type: ignore[misc]
+                self._changed,
+            )
+            for rank in range(events.ranks)
+        ]
+        self._heard = 0
+        self._tasks = [self._proxy.spawn(self._run(rank, context)) for rank in self.ranks]
+
+    async def _run(self, rank: Subscription, context: zmq.asyncio.Context) -> None:
+        try:
+            await rank.run(context)
+        except zmq.ZMQError as error:
+            rank.state, rank.problem = "lost", f"cannot be listened to: {error}"
+            self._changed()
+        except Exception as error:
+            # A fault of ours with what some engine sends: belief is still there.
+            log.exception("listening to %s", self.target.endpoint.name)
+            rank.state, rank.problem = "lost", f"cannot be listened to: {error!r}"
+            self._changed()
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        self.ranks = []
+        self._residency.end(self.load)
+
+    @property
+    def state(self) -> str:
+        """`live` is what counts: otherwise nothing but belief does."""
+        states = {rank.state for rank in self.ranks}
+        if self.is_silent:
+            return "silent"
+        return "live" if states == {"live"} else "lost" if "lost" in states else "connecting"
+
+    @property
+    def problem(self) -> str:
+        return next((rank.problem for rank in self.ranks if rank.problem), "")
+
+    def counts(self) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for rank in self.ranks:
+            total.update(rank.counts)
+        return total
+
+    def _apply(self, event: kv_events.Event, rank: int) -> None:
+        if isinstance(event, kv_events.Cleared):
+            self._proxy.prefixes.forget(self.load)
+        self._residency.apply(self.load, event, rank)
+
+    def _begin_anew(self, rank: int) -> None:
+        if self.load in self._residency:
+            self._residency.clear_rank(self.load, rank)
+
+    def _changed(self) -> None:
+        heard = sum(rank.counts["read"] + rank.counts["repeated"] for rank in self.ranks)
+        if heard != self._heard:
+            self._heard = heard
+            self._owed_since = None
+            self.heard_at = self._proxy.now()
+            self.is_silent = False
+        if any(rank.state == "live" for rank in self.ranks):
+            if self.load not in self._residency:
+                self._residency.begin(self.load)
+            is_complete = all(rank.state == "live" and rank.is_complete for rank in self.ranks)
+            self._residency.set_complete(self.load, is_complete and not self.is_silent)
+        else:
+            self._residency.end(self.load)
+        self._tell()
+
+    def _tell(self) -> None:
+        state = self.state
+        if state != self._told:
+            self._told = state
+            level = logging.INFO if state in ("live", "connecting") else logging.WARNING
+            endpoint = self.target.endpoint
+            why = f": {self.problem}. What is believed of its cache counts" if level > logging.INFO else ""
+            log.log(level, "the KV events of %s (%s) are %s%s", endpoint.name, endpoint.address, state, why)
+
+    def owes(self, now: float) -> None:
+        """It was sent a prompt of which it must store something."""
+        if self._owed_since is None:
+            self._owed_since = now
+
+    def is_overdue(self, now: float) -> bool:
+        return self._owed_since is not None and now - self._owed_since > SILENT_S
+
+    def fall_silent(self, context: zmq.asyncio.Context) -> None:
+        """Listens anew: what it holds is believed until it is heard of."""
+        self.is_silent = True
+        self._owed_since = None
+        self.listen(context)
+        self._tell()
+
+
+class KvEventSources:
+    """The sources of one gateway process. Does nothing before it is started."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self.exact = ExactIndex()
+        self.sources: dict[fleet.EndpointLoad, Source] = {}
+        self.tokens = PromptTokens(proxy, self.exact)
+        self.silences = 0
+        self._past: Counter[str] = Counter()
+        self._context: zmq.asyncio.Context | None = None
+        self._is_started = False
+
+    def start(self) -> None:
+        """Listens from now on."""
+        self._is_started = True
+        self.use()
+
+    def use(self) -> None:
+        """Takes up the pools as they are now."""
+        wanted = self._wanted() if self._is_started else {}
+        for load, source in list(self.sources.items()):
+            if wanted.get(load) != source.target:
+                self._past.update(source.counts())
+                source.end()
+                del self.sources[load]
+        if wanted and self._context is None:
+            self._context = zmq.asyncio.Context()
+        self._proxy.prefixes.exact = self.exact if wanted else None
+        for load, target in wanted.items():
+            if load not in self.sources and self._context is not None:
+                source = self.sources[load] = Source(target, load, self._proxy, self.exact)
+                source.listen(self._context)
+
+    def _wanted(self) -> dict[fleet.EndpointLoad, Target]:
+        found: dict[fleet.EndpointLoad, Target] = {}
+        for pool in self._proxy.pools.values():
+            for load in pool.loads:
+                events = pool.pool.kv_events.get(load.endpoint)
+                if events is not None and load not in found:
+                    found[load] = Target(endpoint=load.endpoint, events=events, tls=pool.pool.tls)
+        return found
+
+    def sent(self, decision: Decision, choice: scheduling.Choice, now: float) -> None:
+        """A request was sent to an engine: what it must tell of, and whether its tokens are to be known."""
+        source = self.sources.get(choice.load)
+        scheduled = decision.scheduled
+        if source is None or not scheduled.prefix:
+            return
+        block_tokens = self.exact.residency.block_tokens(choice.load)
+        if choice.cached_tokens + 4 * max(block_tokens, 16) < scheduled.prompt_tokens:
+            source.owes(now)
+        if self.exact.wants(scheduled.prefix, choice.load):
+            self.tokens.want(decision, source.load, source.target.tls)
+
+    def sweep(self, now: float) -> None:
+        """Called about once a second."""
+        for source in self.sources.values():
+            if source.is_overdue(now) and self._context is not None:
+                self.silences += 1
+                self._past.update(source.counts())
+                source.fall_silent(self._context)
+
+    def counts(self) -> Counter[str]:
+        """Messages by what became of them."""
+        total = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0}) + self._past
+        for source in self.sources.values():
+            total.update(source.counts())
+        return total
+
+    def shown(self, load: fleet.EndpointLoad, now: float) -> dict[str, Any] | None:
+        """What a page tells of an engine; None if it does not publish."""
+        source = self.sources.get(load)
+        if source is None:
+            return None
+        residency = self.exact.residency
+        heard_at = source.heard_at
+        return {
+            "state": source.state,
+            "problem": source.problem or None,
+            "is_complete": residency.is_complete(load),
+            "blocks": residency.blocks(load),
+            "block_tokens": residency.block_tokens(load) or None,
+            "messages": dict(source.counts()),
+            "heard_s_ago": None if heard_at is None else round(now - heard_at, 3),
+        }
+
+    def close(self) -> None:
+        """Called once no task runs any more."""
+        if self._context is not None:
+            self._context.destroy(linger=0)
+            self._context = None

@@ -1,0 +1,167 @@
+"""The tokens of prompts that were sent, from the engine's own `POST /tokenize`: in the background, and few.
+
+An engine tells what it holds by tokens, and tokenising a prompt costs a hundred times more than the rest of
+its way. So a prompt is tokenised after it was sent, by the engine that has it, and what is learned serves
+those that come after it and begin alike. With more prompts than `PER_S`, some are left to belief.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headgate import fleet, routing
+from headgate.fleet.prefix import ExactIndex, hashing
+from headgate.gateway import prompt
+from headgate.gateway.inspect import Fields, inspect
+from headgate.gateway.scraping.fetch import Client, FetchError
+
+if TYPE_CHECKING:
+    from headgate.gateway.decision import Decision
+    from headgate.gateway.proxy import Proxy
+
+log = logging.getLogger(__name__)
+
+PER_S = 10.0
+BURST = 20.0
+MAX_AT_ONCE = 4
+MAX_BODY_BYTES = 512 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+TIMEOUT_S = 5.0
+PAUSE_S = 30.0
+"""An engine that failed to tokenise is not asked for so long."""
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+LARGEST_TOKEN = 2**32 - 1
+
+
+class _Asked(msgspec.Struct, omit_defaults=True):
+    """The members of a request that make its prompt, and that `/tokenize` knows as well."""
+
+    model: msgspec.Raw = msgspec.Raw(b"")
+    messages: msgspec.Raw = msgspec.Raw(b"")
+    prompt: msgspec.Raw = msgspec.Raw(b"")
+    tools: msgspec.Raw = msgspec.Raw(b"")
+    chat_template_kwargs: msgspec.Raw = msgspec.Raw(b"")
+    add_generation_prompt: msgspec.Raw = msgspec.Raw(b"")
+    continue_final_message: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Told(msgspec.Struct):
+    tokens: list[int]
+
+
+_decode_asked = msgspec.json.Decoder(_Asked).decode
+_decode_told = msgspec.json.Decoder(_Told).decode
+_decode_ids = msgspec.json.Decoder(list[int]).decode
+
+
+class PromptTokens:
+    """Has prompts tokenised, and learns from it."""
+
+    def __init__(self, proxy: Proxy, exact: ExactIndex) -> None:
+        self._proxy = proxy
+        self._exact = exact
+        self._saved = BURST
+        self._saved_at = 0.0
+        self._running = 0
+        self._paused_until: dict[fleet.EndpointLoad, float] = {}
+        self.counts = Counter({"learned": 0, "skipped": 0, "failed": 0})
+
+    def want(self, decision: Decision, load: fleet.EndpointLoad, tls: routing.Tls | None) -> None:
+        """The tokens of a prompt would be good to know."""
+        now = self._proxy.now()
+        if len(decision.body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
+            self.counts["skipped"] += 1
+            return
+        asked = _asked(decision)
+        if asked is None or self._running >= MAX_AT_ONCE or not self._take(now):
+            self.counts["skipped"] += 1
+            return
+        self._running += 1
+        self._proxy.spawn(self._learn(decision, load, tls, *asked))
+
+    def _take(self, now: float) -> bool:
+        """Spends one of what is saved up."""
+        self._saved = min(self._saved + (now - self._saved_at) * PER_S, BURST)
+        self._saved_at = now
+        if self._saved < 1.0:
+            return False
+        self._saved -= 1.0
+        return True
+
+    async def _learn(
+        self,
+        decision: Decision,
+        load: fleet.EndpointLoad,
+        tls: routing.Tls | None,
+        body: bytes,
+        ids: array[int] | None,
+        size: int,
+    ) -> None:
+        scheduled = decision.scheduled
+        shares = [end * hashing.BLOCK_BYTES / size for end in hashing.BLOCK_ENDS[: len(scheduled.prefix)]]
+        try:
+            tokens = ids if ids is not None else await self._tokens(body, load, tls)
+        except (FetchError, msgspec.DecodeError, OverflowError, ssl.SSLError) as error:
+            self.counts["failed"] += 1
+            self._paused_until[load] = self._proxy.now() + PAUSE_S
+            log.info("%s does not tokenise: %s", load.endpoint.name, error)
+            return
+        finally:
+            self._running -= 1
+        self.counts["learned"] += 1
+        self._exact.learn(scheduled.prefix, shares, tokens, scheduled.adapter, load, self._proxy.now())
+
+    async def _tokens(self, body: bytes, load: fleet.EndpointLoad, tls: routing.Tls | None) -> array[int]:
+        endpoint = load.endpoint
+        context = self._proxy.tls_context(tls) if tls is not None else None
+        client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
+        try:
+            answer = await client.post("/tokenize", body, MAX_ANSWER_BYTES, TIMEOUT_S)
+        finally:
+            client.close()
+        if answer.status != 200:
+            raise FetchError(f"answers {answer.status} to POST /tokenize")
+        return array("I", _decode_told(answer.body).tokens)
+
+    def forget(self, load: fleet.EndpointLoad) -> None:
+        """The endpoint is gone."""
+        self._paused_until.pop(load, None)
+
+
+def _asked(decision: Decision) -> tuple[bytes, array[int] | None, int] | None:
+    """What `/tokenize` is to be asked, or the tokens where the client sent them, and the prompt's length.
+
+    None for a prompt of which its tokens do not tell where it is in a cache: with images, with a salt, or of
+    an API that `/tokenize` does not have.
+    """
+    fields = inspect(decision.body)
+    if not isinstance(fields, Fields) or bytes(fields.cache_salt):
+        return None
+    path = CHAT if fields.messages else COMPLETIONS if fields.prompt else ""
+    if not path or fields.system or fields.instructions or fields.input:
+        return None
+    read = prompt.read(fields, path)
+    if read.has_media or b'"image_url"' in read.text or not read.size:
+        return None
+    if read.tokens:
+        return _ids(bytes(fields.prompt), read)
+    if path == COMPLETIONS and read.size != len(read.text):
+        return None  # a list of prompts
+    asked = _decode_asked(decision.body)
+    if path == CHAT and not asked.add_generation_prompt:
+        asked.add_generation_prompt = msgspec.Raw(b"true")
+    members = {name: value for name, value in msgspec.structs.asdict(asked).items() if value}
+    return msgspec.json.encode(members), None, read.size
+
+
+def _ids(ids: bytes, read: prompt.Prompt) -> tuple[bytes, array[int] | None, int] | None:
+    try:
+        return b"", array("I", _decode_ids(ids)), read.size
+    except (msgspec.DecodeError, OverflowError):
+        return None

@@ -1,0 +1,50 @@
+"""Where an engine publishes what is in its KV cache: annotations of its Pod, or of its ModelServer."""
+
+from __future__ import annotations
+
+import re
+
+from headgate import api
+from headgate.api import marks
+from headgate.routing.snapshot import KvEvents
+
+_ADDRESS = re.compile(r"(?:tcp://[^/:\s]*(?:\[[0-9a-fA-F:]*\])?:)?([0-9]{1,5})")
+MAX_RANKS = 64
+
+
+class InvalidEventsAnnotationError(ValueError):
+    """An annotation that says nothing; `annotation` names it."""
+
+    def __init__(self, annotation: str, message: str) -> None:
+        super().__init__(message)
+        self.annotation = annotation
+
+
+def kv_events(server: api.ModelServer, pod: api.Pod) -> KvEvents | None:
+    """What the Pod says, or else its ModelServer; None if that is nothing.
+
+    Raises InvalidEventsAnnotationError.
+    """
+    notes = {**server.metadata.annotations, **pod.metadata.annotations}
+    port = _port(notes, marks.KV_EVENTS)
+    if port is None:
+        return None
+    ranks = notes.get(marks.KV_EVENTS_RANKS, "1")
+    if not ranks.isascii() or not ranks.isdigit() or not 1 <= int(ranks[:4]) <= MAX_RANKS:
+        raise InvalidEventsAnnotationError(
+            marks.KV_EVENTS_RANKS, f"{ranks[:64]!r} is no number of ranks: 1 to {MAX_RANKS} are possible"
+        )
+    return KvEvents(port=port, replay_port=_port(notes, marks.KV_EVENTS_REPLAY), ranks=int(ranks))
+
+
+def _port(notes: dict[str, str], annotation: str) -> int | None:
+    text = notes.get(annotation, "")
+    if not text:
+        return None
+    found = _ADDRESS.fullmatch(text)
+    port = int(found[1]) if found is not None else 0
+    if not 0 < port < 65_536 - MAX_RANKS:
+        raise InvalidEventsAnnotationError(
+            annotation, f"{text[:64]!r} names no port: it is like tcp://*:5557, as the engine is told"
+        )
+    return port
