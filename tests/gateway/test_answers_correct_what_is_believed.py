@@ -6,6 +6,9 @@ import pytest
 
 from headgate import fleet, scheduling
 from headgate.gateway import gauges, in_flight, learning
+from headgate.gateway.decision import decide
+from headgate.gateway.request import Request
+from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.usage import Tail
 
 PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
@@ -38,15 +41,22 @@ def _no_patience(monkeypatch):
 
 
 async def test_what_was_sent_is_believed_to_be_held(start_gateway, start_endpoint):
-    """The next request with the same beginning goes where the first one went."""
+    """By the endpoint that got it, and by no other; what another prompt shares with it is found."""
     endpoints = [await start_endpoint(behave=answering()), await start_endpoint(behave=answering())]
     gateway, pool = await cache_aware(start_gateway, *endpoints)
-    for extra in ("", "a", "b", "c"):
-        await gateway.ask({"model": "m", "prompt": PROMPT + extra})
-    assert sorted(len(endpoint.calls) for endpoint in endpoints) == [0, 4]
-    assert sorted(held(gateway, pool)) == [0, len(PROMPT) // 512]
-    await gateway.ask({"model": "m", "prompt": "Something else." + PROMPT})
-    assert sum(held(gateway, pool)) > len(PROMPT) // 512
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    got = [len(endpoint.calls) for endpoint in endpoints]
+    assert sorted(got) == [0, 1]
+    assert held(gateway, pool) == [count * (len(PROMPT) // 512) for count in got]
+    longer = decide(gateway.proxy, asking({"model": "m", "prompt": PROMPT[:4000] + "x" * 4000}))
+    matched = gateway.proxy.prefixes.matched(longer.scheduled.prefix, pool.loads)
+    assert matched == [count * (4000 // 512) for count in got]
+    assert longer.scheduled.tokens_in(7) == 7 * 512 * 4000 // len(PROMPT)
+
+
+def asking(body):
+    data = json.dumps(body).encode()
+    return Request(b"POST", b"/v1/completions", [], data, True, False, 0.0, Peer("", Networks(())), b"")
 
 
 async def test_far_fewer_cached_tokens_than_believed_are_a_lesson(start_gateway, start_endpoint, no_patience):
