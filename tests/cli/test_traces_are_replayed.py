@@ -32,7 +32,7 @@ def test_there_is_a_row_for_each_policy():
     """All of its requests are accounted for, and the heading says what was replayed, on what, judged how."""
     result = replayed(TRACE, "--fleet", FLEET, "--policy", "least-work,predicted")
     assert result.exit_code == 0, result.output
-    assert result.output.startswith(f"{TRACE} (mooncake): 300 requests in 79 s, 3.78 a second, ")
+    assert result.output.startswith(f"{TRACE} (mooncake): 300 requests of 114 conversations in 79 s, ")
     assert (
         "3 x 8b-h100, 2 x 3b-l40s; objective: first token within 2 s, tokens after it 30 ms; seed 1"
         in result.output

@@ -66,7 +66,9 @@ def _show(options: Options, results: Results, drawn: Sequence[Drawn]) -> None:
 def _heading(results: Results) -> str:
     configuration = results.configuration
     used = configuration.trace
-    told = f"{used.source} ({used.format}): {used.requests:,} request{'' if used.requests == 1 else 's'}"
+    told = f"{used.source} ({used.format}): {_count(used.requests, 'request')}"
+    if 0 < used.sessions < used.requests:
+        told += f" of {_count(used.sessions, 'conversation')}"
     if used.first_to_last_s:
         told += f" in {used.first_to_last_s:,.0f} s, {used.rate_per_s:.2f} a second"
     if used.ideal_hit_rate is not None:
@@ -82,6 +84,10 @@ def _draw(directory: Path, drawn: Sequence[Drawn], slo: Slo) -> None:
     with _told_of(directory):
         written = plots.write(directory, drawn, slo)
     click.echo(f"{len(written)} plots in {directory}", err=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager

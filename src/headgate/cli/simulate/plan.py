@@ -42,6 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     policy_config: Sequence[str]
     limit: int | None
     duration: float | None
+    curve: str | None
     rate_scale: float | None
     rate: float | None
     rates: list[float]
@@ -122,9 +123,11 @@ def _check(options: Options) -> None:
 def _traffic(options: Options) -> Traffic:
     chosen = traces.Arrivals(limit=options.limit, duration_s=options.duration)
     if options.workload is not None:
-        return traffic.of_workload(options.workload, _parameters(options.parameters), chosen, options.seed)
-    assert options.file is not None
-    return traffic.of_file(options.file, options.format, options.block_tokens, chosen)
+        used = traffic.of_workload(options.workload, _parameters(options.parameters), chosen, options.seed)
+    else:
+        assert options.file is not None
+        used = traffic.of_file(options.file, options.format, options.block_tokens, chosen)
+    return used if options.curve is None else traffic.along(used, options.curve)
 
 
 def _parameters(given: Sequence[str]) -> dict[str, str]:

@@ -34,7 +34,7 @@ class TraceUsed(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     output_tokens: int
     sessions: int
-    """Conversations found; each request is one where the trace says nothing of prefixes."""
+    """Conversations: requests that go on where others ended; 0 where the trace says nothing of prefixes."""
     ideal_hit_rate: float | None
     """What one endless cache would find; None where the trace says nothing of prefixes."""
 
@@ -45,6 +45,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceUsed
     limit: int | None
     duration_s: float | None
+    curve: str | None
+    """The file whose course the rate has."""
     jitter_s: float
     rate_scale: float | None
     rate_per_s: float | None

@@ -30,6 +30,7 @@ def _configuration(plan: Plan) -> Configuration:
         trace=_trace(plan),
         limit=options.limit,
         duration_s=options.duration,
+        curve=options.curve,
         jitter_s=plan.arrivals[0].jitter_s,
         rate_scale=options.rate_scale,
         rate_per_s=options.rate,
@@ -75,6 +76,8 @@ def _before(plan: Plan) -> list[str]:
         notes.append(f"each request comes later by up to {jitter_s:g} s, by chance")
     elif grid_s:
         notes.append(f"times are on a grid of {grid_s:g} s, as bursts: --jitter auto spreads them")
+    if plan.options.curve is not None:
+        notes.append(f"the rate rises and falls as in {plan.options.curve}, squeezed into the trace's time")
     return notes
 
 

@@ -124,6 +124,12 @@ _PACE = _options(
         help="With --find-rate: the share of requests whose first token is to be in time.",
     ),
     click.option(
+        "--curve",
+        type=click.Path(dir_okay=False, allow_dash=True),
+        metavar="FILE",
+        help="Let the rate rise and fall as in this CSV of start_s,requests_per_s, on the whole as fast.",
+    ),
+    click.option(
         "--jitter",
         default="auto",
         show_default=True,

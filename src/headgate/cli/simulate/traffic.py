@@ -31,22 +31,17 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_file(file: str, format: str, block_tokens: int, arrivals: traces.Arrivals) -> Traffic:
     """The requests of a trace file as far as they are wanted; raises click.ClickException."""
-    try:
-        with _opened(file) as stream:
-            lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
-            first = next(lines, b"")
-            name = traces.detect(first) if format == "auto" else format
-            if name is None:
-                raise click.UsageError(
-                    f"{file}: its first line is of no format that is known; say which with --format"
-                )
-            reader = traces.Mooncake(block_tokens) if name == "mooncake" else traces.FORMATS[name].reader()
-            every = traces.requests(_label(file), _with(first, lines), reader)
-            chosen = traces.arrange(every, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror or error}") from error
-    except traces.TraceError as error:
-        raise click.ClickException(f"the trace cannot be read\n{error}") from error
+    with _told(file), _opened(file) as stream:
+        lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+        first = next(lines, b"")
+        name = traces.detect(first) if format == "auto" else format
+        if name is None:
+            raise click.UsageError(
+                f"{file}: its first line is of no format that is known; say which with --format"
+            )
+        reader = traces.Mooncake(block_tokens) if name == "mooncake" else traces.FORMATS[name].reader()
+        every = traces.requests(_label(file), _with(first, lines), reader)
+        chosen = traces.arrange(every, arrivals, random.Random(0))  # noqa: S311 - nothing is drawn
     if not chosen:
         raise click.UsageError(f"{file}: no request arrives in the time of --duration")
     chosen = list(traces.with_sessions(chosen).requests)
@@ -75,6 +70,13 @@ def of_workload(name: str, given: Mapping[str, str], arrivals: traces.Arrivals, 
         parameters=msgspec.structs.asdict(workload),
         grid_s=0.0,
     )
+
+
+def along(used: Traffic, file: str) -> Traffic:
+    """The same requests with the course of a rate curve; raises click.ClickException."""
+    with _told(file), _opened(file) as stream:
+        curve = traces.read_curve(_label(file), iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""))
+    return msgspec.structs.replace(used, requests=traces.follow(used.requests, curve))
 
 
 def described() -> str:
@@ -107,6 +109,16 @@ def _parameters(kind: type[workloads.Workload], given: Mapping[str, str]) -> dic
     if wrong:
         raise click.UsageError("\n".join(wrong))
     return values
+
+
+@contextmanager
+def _told(file: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror or error}") from error
+    except traces.TraceError as error:
+        raise click.ClickException(f"{_label(file)} cannot be read\n{error}") from error
 
 
 @contextmanager

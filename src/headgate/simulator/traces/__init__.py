@@ -7,6 +7,7 @@ up (`headgate.simulator.workloads`). Pure: reading files is for the caller.
 
 from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
 from headgate.simulator.traces.azure import Azure
+from headgate.simulator.traces.curves import RateCurve, follow, read_curve
 from headgate.simulator.traces.formats import FORMATS, TraceFormat, detect
 from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
 from headgate.simulator.traces.mooncake import Mooncake
@@ -21,15 +22,18 @@ __all__ = [
     "Azure",
     "Mooncake",
     "Problem",
+    "RateCurve",
     "Sessions",
     "TimedRequest",
     "TraceError",
     "TraceFormat",
     "arrange",
     "detect",
+    "follow",
     "grid_s",
     "ideal_hit_rate",
     "mean_rate",
+    "read_curve",
     "requests",
     "with_sessions",
 ]
