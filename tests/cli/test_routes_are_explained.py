@@ -62,11 +62,11 @@ Targets, by weight:
   > ModelServer default/small  weight 90, 90%  whose turn it is, each gateway knows for itself
   > ModelServer default/large  weight 10, 10%  whose turn it is, each gateway knows for itself
 
-ModelServer default/small: about 6 tokens of prompt
+ModelServer default/small: about 0 tokens of prompt
     model "chat" becomes "Qwen/Qwen3-8B", and "chat" again in the answer
     its endpoints are not known here: no Pods are among the manifests
 
-ModelServer default/large: about 4 tokens of prompt
+ModelServer default/large: about 0 tokens of prompt
     the body is sent as it came
     its endpoints are not known here: no Pods are among the manifests
 

@@ -6,6 +6,8 @@ import yaml
 
 from headgate.api import ObjectKey
 from headgate.fleet import EngineReading
+from headgate.gateway import explaining, gauges
+from headgate.scheduling import plugins
 
 POOL = ObjectKey("default", "pool")
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -126,3 +128,46 @@ async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoi
     with caplog.at_level(logging.WARNING):
         assert policy("nonsense") == "decode"
     assert "headgate.dev/scheduling-profile has no effect: nonsense is no policy" in caplog.text
+
+
+async def test_scorers_of_ones_own_are_counted_when_they_fail(start_gateway, start_endpoint, monkeypatch):
+    """The metric has the plugin's name; requests are served."""
+
+    class Failing(plugins.Scorer):
+        def scores(self, cycle, loads):
+            raise RuntimeError("no idea")
+
+    monkeypatch.setattr(plugins.users, "find", lambda name: Failing if name == "failing" else None)
+    endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
+    gateway = await start_gateway(*endpoints, settings=configured("plugins: [{type: failing, name: mine}]\n"))
+    gauges.add_gauges(gateway.registry, gateway.proxy)
+    for _ in range(3):
+        assert (await gateway.ask()).status == 200
+    assert gateway.metric("headgate_gateway_scorer_failures_total", scorer="mine") == 3
+
+
+async def test_an_explanation_has_the_scores_of_every_endpoint(start_gateway, start_endpoint):
+    """Who asks why sees the sum, and the filter that left one out."""
+    text = """
+plugins:
+- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 9}]}}
+- {type: queue-scorer}
+- {type: kv-cache-utilization-scorer}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: utilization-filter}
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer}
+"""
+    endpoints = [await start_endpoint(name) for name in (b"a", b"b", b"c")]
+    gateway = await start_gateway(*endpoints, settings=configured(text))
+    busy(gateway, 4, 0, 10)
+    body = b'{"model": "m", "prompt": "hello"}'
+    found = explaining.explain(explaining.View.of_proxy(gateway.proxy), "/v1/completions", [], body)
+    (target,) = found.targets
+    assert [(each.picked, each.why) for each in target.endpoints] == [
+        (False, "0.5 = queue-scorer 0 x 2 + kv-cache-utilization-scorer 0.5 x 1"),
+        (True, "2.5 = queue-scorer 1 x 2 + kv-cache-utilization-scorer 0.5 x 1"),
+        (False, "left out by utilization-filter"),
+    ]

@@ -100,12 +100,12 @@ async def test_sessions_with_ids_stay_until_they_were_unused_for_long(start, end
     gateway.proxy.now = lambda: start + 299
     for session, body in bound.items():
         assert (await gateway.ask(x_session_id=session)).body == body
-    (plugin,) = gateway.proxy.pools.popitem()[1].policy.profile.filters
+    (plugin,) = gateway.proxy.pools.popitem()[1].policy.policy.profile.filters
     assert len(plugin.strategy) == 12
     gateway.serve(endpoints)
     gateway.proxy.now = lambda: start + 700
     await gateway.ask(x_session_id="13")
-    (plugin,) = gateway.proxy.pools.popitem()[1].policy.profile.filters
+    (plugin,) = gateway.proxy.pools.popitem()[1].policy.policy.profile.filters
     assert len(plugin.strategy) == 1
     gateway.serve(endpoints)
 

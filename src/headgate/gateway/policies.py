@@ -27,9 +27,10 @@ class Policies:
     def of(self, pool: routing.Pool) -> scheduling.Policy:
         """A new policy for a pool: by the profile or policy that its annotation names, else as all others.
 
-        Whichever it is, requests for adapters go where those are at home.
+        Requests for adapters go where those are at home, unless it judges that itself.
         """
-        return scheduling.WithAdapters(self._chosen(pool))
+        chosen = self._chosen(pool)
+        return chosen if chosen.judges_adapters else scheduling.WithAdapters(chosen)
 
     def _chosen(self, pool: routing.Pool) -> scheduling.Policy:
         wanted = pool.scheduling_profile

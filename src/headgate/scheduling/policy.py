@@ -43,6 +43,8 @@ class Policy(ABC):
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
     judges_decoding: bool = True
     """Whether it tells endpoints apart that only decode; otherwise LeastDecoding picks those."""
+    judges_adapters: bool = False
+    """Whether it tells endpoints apart by their adapters itself."""
     remote_tokens: int | None = None
     """From how many uncached tokens on another endpoint is to prefill, where a pool has such; None leaves it
     to the gateway."""

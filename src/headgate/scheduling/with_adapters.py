@@ -55,5 +55,8 @@ class WithAdapters(Policy):
             candidates = self.homes.among(request.adapter, candidates, now)
         return self.policy.refusal(request, candidates, now)
 
+    def failures(self) -> Mapping[str, int]:
+        return self.policy.failures()
+
     def marks(self, request: Request, choice: Choice) -> Sequence[tuple[bytes, bytes]]:
         return self.policy.marks(request, choice)

@@ -17,6 +17,7 @@ class LoraAffinityScorer(Scorer):
     """
 
     kind = "lora-affinity-scorer"
+    judges_adapters = True
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
         name = cycle.request.adapter or cycle.request.model

@@ -38,6 +38,7 @@ class DecisionTree(Filter):
     """The whole tree, as one filter; `random-picker` takes one of those that it leaves."""
 
     kind = "decision-tree"
+    judges_adapters = True
     Parameters = DecisionTreeParameters
     about_load = True
 

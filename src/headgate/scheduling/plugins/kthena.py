@@ -155,6 +155,7 @@ class LoraAffinity(Filter):
     """Keeps endpoints whose engine lists the model or adapter that is asked for, or no list at all."""
 
     kind = "lora-affinity"
+    judges_adapters = True
 
     def keep(self, cycle: Cycle, loads: Loads) -> Loads:
         name = cycle.request.adapter or cycle.request.model

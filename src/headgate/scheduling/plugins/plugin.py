@@ -110,6 +110,8 @@ class Plugin:
     """Whether configurations have to allow it expressly."""
     uses_prefix: bool = False
     """Whether it asks for matched blocks: otherwise prompts are not hashed."""
+    judges_adapters: ClassVar[bool] = False
+    """Whether it is about adapters: then nothing else narrows down where those go."""
     remembers: ClassVar[bool] = False
     """Whether `booked` is to be called."""
     means_one_endpoint: ClassVar[bool] = False

@@ -36,6 +36,7 @@ class Composed(Policy):
         answering, prefilling = list(profile.plugins()), list(self.prefill.plugins())
         plugins = [*answering, *(each for each in prefilling if each not in answering)]
         self.uses_prefix = any(plugin.uses_prefix for plugin in plugins)
+        self.judges_adapters = any(plugin.judges_adapters for plugin in plugins)
         # What both profiles have marks, and mostly means, the endpoint that answers.
         self._remembering = [each for each in answering if each.remembers]
         self._remembering_prefill = [
