@@ -79,7 +79,7 @@ def follow(requests: Sequence[TimedRequest], curve: RateCurve) -> list[TimedRequ
         interval = min(bisect_right(due, wanted), len(widths)) - 1
         while not curve.rates_per_s[interval]:  # at the very end, the curve may have gone out
             interval -= 1
-        within_s = (wanted - due[interval]) / curve.rates_per_s[interval]
+        within_s = min((wanted - due[interval]) / curve.rates_per_s[interval], widths[interval])
         return first_s + (curve.starts_s[interval] + within_s - curve.starts_s[0]) / lasts_s * span_s
 
     return [msgspec.structs.replace(request, at_s=moved(request.at_s)) for request in requests]
