@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import socket
 
     from headgate.simulator.model import EngineConfig, EngineProfile
-    from headgate.simulator.server import Api, Role, ServerSettings
+    from headgate.simulator.server import Api, Mode, Role, ServerSettings
 
 
 def _find_profile(_: click.Context, __: click.Parameter, name: str) -> "EngineProfile":
@@ -129,6 +129,18 @@ _COUNT = click.IntRange(min=1)
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts.")
 @click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod.")
+@click.option(
+    "--pod-namespace", envvar="POD_NAMESPACE", show_envvar=True, help="Sent back as x-inference-namespace."
+)
+@click.option(
+    "--mode", type=click.Choice(["random", "echo"]), default="random", show_default=True,
+    help="Answer with words, or with what the request said last.",
+)  # fmt: skip
+@click.option("--enable-sleep-mode", "sleep_mode", is_flag=True, help="POST /sleep has an effect.")
+@click.option(
+    "--default-embedding-dimensions", "embedding_dimensions", type=click.IntRange(1, 65536), default=384,
+    show_default=True, help="Length of a vector whose request names none.",
+)  # fmt: skip
 def engine(
     host: str,
     port: int,
@@ -152,6 +164,10 @@ def engine(
     kv_transfer_s_per_token: float,
     seed: int,
     pod_name: str | None,
+    pod_namespace: str | None,
+    mode: "Mode",
+    sleep_mode: bool,
+    embedding_dimensions: int,
     **overrides: float | None,
 ) -> None:
     """Serve the OpenAI API from a simulated engine with vLLM's metrics.
@@ -169,6 +185,10 @@ def engine(
             startup_s=startup_duration,
             drain_s=drain_duration,
             pod_name=pod_name,
+            pod_namespace=pod_namespace,
+            mode=mode,
+            sleep_mode=sleep_mode,
+            embedding_dimensions=embedding_dimensions,
             lora_modules=tuple(map(server.parse_module, lora_modules)),
             kv_events=server.read_kv_events(kv_events_config) if kv_events_config else None,
             data_parallel_size=data_parallel_size,

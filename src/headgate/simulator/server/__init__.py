@@ -9,12 +9,13 @@ from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.serve import listen, run, running
-from headgate.simulator.server.settings import Api, Role, ServerSettings
+from headgate.simulator.server.settings import Api, Mode, Role, ServerSettings
 
 __all__ = [
     "Adapter",
     "Api",
     "KvEventsConfig",
+    "Mode",
     "Ranks",
     "Role",
     "ServerSettings",

@@ -1,4 +1,4 @@
-"""One path of the server: its method, its handler, and errors that become OpenAI's error objects."""
+"""One path of the server: its method, its handler, and errors that become objects of its API."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -17,8 +17,15 @@ FAILED = ApiError(500, "The simulated engine failed on this request; its log say
 class Endpoint:
     """A handler for one method (any if empty), as an ASGI application."""
 
-    def __init__(self, method: str, handler: Handler, settings: ServerSettings) -> None:
+    def __init__(
+        self,
+        method: str,
+        handler: Handler,
+        settings: ServerSettings,
+        error_body: Callable[[ApiError], bytes] = ApiError.body,
+    ) -> None:
         self._method = method
+        self._error_body = error_body
         self._handler = handler
         self._settings = settings
 
@@ -29,14 +36,14 @@ class Endpoint:
                 raise ApiError(405, f"{exchange.method} is not allowed here, {self._method} is")
             await self._handler(exchange)
         except ApiError as error:
-            await exchange.answer(error.body(), status=error.status)
+            await exchange.answer(self._error_body(error), status=error.status)
         except ClientGoneError:
             pass
         except Exception:
             _log.exception("%s %s failed", exchange.method, scope["path"])
             if exchange.started:
                 raise  # too late for an answer: uvicorn cuts the connection
-            await exchange.answer(FAILED.body(), status=FAILED.status)
+            await exchange.answer(self._error_body(FAILED), status=FAILED.status)
 
 
 async def no_such_path(exchange: Exchange) -> None:

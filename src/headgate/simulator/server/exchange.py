@@ -1,6 +1,7 @@
 """One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -59,6 +60,10 @@ class Exchange:
         except TimeoutError as error:
             raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
 
+    def new_id(self) -> str:
+        """An id for an answer whose request brought none."""
+        return os.urandom(16).hex()
+
     def header(self, name: bytes) -> str:
         """A header of the request by its name in lower case; empty if there is none."""
         return self._headers.get(name, b"").decode("latin-1")
@@ -95,6 +100,8 @@ class Exchange:
             headers.append((b"x-request-id", self.request_id.encode()))
         if self._settings.pod_name:
             headers.append((b"x-inference-pod", self._settings.pod_name.encode()))
+        if self._settings.pod_namespace:
+            headers.append((b"x-inference-namespace", self._settings.pod_namespace.encode()))
         headers += _EXTRA_HEADERS.get(status, ())
         headers.append((b"x-inference-port", b"%d" % self._scope["server"][1]))
         self.started = True

@@ -1,21 +1,25 @@
 """The way of a request for text through the live engine, whichever API it came by."""
 
 import asyncio
-import os
+import contextlib
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from headgate.simulator.model import FinishReason, QueueFullError, RefusedError, Tokens
+from headgate.simulator.model import QueueFullError, RefusedError
 from headgate.simulator.server.adapters import Adapters
-from headgate.simulator.server.answers import DONE, Answer
+from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.blocks import block_hashes
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.kv_transfer import Transfer, Transfers
+from headgate.simulator.server.kv_transfer import PLAIN, Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
 from headgate.simulator.server.ranks import Ranks
+from headgate.simulator.server.script import Author, Script, write
 from headgate.simulator.server.settings import ServerSettings
 
+Shape = Callable[[Generation, Ticket, Sequence[Script], str], Answer]
+"""How an API writes its answers."""
 STOPPED = ApiError(503, "The engine stopped before the answer was complete")
 
 
@@ -29,6 +33,9 @@ class Generator:
         self._ranks = ranks
         self._adapters = adapters
         self._transfers = transfers
+        self._author = Author(
+            seed=settings.seed, own_tokens=settings.max_tokens_default, echoes=settings.mode == "echo"
+        )
         self._ready_at_s = time.monotonic() + settings.startup_s
 
     def require_ready(self) -> None:
@@ -42,15 +49,33 @@ class Generator:
         if name is not None and name not in self._settings.models and name not in self._adapters:
             raise ApiError(404, f"The model `{name}` does not exist.", param="model")
 
-    async def answer(self, exchange: Exchange, generation: Generation) -> None:
+    async def answer(self, exchange: Exchange, generation: Generation, shape: Shape) -> None:
         """The whole of it, from the request that was read to the last byte of its answer."""
-        self.require_model(generation.model)
+        self._require_awake(generation)
         transfer = self._transfers.of(generation)
         try:
             received = await exchange.unless_gone(self._receive(transfer)) if transfer.waits else ()
-            await self._run(exchange, generation, transfer, received)
+            scripts = self._scripts(generation)
+            ticket = self._submit(exchange, generation, scripts, transfer, received)
+            answer_id = exchange.request_id or exchange.new_id()
+            answer = shape(generation, ticket, scripts, answer_id)
+            async with self._while_connected(exchange, ticket):
+                if generation.stream:
+                    await _stream(exchange, answer, transfer)
+                else:
+                    await _whole(exchange, answer, transfer)
         finally:
             transfer.close()
+
+    async def compute(self, exchange: Exchange, generation: Generation) -> None:
+        """Let the engine do the work of a request whose answer is not text."""
+        self._require_awake(generation)
+        scripts = self._scripts(generation)
+        ticket = self._submit(exchange, generation, scripts, PLAIN, ())
+        async with self._while_connected(exchange, ticket):
+            await _finished(ticket)
+        if ticket.aborted:
+            raise STOPPED
 
     async def _receive(self, transfer: Transfer) -> tuple[int, ...]:
         """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
@@ -59,26 +84,25 @@ class Generator:
             await asyncio.sleep(sum(tokens) * self._settings.kv_transfer_s_per_token)
         return tokens
 
-    async def _run(
-        self, exchange: Exchange, generation: Generation, transfer: Transfer, received: tuple[int, ...]
-    ) -> None:
-        ticket = self._submit(generation, transfer, received, self._rank(exchange))
-        answer_id = exchange.request_id or os.urandom(16).hex()
+    @contextlib.asynccontextmanager
+    async def _while_connected(self, exchange: Exchange, ticket: Ticket) -> AsyncIterator[None]:
+        """End the work as its client leaves, and as the block ends in any way."""
+        watch = asyncio.ensure_future(self._cancel_on_disconnect(exchange, ticket))
         try:
-            answer = Answer(generation, ticket, answer_id=answer_id, seed=self._settings.seed)
-            async with asyncio.TaskGroup() as group:
-                watch = group.create_task(self._cancel_on_disconnect(exchange, ticket))
-                if generation.stream:
-                    await _stream(exchange, generation, ticket, answer, transfer)
-                else:
-                    await _whole(exchange, ticket, answer, transfer, answer_id)
-                watch.cancel()
+            yield
         finally:
             ticket.cancel()
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
 
     async def _cancel_on_disconnect(self, exchange: Exchange, ticket: Ticket) -> None:
         await exchange.disconnected()
         ticket.cancel()
+
+    def _require_awake(self, generation: Generation) -> None:
+        self.require_model(generation.model)
+        if self._ranks.asleep:
+            raise ApiError(503, "The engine is asleep; POST /wake_up wakes it")
 
     def _rank(self, exchange: Exchange) -> int | None:
         """The data-parallel rank that a request asks for by vLLM's header."""
@@ -89,67 +113,78 @@ class Generator:
             raise ApiError(400, f"X-data-parallel-rank: there is no rank {given!r}")
         return int(given)
 
-    def _submit(
-        self, generation: Generation, transfer: Transfer, received: tuple[int, ...], rank: int | None
-    ) -> Ticket:
-        tokens = received or (0,) * len(generation.prompts)
-        sequences = [
-            ask
-            for prompt, here in zip(generation.prompts, tokens, strict=True)
-            for ask in self._asks(generation, prompt, here, keeps_kv=transfer.keeps_kv)
+    def _scripts(self, generation: Generation) -> list[Script]:
+        """What each choice is going to say. At most 128 of them, by the bodies' limits."""
+        most = self._settings.engine.max_model_len
+        return [
+            write(self._author, generation, index, max(1, most - len(prompt)))
+            for index, prompt in enumerate(
+                prompt for prompt in generation.prompts for _ in range(generation.choices_per_prompt)
+            )
         ]
+
+    def _submit(
+        self,
+        exchange: Exchange,
+        generation: Generation,
+        scripts: Sequence[Script],
+        transfer: Transfer,
+        received: tuple[int, ...],
+    ) -> Ticket:
+        asks = self._asks(generation, scripts, received, keeps_kv=transfer.keeps_kv)
+        rank = self._rank(exchange)
         try:
-            return self._ranks.submit(sequences, every_token=generation.stream, rank=rank)
+            return self._ranks.submit(asks, every_token=generation.stream, rank=rank)
         except QueueFullError as error:
             raise ApiError(429, str(error)) from error
         except RefusedError as error:
             raise ApiError(400, str(error)) from error
 
     def _asks(
-        self, generation: Generation, prompt: Tokens, received_tokens: int, *, keeps_kv: bool
+        self, generation: Generation, scripts: Sequence[Script], received: tuple[int, ...], *, keeps_kv: bool
     ) -> list[Ask]:
-        """The sequences of one prompt."""
-        output_tokens, reason = self._output(generation, len(prompt))
+        """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
-        ask = Ask(
-            prompt=prompt,
-            blocks=block_hashes(prompt, self._settings.engine.block_size, adapter, generation.cache_salt),
-            adapter=adapter,
-            priority=generation.priority,
-            received_tokens=received_tokens,
-            keeps_kv=keeps_kv,
-            output_tokens=output_tokens,
-            finish_reason=reason,
-        )
-        return [ask] * generation.choices_per_prompt
-
-    def _output(self, generation: Generation, prompt_tokens: int) -> tuple[int, FinishReason]:
-        """How long the answer gets: as long as asked for, else its own length, within the context."""
-        if generation.max_tokens is not None:
-            return generation.max_tokens, "length"
-        room = max(1, self._settings.engine.max_model_len - prompt_tokens)
-        own = max(self._settings.max_tokens_default, generation.min_tokens)
-        if generation.ignore_eos or room < own:
-            return room, "length"
-        return own, "stop"
+        block_size = self._settings.engine.block_size
+        asks = []
+        for number, prompt in enumerate(generation.prompts):
+            blocks = block_hashes(prompt, block_size, adapter, generation.cache_salt)
+            first = number * generation.choices_per_prompt
+            asks += [
+                Ask(
+                    prompt=prompt,
+                    blocks=blocks,
+                    adapter=adapter,
+                    priority=generation.priority,
+                    received_tokens=received[number] if received else 0,
+                    keeps_kv=keeps_kv,
+                    output_tokens=script.tokens,
+                    finish_reason=script.reason,
+                )
+                for script in scripts[first : first + generation.choices_per_prompt]
+            ]
+        return asks
 
 
-async def _whole(
-    exchange: Exchange, ticket: Ticket, answer: Answer, transfer: Transfer, answer_id: str
-) -> None:
+async def _finished(ticket: Ticket) -> None:
     while ticket.unfinished:
         await ticket.changed()
+
+
+async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
+    ticket = answer.ticket
+    await _finished(ticket)
     if ticket.aborted:
-        await exchange.answer(STOPPED.body(), status=STOPPED.status)
-    else:
-        await exchange.answer(answer.whole(transfer.computed(answer_id, ticket.release_kv)))
+        raise STOPPED
+    await exchange.answer(answer.whole(transfer.computed(answer.answer_id, ticket.release_kv)))
 
 
-async def _stream(
-    exchange: Exchange, generation: Generation, ticket: Ticket, answer: Answer, transfer: Transfer
-) -> None:
+async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
     """One send for each token, as soon as its step ends."""
+    ticket = answer.ticket
     await exchange.start(200, EVENT_STREAM)
+    if opening := answer.start():
+        await exchange.write(opening)
     sent = [0] * len(ticket.choices)
     running = True
     while running:
@@ -157,12 +192,11 @@ async def _stream(
         running = ticket.unfinished > 0
         for index, choice in enumerate(ticket.choices):
             while sent[index] < choice.emitted and not ticket.aborted:
-                await exchange.write(answer.token_event(index, sent[index]))
+                if event := answer.token(index, sent[index]):
+                    await exchange.write(event)
                 sent[index] += 1
     if ticket.aborted:
-        await exchange.write(b"data: " + STOPPED.body() + b"\n\n")
+        await exchange.write(answer.failed(STOPPED), more=False)
     else:
-        transfer.computed("", ticket.release_kv)
-        if generation.include_usage:
-            await exchange.write(answer.usage_event())
-    await exchange.write(DONE, more=False)
+        transfer.computed(answer.answer_id, ticket.release_kv)
+        await exchange.write(answer.end(), more=False)

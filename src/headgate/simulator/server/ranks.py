@@ -44,6 +44,12 @@ class Ranks:
         cleared = [engine.clear_prefix_cache() for engine in self.engines]
         return all(cleared)
 
+    def sleep(self) -> None:
+        """Give the memory back: what runs is ended, what is cached forgotten."""
+        self.asleep = True
+        self.cancel_all()
+        self.clear_prefix_cache()
+
     def statistics(self) -> EngineStatistics:
         """The sums over all ranks."""
         first, *others = (engine.statistics() for engine in self.engines)

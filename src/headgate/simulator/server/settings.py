@@ -10,6 +10,7 @@ from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
 
 Api = Literal["vllm", "sglang", "trtllm"]
+Mode = Literal["random", "echo"]
 Role = Literal["both", "prefill", "decode"]
 
 
@@ -30,6 +31,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout_s: float = 30.0
     """How long a client may take to send a body."""
     pod_name: str | None = None
+    pod_namespace: str | None = None
+    mode: Mode = "random"
+    """Whether answers are made-up words or what the request said last."""
+    sleep_mode: bool = False
+    """Whether POST /sleep has an effect."""
+    embedding_dimensions: int = 384
+    """Length of a vector whose request names none."""
     api: Api = "vllm"
     """Whose metrics and prefill/decode form this is."""
     metrics_generation: str = "new"
@@ -59,6 +67,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.metrics_generation not in generations(self.api):
             told = " or ".join(generations(self.api))
             raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
+        if not 1 <= self.embedding_dimensions <= 65_536:
+            raise ValueError(f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}")
         if not 1 <= self.data_parallel_size <= 64:
             raise ValueError(f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}")
         taken = [*self.models, *(adapter.name for adapter in self.lora_modules)]

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from headgate.simulator.model import detokenize, tokenize
-from headgate.simulator.server.bodies import Message, TokenIds, chat_prompt, decode, token_ids
+from headgate.simulator.server.bodies import decode
+from headgate.simulator.server.bodies.prompts import Message, TokenIds, chat_prompt, token_ids
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
 

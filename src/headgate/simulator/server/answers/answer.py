@@ -1,0 +1,99 @@
+"""What all shapes of answers have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import msgspec
+
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.live import Choice, Ticket
+from headgate.simulator.server.script import Script
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Tokens of an answer. The prompt of several choices counts once."""
+
+    prompt: int
+    cached: int
+    output: int
+
+
+class Answer(ABC):
+    """Writes one answer: whole by `whole`; or as events by `start`, `token` for each token, and `end`."""
+
+    def __init__(
+        self, generation: Generation, ticket: Ticket, scripts: Sequence[Script], answer_id: str
+    ) -> None:
+        self.generation = generation
+        self.ticket = ticket
+        self.scripts = scripts
+        self.answer_id = answer_id
+
+    @abstractmethod
+    def whole(self, kv_transfer_params: object = None) -> bytes:
+        """The body of an answer that is not streamed."""
+
+    def start(self) -> bytes:
+        """Events before the first token."""
+        return b""
+
+    @abstractmethod
+    def token(self, index: int, position: int) -> bytes:
+        """The events of a choice's next token."""
+
+    @abstractmethod
+    def end(self) -> bytes:
+        """Events after the last token."""
+
+    @abstractmethod
+    def failed(self, error: ApiError) -> bytes:
+        """Events that end a stream early."""
+
+    def counts(self) -> Counts:
+        choices = self.ticket.choices
+        return Counts(
+            prompt=sum(self.generation.prompt_sizes),
+            cached=sum(choice.cached_tokens for choice in choices[:: self.generation.choices_per_prompt]),
+            output=sum(choice.emitted for choice in choices),
+        )
+
+    def is_last(self, choice: Choice, position: int) -> bool:
+        return choice.finish_reason is not None and position == choice.emitted - 1
+
+
+def finish_reason(choice: Choice, script: Script) -> str | None:
+    """OpenAI's word for why an answer ended."""
+    return "tool_calls" if choice.finish_reason == "stop" and script.calls else choice.finish_reason
+
+
+class CallReader:
+    """Follows the texts of a script that calls tools: which call a token belongs to."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._left = 0
+        self.index = -1
+
+    def next(self) -> tuple[bool, str]:
+        """Whether a call begins with this token, and the part of its arguments."""
+        text = self._script.next()
+        if not text and not self._left and self.index + 1 < len(self._script.calls):
+            self.index += 1
+            self._left = len(self._script.calls[self.index].arguments)
+            return True, ""
+        self._left -= len(text)
+        return False, text
+
+
+def spoken_calls(script: Script, tokens: int) -> list[tuple[int, str]]:
+    """The calls that are told in so many tokens: the number of each, and its arguments so far."""
+    reader = CallReader(script)
+    told: list[tuple[int, str]] = []
+    for _ in range(tokens):
+        begins, text = reader.next()
+        if begins:
+            told.append((reader.index, ""))
+        elif text:
+            told[-1] = (reader.index, told[-1][1] + text)
+    return told

@@ -1,0 +1,23 @@
+"""Anthropic's Messages."""
+
+from headgate.simulator.server.answers.messages import MessagesAnswer
+from headgate.simulator.server.bodies.messages import count_tokens, read_messages
+from headgate.simulator.server.exchange import Exchange
+from headgate.simulator.server.instance import Instance
+
+
+class Anthropic:
+    """Handlers for /v1/messages and /v1/messages/count_tokens."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._generator = instance.generator
+
+    async def messages(self, exchange: Exchange) -> None:
+        self._generator.require_ready()
+        generation = read_messages(await exchange.read_body())
+        await self._generator.answer(exchange, generation, MessagesAnswer)
+
+    async def count_tokens(self, exchange: Exchange) -> None:
+        model, tokens = count_tokens(await exchange.read_body())
+        self._generator.require_model(model)
+        await exchange.answer_json({"input_tokens": tokens})

@@ -1,0 +1,119 @@
+"""Which tokens a prompt is: conversations, texts, ids, images."""
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+import xxhash
+
+from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
+from headgate.simulator.server.bodies.decoding import wrong
+
+IMAGE_TOKENS = 256
+"""Of an image, whatever its size."""
+TokenIds = list[int]
+
+
+class ImageUrl(msgspec.Struct, frozen=True):
+    url: str
+
+
+class ContentPart(msgspec.Struct, frozen=True):
+    """A part of a message: text or an image, in chats and in the Responses API."""
+
+    type: str
+    text: str | None = None
+    image_url: ImageUrl | str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A turn of a chat. Calls of tools are part of the prompt as they stand in the body."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw()
+
+
+def chat_prompt(messages: Sequence[Message], tools: bytes = b"") -> Tokens:
+    """The tokens of a conversation: those of its messages, each of which begins a token of its own.
+
+    Tools come first, as in most chat templates.
+    """
+    prompt = tokenize(tools.decode("utf-8", "replace"))
+    for index, message in enumerate(messages):
+        prompt += content_tokens(f"messages[{index}].content", message.content)
+        if bytes(message.tool_calls) not in (b"", b"null"):
+            prompt += tokenize(bytes(message.tool_calls).decode("utf-8", "replace"))
+    return prompt or array("I", [0])  # a chat template is never empty
+
+
+def content_tokens(field: str, content: str | Sequence[ContentPart] | None) -> Tokens:
+    """The tokens of one message."""
+    if content is None:
+        return array("I")
+    if isinstance(content, str):
+        return tokenize(content)
+    text = ""
+    images: Tokens = array("I")
+    for position, part in enumerate(content):
+        if part.type in ("text", "input_text", "output_text"):
+            if part.text is None:
+                raise wrong(f"{field}[{position}].text", f"is required in a part of type {part.type!r}")
+            text += part.text
+        elif part.type in ("image_url", "input_image"):
+            images += _image(f"{field}[{position}]", part)
+        else:
+            raise wrong(
+                f"{field}[{position}].type", f"{part.type!r} is not simulated, only text and images are"
+            )
+    return images + tokenize(text)
+
+
+def plain_text(content: str | Sequence[ContentPart] | None) -> str:
+    """The text of a message, without what else it has."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text or "" for part in content)
+
+
+def image_tokens(name: str) -> Tokens:
+    """Of an image that is known by its address or its content."""
+    first = xxhash.xxh32_intdigest(name.encode("utf-8", "surrogatepass"))
+    return array("I", [(first + position) & LARGEST_TOKEN for position in range(IMAGE_TOKENS)])
+
+
+def text_prompts(
+    prompt: str | list[str | int | TokenIds], field: str = "prompt"
+) -> tuple[tuple[Tokens, ...], tuple[str, ...]]:
+    """Prompts in all forms of OpenAI's completions; and their texts, empty where ids were given."""
+    if isinstance(prompt, str):
+        prompt = [prompt]
+    elif prompt and all(isinstance(element, int) for element in prompt):
+        return (token_ids(field, prompt),), ("",)
+    if not prompt:
+        raise wrong(field, "must not be empty")
+    tokens = tuple(_prompt(f"{field}[{index}]", element) for index, element in enumerate(prompt))
+    return tokens, tuple(element if isinstance(element, str) else "" for element in prompt)
+
+
+def token_ids(field: str, ids: Sequence[object]) -> Tokens:
+    """Ids as a client gave them."""
+    try:
+        return array("I", ids)  # type: ignore[arg-type]
+    except OverflowError as error:
+        raise wrong(field, f"token ids are numbers from 0 to {LARGEST_TOKEN}") from error
+
+
+def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
+    if isinstance(element, int):
+        raise wrong(field, "token ids cannot be mixed with texts or lists; send one list of ids per prompt")
+    if not element:
+        raise wrong(field, "must not be empty")
+    return tokenize(element) if isinstance(element, str) else token_ids(field, element)
+
+
+def _image(field: str, part: ContentPart) -> Tokens:
+    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+    if not url:
+        raise wrong(f"{field}.image_url", f"is required in a part of type {part.type!r}")
+    return image_tokens(url)

@@ -1,0 +1,153 @@
+"""What an answer is going to say: decided as it is asked for, told token by token as these fall due."""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headgate.simulator.model import FinishReason, Vocabulary, detokenize
+from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.schema import value_of
+
+CHARACTERS_PER_TOKEN = 4
+AUTO_CALL_SHARE = 0.5
+"""How likely an answer calls a tool where it may choose to."""
+FURTHER_CALL_SHARE = 0.45
+MOST_CALLS = 8
+
+
+class Call(NamedTuple):
+    """A call of a tool."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Script:
+    """The tokens of one choice, in order. A token that ends the answer by itself has no text."""
+
+    def __init__(
+        self,
+        texts: Iterator[str],
+        tokens: int,
+        reason: FinishReason,
+        *,
+        plain: bool = False,
+        calls: Sequence[Call] = (),
+        stop_reason: str | None = None,
+    ) -> None:
+        self._texts = texts
+        self.tokens = tokens
+        self.reason = reason
+        self.plain = plain
+        """Whether all texts can stand in JSON as they are."""
+        self.calls = calls
+        """If there are any, the texts are their arguments, one call after the other, each after an empty
+        text for its name."""
+        self.stop_reason = stop_reason
+
+    def next(self) -> str:
+        return next(self._texts, "")
+
+    def text(self, tokens: int) -> str:
+        """The next tokens together."""
+        return "".join(self.next() for _ in range(tokens))
+
+
+class Author(msgspec.Struct, frozen=True):
+    """How a server writes: its seed, the length of an answer that nothing else decides, or by echo."""
+
+    seed: int
+    own_tokens: int
+    echoes: bool
+
+
+def write(author: Author, generation: Generation, index: int, room: int) -> Script:
+    """The script of a choice, for which there is room in the context."""
+    seed = author.seed
+    prompt = index // generation.choices_per_prompt
+    rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
+    if calls := _calls(generation, rng):
+        return _of_calls(calls, generation.max_tokens or room)
+    text = _text(author, generation, prompt, rng)
+    if text is not None:
+        return _of_text(text, generation, room)
+    words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
+    tokens, reason = _length(author, generation, room)
+    spoken = tokens - 1 if reason == "stop" else tokens
+    if generation.stop:
+        return _of_text(words.text(spoken), generation, room, reason)
+    return Script((words.next_token() for _ in range(spoken)), tokens, reason, plain=True)
+
+
+def _length(author: Author, generation: Generation, room: int) -> tuple[int, FinishReason]:
+    """As long as asked for, else its own length, within the context."""
+    if generation.max_tokens is not None:
+        return generation.max_tokens, "length"
+    own = max(author.own_tokens, generation.min_tokens)
+    if generation.ignore_eos or room < own:
+        return room, "length"
+    return own, "stop"
+
+
+def _text(author: Author, generation: Generation, prompt: int, rng: random.Random) -> str | None:
+    """What is said where that is not just words."""
+    if generation.schema is not None:
+        return msgspec.json.encode(value_of(generation.schema, rng)).decode()
+    if not author.echoes:
+        return None
+    return generation.said[prompt] or detokenize(generation.prompts[prompt])
+
+
+def _of_text(text: str, generation: Generation, room: int, reason: FinishReason = "stop") -> Script:
+    """A text with its end, cut at the first stop string and at the limit."""
+    found = _first_stop(text, generation)
+    pieces = _pieces(text)
+    if found is not None:
+        at, stop = found
+        tokens = -(-(at + len(stop)) // CHARACTERS_PER_TOKEN)
+        return Script(iter(_pieces(text[:at])), tokens, "stop", stop_reason=stop)
+    tokens = len(pieces) + (reason == "stop")
+    limit = generation.max_tokens or room
+    if tokens > limit:
+        return Script(iter(pieces[:limit]), limit, "length")
+    return Script(iter(pieces), max(1, tokens), reason)
+
+
+def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:
+    """Where the first stop string begins, after the tokens that there must be."""
+    least = generation.min_tokens * CHARACTERS_PER_TOKEN
+    limit = None if generation.max_tokens is None else generation.max_tokens * CHARACTERS_PER_TOKEN
+    found = [(text.find(stop, least, limit), stop) for stop in generation.stop]
+    return min((each for each in found if each[0] >= 0), default=None)
+
+
+def _calls(generation: Generation, rng: random.Random) -> list[Call]:
+    """The tools that are called, as the request wants, lets or forbids it."""
+    tools = generation.tools
+    if not tools or (generation.tool_choice == "auto" and rng.random() >= AUTO_CALL_SHARE):
+        return []
+    calls = [_call(rng.choice(tools), rng)]
+    while generation.parallel_calls and len(calls) < MOST_CALLS and rng.random() < FURTHER_CALL_SHARE:
+        calls.append(_call(rng.choice(tools), rng))
+    return calls
+
+
+def _call(tool: "tuple[str, Any]", rng: random.Random) -> Call:
+    name, parameters = tool
+    arguments = value_of(parameters, rng) if parameters is not None else {}
+    return Call(f"call_{rng.getrandbits(96):024x}", name, msgspec.json.encode(arguments).decode())
+
+
+def _of_calls(calls: list[Call], limit: int) -> Script:
+    texts = [text for call in calls for text in ["", *_pieces(call.arguments)]]
+    tokens = len(texts) + 1
+    if tokens > limit:
+        return Script(iter(texts[:limit]), limit, "length", calls=calls)
+    return Script(iter(texts), tokens, "stop", calls=calls)
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN)]
