@@ -68,7 +68,7 @@ async def _serve(*, bootstrap: bool = False, **settings: object) -> AsyncIterato
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     async with (
         running(ServerSettings(**{**defaults, **settings}), sock, second) as live,
-        httpx2.AsyncClient(base_url=url, timeout=20) as client,
+        httpx2.AsyncClient(base_url=url, timeout=20, verify=False) as client,
     ):
         yield Server(url, live, client, second.getsockname()[1] if second else None)
 

@@ -100,9 +100,9 @@ async def test_arrays_are_vllms_former_form(serve, adapter):
     assert event[2:] == [None, [1] * 16, 16, 1, "GPU", "sql"]
 
 
-async def test_blocks_that_make_room_are_told(serve, small_engine):
+async def test_blocks_that_make_room_are_told(serve, fast):
     """BlockRemoved names what is no longer found."""
-    engine = small_engine(max_model_len=32, kv_blocks=8)
+    engine = fast(max_model_len=32, kv_blocks=8, block_size=4)
     async with serve(kv_events=publishing(), engine=engine) as server:
         [source] = await sources(server)
         for number in range(3):

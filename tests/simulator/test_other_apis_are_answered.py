@@ -15,8 +15,18 @@ async def clients(serve):
     """A server with the clients of both."""
     async with (
         serve() as server,
-        openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as one,
-        anthropic.AsyncAnthropic(base_url=server.url, api_key="none", max_retries=0) as other,
+        openai.AsyncOpenAI(
+            base_url=f"{server.url}/v1",
+            api_key="none",
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(verify=False),
+        ) as one,
+        anthropic.AsyncAnthropic(
+            base_url=server.url,
+            api_key="none",
+            max_retries=0,
+            http_client=anthropic.DefaultAsyncHttpxClient(verify=False),
+        ) as other,
     ):
         yield one, other
 

@@ -79,7 +79,7 @@ class SideChannel:
 
         if self._client is None:
             limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
-            self._client = httpx2.AsyncClient(limits=limits, trust_env=False)
+            self._client = httpx2.AsyncClient(limits=limits, trust_env=False, verify=False)
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._client.post(url, content=body, timeout=timeout_s)
