@@ -42,8 +42,8 @@ def test_blocks_are_kept_for_another_engine_until_they_are_released(small_engine
     run_virtual(engine, [Submission(0.0, request_of("a", 20, 1, keeps_kv=True))])
     engine.validate()
     assert engine.statistics().kv_blocks_used == 5
-    assert engine.release_kv("a")
-    assert not engine.release_kv("a")
+    assert engine.release_kv("a", 9.0)
+    assert not engine.release_kv("a", 9.0)
     assert engine.statistics().kv_blocks_used == 0
     engine.validate()
 
@@ -55,4 +55,4 @@ def test_a_cancelled_request_keeps_nothing(small_engine, request_of):
     engine.step(0.0)
     engine.cancel("a", 1.5)
     assert engine.statistics().kv_blocks_used == 0
-    assert not engine.release_kv("a")
+    assert not engine.release_kv("a", 9.0)

@@ -47,12 +47,12 @@ def test_an_unready_endpoint_may_flap():
 
 
 def test_metrics_may_be_absent_or_old():
-    """`metrics_of` is when the page's figures are of."""
+    """No page, or one that shows what it showed before."""
     faults = faults_of(
         Fault(kind="blackout", at_s=1, duration_s=1), Fault(kind="stale", at_s=5, duration_s=10)
     )
     assert [faults.has_metrics(now) for now in (0, 1, 2)] == [True, False, True]
-    assert [faults.metrics_of(now) for now in (4, 5, 14, 15)] == [4, 5, 5, 15]
+    assert [faults.has_old_metrics(now) for now in (4, 5, 14, 15)] == [False, True, True, False]
 
 
 def test_a_share_of_requests_is_answered_with_an_error():

@@ -58,11 +58,6 @@ def timed() -> Callable[..., TimedRequest]:
 
 
 @pytest.fixture
-def fleet_statistics() -> Callable[[float], EngineStatistics]:
-    """A reading of an engine that was busy for so long."""
-
-    def make(busy_s: float) -> EngineStatistics:
-        counts = dict.fromkeys(EngineStatistics.__struct_fields__, 0)
-        return EngineStatistics(**{**counts, "busy_s_total": busy_s})
-
-    return make
+def idle() -> EngineStatistics:
+    """A reading of an engine that has done nothing."""
+    return EngineStatistics(**dict.fromkeys(EngineStatistics.__struct_fields__, 0))

@@ -1,15 +1,11 @@
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import LeastWork
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
-from headgate.simulator.model import ConfigError, EngineConfig, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.simulator.model import ConfigError
 
 
 class Diary(Observer):
@@ -147,84 +143,23 @@ def test_a_wrong_description_is_explained(engine_of):
         assert path in str(error.value)
 
 
-ENGINE = EngineConfig(
-    costs=StepCosts(base_s=0.01, per_decode_sequence_s=1e-4, per_kv_token_s=1e-6, per_prefill_token_s=1e-4),
-    max_num_seqs=3,
-    max_model_len=400,
-    prefill_budget_tokens=64,
-    kv_blocks=30,
-    block_size=16,
-    max_waiting=4,
-)
-TRACES = st.lists(
-    st.builds(
-        lambda at_s, prompt, output, family: TimedRequest(
-            at_s=at_s,
-            prompt_tokens=prompt,
-            output_tokens=output,
-            prefix=tuple(range(family, family + -(-prompt // 16))),
-            block_tokens=16,
-        ),
-        st.floats(0, 3),
-        st.integers(1, 390),
-        st.integers(1, 60),
-        st.sampled_from([0, 1000, 2000]),
-    ),
-    max_size=25,
-)
+def test_requests_are_taken_as_they_come(fleet_of, timed):
+    """One ahead: who hands them out may stop, and those that came are served."""
+    taken = []
+
+    def requests():
+        for at_s in range(100):
+            taken.append(at_s)
+            yield timed(float(at_s))
+            if at_s == 3:
+                return
+
+    run = run_fleet(requests(), fleet_of(1), LeastWork(), seed=1)
+    assert taken == [0, 1, 2, 3]
+    assert len(run.records) == 4
 
 
-class Faithful(Observer):
-    """Checks accounts and what is told while a fleet runs."""
-
-    wants_kv_events = True
-
-    def begins(self, engines):
-        self.engines = engines
-        self.open = 0
-        self.found = {load: set() for load in engines}
-
-    def sent(self, request, load, now):
-        self.open += 1
-
-    def ended(self, request, load, now):
-        self.open -= 1
-        assert load.requests >= 0
-
-    def kv_events(self, events, load, now):
-        for event in events:
-            if type(event).__name__ == "BlockStored":
-                self.found[load] |= set(event.hashes)
-            else:
-                self.found[load] -= set(event.hashes)
-        assert len(self.found[load]) == self.engines[load].statistics().kv_blocks_cached
-
-
-@settings(max_examples=60, deadline=None)
-@given(TRACES, st.integers(1, 3), st.integers(0, 5))
-def test_no_request_is_lost_and_runs_are_reproducible(trace, engines, seed):
-    """One record each, times in order, no more cached than asked; the same inputs give the same run."""
-    trace = sorted(trace, key=lambda request: request.at_s)
-    description = FleetDescription(
-        groups=(EngineGroup(name="e", engine=ENGINE, count=engines),), scrape_s=0.25
-    )
-
-    def run(observer=None) -> object:
-        index = PrefixIndex()
-        policy: scheduling.Policy = PredictedFirstToken(index)
-        return run_fleet(trace, description, policy, seed=seed, prefixes=index, observer=observer)
-
-    observer = Faithful()
-    result = run(observer)
-    assert observer.open == 0
-    assert all(load.requests == load.work_tokens == 0 for load in observer.engines)
-    assert [record.number for record in result.records] == list(range(len(trace)))
-    for record, request in zip(result.records, trace, strict=True):
-        assert record.outcome in ("served", "refused")
-        assert 0 <= record.cached_tokens < request.prompt_tokens
-        if record.outcome == "served":
-            assert record.output_tokens == request.output_tokens
-            assert request.at_s <= record.started_s <= record.first_token_s <= record.ended_s
-    for engine in observer.engines.values():
-        engine.validate()
-    assert run() == run()
+def test_requests_must_come_in_order(fleet_of, timed):
+    """Of a time that is over, nothing can be made up."""
+    with pytest.raises(ValueError, match=r"an event at 1\.0 s lies before the virtual time 2\.0 s"):
+        run_fleet([timed(2.0), timed(1.0)], fleet_of(1), LeastWork(), seed=1)

@@ -58,10 +58,10 @@ def test_a_run_without_requests_has_a_summary():
     assert (summary.requests, summary.slo_share, summary.imbalance) == (0, 0.0, 1.0)
 
 
-def test_imbalance_is_the_busiest_over_the_mean(fleet_statistics):
+def test_imbalance_is_the_busiest_over_the_mean(idle):
     """2 of equal work are 1; all work on one of two is 2."""
     engines = tuple(
-        EngineRecord(name=name, group="e", requests=requests, statistics=fleet_statistics(busy_s))
+        EngineRecord(name=name, group="e", requests=requests, busy_s=busy_s, statistics=idle)
         for name, requests, busy_s in (("a", 3, 8.0), ("b", 1, 4.0))
     )
     summary = FleetRun(records=(), engines=engines, ended_s=0.0).summary()

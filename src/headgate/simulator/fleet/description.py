@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-from headgate.simulator.model import ConfigError, EngineConfig
+from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule
+
+Role = Literal["both", "prefill", "decode"]
 
 
 class EngineGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +20,8 @@ class EngineGroup(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     engine: EngineConfig
     count: int = 1
+    role: Role = "both"
+    """Where prefill and decode are apart: which of them these do."""
     labels: Mapping[str, str] = {}
     """What the endpoints' Pods are labelled with."""
 
@@ -31,6 +36,19 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: int = 1
     """Further attempts for a request whose endpoint failed before its first token."""
+    faults: FaultSchedule = FaultSchedule()
+    """What goes wrong, by the names of endpoints."""
+    link_bytes_per_s: float = 40e9
+    """Of the one link over which all prefill engines hand their caches over; 40 GB/s is InfiniBand NDR."""
+    link_latency_s: float = 0.0
+    """Before the first byte of each transfer."""
+    remote_tokens: int = 0
+    """Prompts with fewer uncached tokens are prefilled where they are decoded."""
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether prefill and decode are apart anywhere."""
+        return any(group.role != "both" for group in self.groups)
 
     def __post_init__(self) -> None:
         problems = [*self._of_groups(), *self._out_of_range()]
@@ -46,10 +64,16 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
             if group.name in names:
                 problems.append(f"groups[{at}].name: {group.name!r} is the name of another group too")
             names.add(group.name)
+        if self.groups and all(group.role == "prefill" for group in self.groups):
+            problems.append("groups: engines that only prefill need others that decode")
         return problems
 
     def _out_of_range(self) -> list[str]:
         problems = []
+        if not self.link_bytes_per_s > 0:
+            problems.append(f"link_bytes_per_s: must be more than 0, got {self.link_bytes_per_s}")
+        if not 0 <= self.link_latency_s < math.inf:
+            problems.append(f"link_latency_s: must be seconds, got {self.link_latency_s}")
         if not (math.isfinite(self.scrape_s) and self.scrape_s >= 0):
             problems.append(f"scrape_s: must be seconds, or 0 for never, got {self.scrape_s}")
         if self.max_requests < 1:

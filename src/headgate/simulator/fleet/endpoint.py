@@ -1,20 +1,22 @@
-"""One simulated engine behind its endpoint: its steps on the timeline, its requests, its readings."""
+"""One simulated engine behind its endpoint: its steps on the timeline, its requests, its faults."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
-from headgate.engines import Figures, Total
 from headgate.fleet import EndpointLoad
-from headgate.fleet.observation import Observation
-from headgate.simulator.fleet.flight import Flight
+from headgate.simulator.fleet.description import EngineGroup
 from headgate.simulator.fleet.timeline import STEP_BEGINS, STEP_ENDS, Timeline
+from headgate.simulator.fleet.vitals import Vitals
 from headgate.simulator.model import (
-    Emission,
     Engine,
     EngineConfig,
+    EngineFaults,
     FinishedRequest,
+    RefusedError,
     RequestId,
     SimulatedRequest,
     StepOutcome,
@@ -25,70 +27,165 @@ STEPS_AT_ONCE_WITH_EVENTS = 8
 """With KV events, which are told when steps that are taken in one go are over: so they are not late."""
 
 
+class Listener(Protocol):
+    """Who sent a request, and is told what comes of it: first tokens, and then one of the others."""
+
+    def first_token(self) -> None: ...
+    def finished(self, finished: FinishedRequest) -> None: ...
+
+    def refused(self) -> None:
+        """The engine does not take it, and no other would."""
+
+    def answered(self, status: int) -> None:
+        """An error came instead of an answer."""
+
+    def broken(self, cut_off: FinishedRequest | None) -> None:
+        """The endpoint cannot be reached, or is gone; `cut_off` is how far it was."""
+
+
+class Watcher(Protocol):
+    """Who relies on an endpoint without having a request there."""
+
+    def gone(self) -> None:
+        """The endpoint has died."""
+
+
 class SimulatedEndpoint:
     """Steps its engine while there is work, and tells what comes of each request."""
 
     def __init__(
         self,
+        group: EngineGroup,
         config: EngineConfig,
-        group: str,
         load: EndpointLoad,
         timeline: Timeline,
-        *,
-        first_token: Callable[[Flight, float], None],
-        finished: Callable[[Flight, FinishedRequest], None],
-        stepped: Callable[[SimulatedEndpoint], None] | None = None,
+        faults: EngineFaults,
+        rng: random.Random,
+        stepped: Callable[[SimulatedEndpoint], None] | None,
+        stale_s: float,
     ) -> None:
-        self.config = config
         self.group = group
+        self.config = config
         self.load = load
         self.engine = Engine(config)
+        self.vitals = Vitals(config, load, stale_s)
         self.requests = 0
+        self.crashes = 0
         self._timeline = timeline
-        self._first_token = first_token
-        self._finished = finished
+        self._faults = faults
+        self._rng = rng
         self._stepped = stepped
         self._most = STEPS_AT_ONCE_WITH_EVENTS if stepped else STEPS_AT_ONCE
-        self._flights: dict[RequestId, Flight] = {}
+        self._listeners: dict[RequestId, Listener] = {}
         self._begins = False
         self._ends_s: float | None = None
-        self._observation = Observation()
-        self._ttft = Total(0.0, 0.0)
-        self._tpot = Total(0.0, 0.0)
+        self._slowdown = 1.0
+        self._was_down = False
+        self._had_old_metrics = False
+        self._busy_before_s = 0.0
+        self._watchers: list[Watcher] = []
+        self.changes = faults.changes()
+        """When faults begin and end."""
+        for time_s in self.changes:
+            timeline.at(time_s, self._fault_changes)
 
     @property
     def name(self) -> str:
         return self.load.endpoint.name
 
-    def submit(self, request: SimulatedRequest, flight: Flight) -> None:
-        """Hands a request to the engine; `RefusedError` if it does not take it."""
-        self.engine.submit(request, self._timeline.now)
-        self._flights[request.request_id] = flight
+    @property
+    def busy_s(self) -> float:
+        """How long its engines worked, those that crashed included."""
+        return self._busy_before_s + self.engine.statistics().busy_s_total
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is in its pool."""
+        return self._faults.is_ready(self._timeline.now)
+
+    @property
+    def is_down(self) -> bool:
+        return self._faults.is_down(self._timeline.now)
+
+    # -- requests
+
+    def send(self, request: SimulatedRequest, listener: Listener) -> None:
+        """A request comes over the network; `listener` may be told at once what comes of it."""
         self.requests += 1
+        if not self._faults:
+            self._take(request, listener)
+            return
+        now = self._timeline.now
+        status = self._faults.answer(now, self._rng.random())
+        late_s = self._faults.late_s(now, self._rng.random())
+        if self.is_down:
+            listener.broken(None)
+        elif status is not None:
+            listener.answered(status)
+        elif late_s:
+            self._timeline.at(now + late_s, partial(self._take_late, request, listener))
+        else:
+            self._take(request, listener)
+
+    def cached_tokens(self, request: SimulatedRequest) -> int:
+        """How much of a prompt its engine would find cached now."""
+        self.engine.settle(self._timeline.now)
+        self._follow_engine()
+        return self.engine.cached_tokens(request)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Nobody waits for a request any more; nobody is told."""
+        if self._listeners.pop(request_id, None) is not None:
+            self.engine.cancel(request_id, self._timeline.now)
+            self._follow_engine()
+
+    def watch(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Ends `watch`; twice is harmless."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+
+    def release_kv(self, request_id: RequestId) -> None:
+        """The blocks of a prompt that was handed over are free, and others may have them."""
+        if self.engine.release_kv(request_id, self._timeline.now):
+            self._follow_engine()
+
+    def _take_late(self, request: SimulatedRequest, listener: Listener) -> None:
+        if self.is_down:
+            listener.broken(None)
+        else:
+            self._take(request, listener)
+
+    def _take(self, request: SimulatedRequest, listener: Listener) -> None:
+        try:
+            self.engine.submit(request, self._timeline.now)
+        except RefusedError:
+            listener.refused()
+            return
+        self._listeners[request.request_id] = listener
         self._follow_engine()
 
-    def read(self) -> None:
-        """The gateway reads the engine's metrics: its load has them from now on."""
+    # -- readings
+
+    def read(self) -> bool:
+        """The gateway looks at the metrics; says whether it sees that the engine has begun anew."""
         now = self._timeline.now
-        self.engine.settle(now)
+        if self.is_down or not self._faults.has_metrics(now):
+            self.vitals.missed(now)
+            return False
+        if not self._faults.has_old_metrics(now):
+            self._show()
+        return self.vitals.seen(now)
+
+    def _show(self) -> None:
+        """The metrics page has the figures of now."""
+        self.engine.settle(self._timeline.now)
         self._follow_engine()
-        statistics = self.engine.statistics()
-        self._observation.see(
-            Figures(
-                waiting=statistics.waiting,
-                running=statistics.running,
-                kv_usage=statistics.kv_usage,
-                block_tokens=self.config.block_size,
-                blocks=self.config.kv_blocks,
-                ttft=self._ttft,
-                tpot=self._tpot,
-                adapters_running=statistics.adapters_running,
-                adapters_waiting=statistics.adapters_waiting,
-                max_adapters=statistics.max_adapters,
-            ),
-            now,
-        )
-        self.load.read(self._observation.reading)
+        self.vitals.show(self.engine.statistics())
+
+    # -- steps
 
     def _follow_engine(self) -> None:
         """Has the engine's next step begun, or the one under way ended, when it is time."""
@@ -102,8 +199,13 @@ class SimulatedEndpoint:
             self._timeline.at(ends_s, partial(self._end, ends_s), STEP_ENDS)
 
     def _begin(self) -> None:
+        now = self._timeline.now
+        stalled_until = self._faults.stalled_until(now) if self._faults else now
+        if stalled_until > now:
+            self._timeline.at(stalled_until, self._begin, STEP_BEGINS)
+            return
         self._begins = False
-        if self.engine.begin_step(self._timeline.now, most=self._most) is not None:
+        if self.engine.step_ends_s is None and self.engine.begin_step(now, most=self._most) is not None:
             self._follow_engine()
 
     def _end(self, ends_s: float) -> None:
@@ -117,19 +219,43 @@ class SimulatedEndpoint:
         self._follow_engine()
 
     def _tell(self, outcome: StepOutcome) -> None:
-        now = self._timeline.now
-        gaps_s, tokens = 0.0, 0
+        self.vitals.count(outcome.emitted)
         for emission in outcome.emitted:
-            if emission.position:
-                gaps_s += emission.gap_s
-                tokens += emission.tokens
-            else:
-                self._tell_first(emission, now)
-        if tokens:
-            self._tpot = Total(self._tpot.sum_s + gaps_s, self._tpot.samples + tokens)
+            if not emission.position:
+                self._listeners[emission.request_id].first_token()
         for finished in outcome.finished:
-            self._finished(self._flights.pop(finished.request_id), finished)
+            self._listeners.pop(finished.request_id).finished(finished)
 
-    def _tell_first(self, emission: Emission, now: float) -> None:
-        self._ttft = Total(self._ttft.sum_s + emission.gap_s, self._ttft.samples + 1)
-        self._first_token(self._flights[emission.request_id], now)
+    # -- faults
+
+    def _fault_changes(self) -> None:
+        now = self._timeline.now
+        if self._faults.is_down(now) and not self._was_down:
+            self._crash()
+        self._was_down = self._faults.is_down(now)
+        slowdown = self._faults.slowdown(now)
+        if slowdown != self._slowdown:
+            self._slowdown = slowdown
+            self.engine.slow_down(slowdown, now)
+        self.engine.settle(now)
+        self._follow_engine()
+        if not self._had_old_metrics:
+            self._show()
+        self._had_old_metrics = self._faults.has_old_metrics(now)
+
+    def _crash(self) -> None:
+        """The process ends: what it had in work is cut off, what it had cached is gone."""
+        now = self._timeline.now
+        self.crashes += 1
+        self.engine.settle(now)
+        self._busy_before_s = self.busy_s
+        engine, self.engine = self.engine, Engine(self.config)
+        self.engine.slow_down(self._slowdown, now)
+        self._ends_s = None
+        self.vitals.begin_anew(now)
+        listeners, self._listeners = self._listeners, {}
+        watchers, self._watchers = self._watchers, []
+        for request_id, listener in listeners.items():
+            listener.broken(engine.cancel(request_id, now))
+        for watcher in watchers:
+            watcher.gone()

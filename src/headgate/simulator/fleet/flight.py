@@ -1,31 +1,75 @@
-"""A request on its way: what the gateway holds of it."""
+"""A request on its way: what the gateway holds of it from its arrival to its record."""
 
 from __future__ import annotations
 
 from headgate import scheduling
-from headgate.fleet import Booking, EndpointLoad
+from headgate.fleet import EndpointLoad
+from headgate.simulator.fleet.blocks import engine_blocks, of_adapter
 from headgate.simulator.fleet.records import Outcome, RequestRecord
-from headgate.simulator.model import FinishedRequest
+from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
 from headgate.simulator.traces import TimedRequest
 
 
 class Flight:
-    """From the arrival of a request to its record."""
+    """One request, whatever attempts it takes."""
 
-    __slots__ = ("attempts", "booking", "choice", "first_token_s", "number", "scheduled", "timed", "tried")
+    __slots__ = (
+        "attempts",
+        "choice",
+        "first_token_s",
+        "number",
+        "prefill",
+        "prefix",
+        "scheduled",
+        "timed",
+        "tried",
+        "tried_prefill",
+    )
 
-    def __init__(self, number: int, timed: TimedRequest, scheduled: scheduling.Request) -> None:
+    def __init__(self, number: int, timed: TimedRequest) -> None:
         self.number = number
         self.timed = timed
-        self.scheduled = scheduled
+        self.prefix = of_adapter(timed.prefix, timed.adapter)
+        full = timed.prompt_tokens // timed.block_tokens if timed.block_tokens else 0
+        self.scheduled = scheduling.Request(
+            model=timed.adapter or "model",
+            adapter=timed.adapter,
+            prompt_tokens=timed.prompt_tokens,
+            prefix=self.prefix[:full],
+            block_tokens=timed.block_tokens,
+            priority=timed.priority,
+        )
         self.tried: list[EndpointLoad] = []
+        self.tried_prefill: list[EndpointLoad] = []
         self.attempts = 0
         self.choice: scheduling.Choice | None = None
-        """Of the last attempt."""
-        self.booking: Booking | None = None
+        """Who answers, as of the last attempt."""
+        self.prefill: scheduling.Choice | None = None
+        """Who prefills for it, if another does."""
         self.first_token_s: float | None = None
 
-    def record(self, outcome: Outcome, now: float, finished: FinishedRequest | None = None) -> RequestRecord:
+    def asked(
+        self,
+        config: EngineConfig,
+        *,
+        output_tokens: int | None = None,
+        received_tokens: int = 0,
+        keeps_kv: bool = False,
+    ) -> SimulatedRequest:
+        """What an engine is asked for."""
+        timed = self.timed
+        return SimulatedRequest(
+            request_id=RequestId(f"{self.number}.{self.attempts}"),
+            prompt_tokens=timed.prompt_tokens,
+            output_tokens=timed.output_tokens if output_tokens is None else output_tokens,
+            blocks=engine_blocks(self.prefix, timed.block_tokens, timed.prompt_tokens, config.block_size),
+            adapter=timed.adapter,
+            priority=-timed.priority,  # the larger goes first in a trace, the smaller in an engine
+            received_tokens=received_tokens,
+            keeps_kv=keeps_kv,
+        )
+
+    def record(self, outcome: Outcome, now: float, finished: FinishedRequest | None) -> RequestRecord:
         timed, choice = self.timed, self.choice
         return RequestRecord(
             number=self.number,
@@ -33,6 +77,7 @@ class Flight:
             ended_s=now,
             outcome=outcome,
             endpoint=choice.load.endpoint.name if choice else "",
+            prefill_endpoint=self.prefill.load.endpoint.name if self.prefill else "",
             attempts=self.attempts,
             prompt_tokens=timed.prompt_tokens,
             output_tokens=finished.output_tokens if finished else 0,

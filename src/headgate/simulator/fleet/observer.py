@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headgate.fleet import EndpointLoad
-from headgate.simulator.model import Engine, KvEvent
+from headgate.simulator.model import KvEvent
 from headgate.simulator.traces import TimedRequest
+
+if TYPE_CHECKING:
+    from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 
 
 class Observer:
@@ -15,8 +19,8 @@ class Observer:
     wants_kv_events = False
     """Whether engines tell what their caches store and remove; it takes time."""
 
-    def begins(self, engines: Mapping[EndpointLoad, Engine]) -> None:
-        """Before the first request. Engines may be looked at, after `settle`; not changed."""
+    def begins(self, endpoints: Sequence[SimulatedEndpoint]) -> None:
+        """Before the first request. Their engines may be looked at, after `settle`; not changed."""
 
     def sent(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
         """A request is on its way to an endpoint."""

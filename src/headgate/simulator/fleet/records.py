@@ -24,6 +24,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     endpoint: str
     """The last that it was sent to; empty if it was sent to none."""
+    prefill_endpoint: str = ""
+    """Where the prompt was prefilled, if elsewhere."""
     attempts: int
     prompt_tokens: int
     output_tokens: int
@@ -65,7 +67,11 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     requests: int
     """That were sent to it."""
+    busy_s: float
+    """How long it worked, also before crashes."""
+    crashes: int = 0
     statistics: EngineStatistics
+    """Since it last began."""
 
 
 class FleetRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,15 +10,16 @@ import msgspec
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex
-from headgate.simulator.fleet.blocks import engine_blocks, of_adapter
 from headgate.simulator.fleet.description import FleetDescription
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
-from headgate.simulator.fleet.flight import Flight
+from headgate.simulator.fleet.gateway import SimulatedGateway
 from headgate.simulator.fleet.observer import Observer
-from headgate.simulator.fleet.records import EngineRecord, FleetRun, Outcome, RequestRecord
+from headgate.simulator.fleet.records import EngineRecord, FleetRun
 from headgate.simulator.fleet.timeline import Timeline
-from headgate.simulator.model import FinishedRequest, RefusedError, RequestId, SimulatedRequest
 from headgate.simulator.traces import TimedRequest
+
+STALE_AFTER_LOOKS = 3.0
+"""A reading is good for so many scrape periods, as in the gateway."""
 
 
 def run_fleet(
@@ -36,85 +37,107 @@ def run_fleet(
     run is, and may end it by handing out no more.
 
     `prefixes` is the index that the policy was made with, if any: it is told how large the engines' caches
-    are, as a gateway learns from their metrics. `seed` is for what the policy leaves to chance.
+    are, as a gateway learns from their metrics. `seed` is for what is left to chance: by the policy, and by
+    the faults.
     """
-    rng = random.Random(seed)  # noqa: S311 - runs must be the same again
-    return _Run(requests, description, policy, rng, prefixes, observer).result()
+    return _Run(requests, description, policy, seed, prefixes, observer or Observer()).result()
 
 
 class _Run:
-    """The gateway's part of a run: picks, bookings, retries, records."""
+    """The engines, the gateway in front of them, and the clients."""
 
     def __init__(
         self,
         requests: Iterable[TimedRequest],
         description: FleetDescription,
         policy: scheduling.Policy,
-        rng: random.Random,
+        seed: int,
         prefixes: PrefixIndex | None,
-        observer: Observer | None,
+        observer: Observer,
     ) -> None:
         self._description = description
-        self._policy = policy
-        self._rng = rng
         self._prefixes = prefixes
-        self._observer = observer or Observer()
+        self._observer = observer
         self._timeline = Timeline()
-        self._endpoints = {each.load: each for each in self._make_endpoints()}
-        self._pool = list(self._endpoints)
-        self._records: dict[int, RequestRecord] = {}
-        self._unfinished = 0
+        self._endpoints = list(self._make_endpoints(_rng(seed, "faults")))
+        self._gateway = SimulatedGateway(
+            description,
+            policy,
+            _rng(seed, "policy"),
+            self._timeline,
+            self._endpoints,
+            prefixes or PrefixIndex(),
+            observer,
+        )
         self._coming = enumerate(requests)
         self._bounded_tokens = 0
+        self._plan_readiness()
         if description.scrape_s:
             self._plan_readings()
         self._expect_next()
 
     def result(self) -> FleetRun:
-        self._observer.begins({load: each.engine for load, each in self._endpoints.items()})
+        self._observer.begins(self._endpoints)
         self._timeline.run()
-        assert not self._unfinished, f"{self._unfinished} requests were lost"
+        assert not self._gateway.unfinished, f"{self._gateway.unfinished} requests were lost"
+        records = [record for _, record in sorted(self._gateway.records.items())]
         return FleetRun(
-            records=tuple(record for _, record in sorted(self._records.items())),
+            records=tuple(records),
             engines=tuple(
                 EngineRecord(
                     name=each.name,
-                    group=each.group,
+                    group=each.group.name,
                     requests=each.requests,
+                    busy_s=each.busy_s,
+                    crashes=each.crashes,
                     statistics=each.engine.statistics(),
                 )
-                for each in self._endpoints.values()
+                for each in self._endpoints
             ),
-            ended_s=max((record.ended_s for record in self._records.values()), default=0.0),
+            ended_s=max((record.ended_s for record in records), default=0.0),
         )
 
-    def _make_endpoints(self) -> Iterable[SimulatedEndpoint]:
+    # -- engines
+
+    def _make_endpoints(self, rng: random.Random) -> Iterable[SimulatedEndpoint]:
         ledger = fleet.Ledger()
         stepped = self._tell_kv_events if self._observer.wants_kv_events else None
         port = 8000
         rates = fleet.Rates()
         for group in self._description.groups:
+            config = msgspec.structs.replace(group.engine, kv_events=stepped is not None)
             for at in range(group.count):
                 load = ledger.load(routing.Endpoint(f"{group.name}-{at}", "127.0.0.1", port))
                 load.labels = group.labels
                 load.estimator.join(rates)
                 port += 1
                 yield SimulatedEndpoint(
-                    msgspec.structs.replace(group.engine, kv_events=stepped is not None),
-                    group.name,
+                    group,
+                    config,
                     load,
                     self._timeline,
-                    first_token=self._first_token,
-                    finished=self._served,
-                    stepped=stepped,
+                    self._description.faults.of(load.endpoint.name),
+                    rng,
+                    stepped,
+                    STALE_AFTER_LOOKS * self._description.scrape_s,
                 )
 
-    # -- a request
+    def _tell_kv_events(self, endpoint: SimulatedEndpoint) -> None:
+        events = endpoint.engine.take_kv_events()
+        if events:
+            self._observer.kv_events(events, endpoint.load, self._timeline.now)
+
+    def _plan_readiness(self) -> None:
+        """The gateway follows the endpoints that come and go."""
+        for endpoint in self._endpoints:
+            for time_s in endpoint.changes:
+                self._timeline.at(time_s, self._gateway.follow_readiness)
+
+    # -- clients
 
     def _expect_next(self) -> None:
         """Plans the arrival of the next request, if there is one."""
         for number, timed in self._coming:
-            self._unfinished += 1
             self._timeline.at(timed.at_s, partial(self._arrive, number, timed))
             if timed.block_tokens and not self._bounded_tokens:
                 self._bound_prefixes(timed.block_tokens)
@@ -122,102 +145,31 @@ class _Run:
 
     def _arrive(self, number: int, timed: TimedRequest) -> None:
         self._expect_next()
-        prefix = of_adapter(timed.prefix, timed.adapter)
-        scheduled = scheduling.Request(
-            model=timed.adapter or "model",
-            adapter=timed.adapter,
-            prompt_tokens=timed.prompt_tokens,
-            prefix=prefix[: timed.prompt_tokens // timed.block_tokens] if prefix else (),
-            block_tokens=timed.block_tokens,
-            priority=timed.priority,
-        )
-        self._attempt(Flight(number, timed, scheduled))
+        self._gateway.arrive(number, timed)
 
-    def _attempt(self, flight: Flight) -> None:
-        now = self._timeline.now
-        choice = scheduling.pick(
-            self._policy,
-            flight.scheduled,
-            self._pool,
-            now,
-            self._rng,
-            flight.tried,
-            self._description.max_requests,
-        )
-        if choice is None:
-            self._end(flight, "failed" if flight.attempts else "refused")
-            return
-        flight.choice = choice
-        flight.attempts += 1
-        flight.tried.append(choice.load)
-        uncached_tokens = max(flight.timed.prompt_tokens - choice.cached_tokens, 0)
-        flight.booking = choice.load.book(
-            uncached_tokens, flight.scheduled.output_tokens, now, adapter=flight.scheduled.adapter
-        )
-        self._policy.booked(flight.scheduled, choice, now)
-        self._observer.sent(flight.timed, choice.load, now)
-        self._send(flight, self._endpoints[choice.load])
-
-    def _send(self, flight: Flight, endpoint: SimulatedEndpoint) -> None:
-        timed = flight.timed
-        request = SimulatedRequest(
-            request_id=RequestId(str(flight.number)),
-            prompt_tokens=timed.prompt_tokens,
-            output_tokens=timed.output_tokens,
-            blocks=engine_blocks(
-                of_adapter(timed.prefix, timed.adapter),
-                timed.block_tokens,
-                timed.prompt_tokens,
-                endpoint.config.block_size,
-            ),
-            adapter=timed.adapter,
-        )
-        try:
-            endpoint.submit(request, flight)
-        except RefusedError:
-            self._end(flight, "refused")
-
-    def _first_token(self, flight: Flight, now: float) -> None:
-        assert flight.booking is not None
-        flight.first_token_s = now
-        flight.booking.first_token(now)
-        self._observer.first_token(flight.timed, flight.booking.load, now)
-
-    def _served(self, flight: Flight, finished: FinishedRequest) -> None:
-        self._end(flight, "served", finished)
-
-    def _end(self, flight: Flight, outcome: Outcome, finished: FinishedRequest | None = None) -> None:
-        now = self._timeline.now
-        if flight.booking is not None:
-            booking, flight.booking = flight.booking, None
-            booking.end(now)
-            self._observer.ended(flight.timed, booking.load, now)
-        self._records[flight.number] = flight.record(outcome, now, finished)
-        self._unfinished -= 1
-
-    # -- what is learned of engines
+    # -- what the gateway learns of engines
 
     def _bound_prefixes(self, block_tokens: int) -> None:
         self._bounded_tokens = block_tokens
-        if self._prefixes is None:
-            return
-        for endpoint in self._endpoints.values():
-            config = endpoint.config
-            self._prefixes.limit(endpoint.load, config.kv_blocks * config.block_size // block_tokens)
+        if self._prefixes is not None:
+            for endpoint in self._endpoints:
+                tokens = endpoint.config.kv_blocks * endpoint.config.block_size
+                self._prefixes.limit(endpoint.load, tokens // block_tokens)
 
     def _plan_readings(self) -> None:
         """Engines are read one after the other, spread over the period."""
         period_s = self._description.scrape_s
-        for at, endpoint in enumerate(self._endpoints.values()):
-            self._timeline.at(at * period_s / len(self._endpoints), partial(self._read, endpoint))
+        for at, endpoint in enumerate(self._endpoints):
+            first_s = at * period_s / len(self._endpoints)
+            self._timeline.at(first_s, partial(self._read, endpoint), is_awaited=False)
 
     def _read(self, endpoint: SimulatedEndpoint) -> None:
-        if not self._unfinished:
-            return
-        endpoint.read()
-        self._timeline.at(self._timeline.now + self._description.scrape_s, partial(self._read, endpoint))
+        if endpoint.read() and self._prefixes is not None:
+            self._prefixes.forget(endpoint.load)
+        next_s = self._timeline.now + self._description.scrape_s
+        self._timeline.at(next_s, partial(self._read, endpoint), is_awaited=False)
 
-    def _tell_kv_events(self, endpoint: SimulatedEndpoint) -> None:
-        events = endpoint.engine.take_kv_events()
-        if events:
-            self._observer.kv_events(events, endpoint.load, self._timeline.now)
+
+def _rng(seed: int, what: str) -> random.Random:
+    """Chance that is the same again, and of its own for each purpose."""
+    return random.Random(f"{seed}/{what}")  # noqa: S311

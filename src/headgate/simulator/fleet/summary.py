@@ -86,7 +86,7 @@ def summarize(records: Sequence[RequestRecord], engines: Sequence[EngineRecord],
         hit_rate=_ratio(
             sum(record.cached_tokens for record in served), sum(record.prompt_tokens for record in served)
         ),
-        imbalance=_imbalance([engine.statistics.busy_s_total for engine in engines]),
+        imbalance=_imbalance([engine.busy_s for engine in engines]),
         request_imbalance=_imbalance([float(engine.requests) for engine in engines]),
         preemptions=sum(record.preemptions for record in records),
     )

@@ -24,6 +24,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_blocks: int = 2810
     block_size: int = 16
     """Tokens in one KV block."""
+    kv_bytes_per_token: int = 131_072
+    """Size of a token's keys and values: what is transferred where prefill and decode are apart."""
     prefix_cache: bool = True
     """Whether blocks of a prompt are found again by those who share it."""
     kv_events: bool = True
@@ -51,6 +53,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "prefill_budget_tokens": 1,
             "kv_blocks": 1,
             "block_size": 1,
+            "kv_bytes_per_token": 1,
             "max_waiting": 0,
             "max_adapters": 0,
             "adapter_load_s": 0,

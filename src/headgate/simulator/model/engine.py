@@ -42,7 +42,9 @@ class Engine:
         self._refused = 0
         self._preempted = 0
         self._steps = 0
-        self._busy_s = 0.0
+        self._busy_before_s = 0.0
+        self._busy_since_s = 0.0  # since then, steps followed each other
+        self._busy_until_s = 0.0
         self._prefill_tokens = 0
         self._output_tokens = 0
         self._prefix_queries = 0
@@ -74,8 +76,9 @@ class Engine:
         self.settle(now)
         return self._end(sequence, "abort", now)
 
-    def release_kv(self, request_id: RequestId) -> bool:
+    def release_kv(self, request_id: RequestId, now: float) -> bool:
         """Give back the blocks of a request that kept them; False if it has none (any more)."""
+        self.settle(now)
         return self._batch.release_kept(request_id)
 
     # -- steps
@@ -153,6 +156,10 @@ class Engine:
         """
         return self._batch.kv.take_events()
 
+    def cached_tokens(self, request: SimulatedRequest) -> int:
+        """How much of a prompt would be found in the cache now."""
+        return self._batch.kv.cached_tokens(request)
+
     def clear_prefix_cache(self) -> bool:
         """Forget all cached blocks; False, and no change, while requests hold some."""
         return self._batch.kv.clear()
@@ -178,7 +185,7 @@ class Engine:
             refused_total=self._refused,
             preempted_total=self._preempted,
             steps_total=self._steps,
-            busy_s_total=self._busy_s,
+            busy_s_total=self._busy_before_s + (self._busy_until_s - self._busy_since_s),
             prefill_tokens_total=self._prefill_tokens,
             output_tokens_total=self._output_tokens,
             prefix_queries_total=self._prefix_queries,
@@ -238,7 +245,10 @@ class Engine:
 
     def _count(self, step: Steps, steps: int) -> None:
         self._steps += steps
-        self._busy_s += step.end_of(step.done + steps - 1) - step.end_of(step.done - 1)
+        if step.done == 0 and step.plan.starts_s != self._busy_until_s:
+            self._busy_before_s += self._busy_until_s - self._busy_since_s
+            self._busy_since_s = step.plan.starts_s
+        self._busy_until_s = step.end_of(step.done + steps - 1)
         self._prefill_tokens += steps * step.plan.prefill_tokens
 
     def _end(self, sequence: Sequence, reason: FinishReason, now: float) -> FinishedRequest:

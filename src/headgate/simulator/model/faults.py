@@ -166,9 +166,9 @@ class EngineFaults:
     def has_metrics(self, now: float) -> bool:
         return not self._any("blackout", now)
 
-    def metrics_of(self, now: float) -> float:
-        """When the figures are of that the metrics page shows."""
-        return min((fault.at_s for fault in self._on("stale", now)), default=now)
+    def has_old_metrics(self, now: float) -> bool:
+        """Whether the metrics page still shows what it showed as this began."""
+        return self._any("stale", now)
 
     def late_s(self, now: float, draw: float) -> float:
         """How much later a request reaches the engine; `draw` is a random number from 0 to 1."""

@@ -91,9 +91,17 @@ class KvBlocks:
                 return found
         return most
 
+    def cached_tokens(self, request: SimulatedRequest) -> int:
+        """How many tokens of a prompt that started now would be found."""
+        return self.block_size * self.cached_blocks(self._hashes(request), request.prompt_tokens)
+
+    def _hashes(self, request: SimulatedRequest) -> Sequence[int]:
+        """Of the full blocks of a prompt."""
+        return request.blocks[: request.prompt_tokens // self.block_size] if self._named else ()
+
     def start(self, request: SimulatedRequest, tokens: int) -> Holding | None:
         """Blocks for the first `tokens` tokens of a request; None, and no change, if there are not enough."""
-        hashes = request.blocks[: request.prompt_tokens // self.block_size] if self._named else ()
+        hashes = self._hashes(request)
         blocks = self.blocks_for(tokens)
         if blocks - len(hashes) > self.free:
             return None

@@ -170,7 +170,7 @@ class LiveEngine:
 
     def release_kv(self, ticket: Ticket) -> None:
         for choice in ticket.choices:
-            self._engine.release_kv(choice.request.request_id)
+            self._engine.release_kv(choice.request.request_id, self._now())
         self._work.set()  # who waits for blocks may start
 
     def cancel_all(self) -> None:

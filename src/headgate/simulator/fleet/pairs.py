@@ -1,0 +1,136 @@
+"""An attempt on two endpoints: one prefills the prompt and hands its cache over, the other answers.
+
+The endpoint that answers is asked once the cache is there. If the one that prefills dies while it hands the
+cache over, or does not want the request, the prompt is computed where it is answered, as vLLM does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.fleet import Booking
+from headgate.simulator.fleet.attempts import Attempt
+from headgate.simulator.fleet.endpoint import SimulatedEndpoint
+from headgate.simulator.fleet.flight import Flight
+from headgate.simulator.fleet.transfers import SharedLink, Transfer
+from headgate.simulator.model import FinishedRequest
+
+if TYPE_CHECKING:
+    from headgate.simulator.fleet.gateway import SimulatedGateway
+
+
+class PairedAttempt(Attempt):
+    """Listens to the endpoint that answers; `prefill` listens to the other."""
+
+    def __init__(
+        self,
+        gateway: SimulatedGateway,
+        flight: Flight,
+        endpoint: SimulatedEndpoint,
+        booking: Booking,
+        prefill: SimulatedEndpoint,
+        prefill_booking: Booking,
+        link: SharedLink,
+    ) -> None:
+        super().__init__(gateway, flight, endpoint, booking)
+        self.prefill = Prefill(self, prefill, prefill_booking, link)
+
+    def start(self) -> None:
+        self.endpoint.watch(self)
+        self.prefill.start()
+
+    def answer(self, received_tokens: int) -> None:
+        """The prompt is here, or, with 0 tokens, is to be computed here."""
+        self.endpoint.unwatch(self)
+        self.endpoint.send(self.flight.asked(self.endpoint.config, received_tokens=received_tokens), self)
+
+    def prefill_failed(self) -> None:
+        """The endpoint that was to answer is not to blame, and may be asked again."""
+        self.endpoint.unwatch(self)
+        self.settle()
+        failed = self.prefill.booking.load
+        self.flight.tried.remove(self.booking.load)
+        self.flight.tried_prefill.append(failed)
+        self.gateway.failed(self.flight, failed, None)
+
+    def gone(self) -> None:
+        """The endpoint that was to answer died before it was asked."""
+        self.prefill.give_up()
+        self.broken(None)
+
+
+class Prefill:
+    """Listens to the endpoint that prefills; then hands the cache over."""
+
+    def __init__(
+        self, attempt: PairedAttempt, endpoint: SimulatedEndpoint, booking: Booking, link: SharedLink
+    ) -> None:
+        self.booking = booking
+        self._attempt = attempt
+        self._endpoint = endpoint
+        self._link = link
+        self._request = attempt.flight.asked(endpoint.config, output_tokens=1, keeps_kv=True)
+        self._transfer: Transfer | None = None
+        self._is_given_up = False
+
+    def start(self) -> None:
+        self._endpoint.send(self._request, self)
+
+    def give_up(self) -> None:
+        """Nobody wants the cache any more."""
+        self._is_given_up = True
+        if self._transfer is not None:
+            self._end_transfer(self._transfer)
+        else:
+            self._settle()
+            self._endpoint.cancel(self._request.request_id)
+
+    # -- what the endpoint tells
+
+    def first_token(self) -> None:
+        self.booking.first_token(self._attempt.gateway.now)
+
+    def finished(self, finished: FinishedRequest) -> None:
+        self._settle()
+        target = self._attempt.endpoint
+        there = target.cached_tokens(self._attempt.flight.asked(target.config))
+        size = (finished.prompt_tokens - there) * self._endpoint.config.kv_bytes_per_token
+        self._endpoint.watch(self)
+        self._transfer = self._link.begin(size, self._handed_over)
+
+    def refused(self) -> None:
+        self._settle()
+        self._attempt.answer(received_tokens=0)
+
+    def answered(self, status: int) -> None:
+        self._settle()
+        if self._attempt.gateway.is_retried(status):
+            self._attempt.prefill_failed()
+        else:
+            self._attempt.answer(received_tokens=0)
+
+    def broken(self, cut_off: FinishedRequest | None) -> None:
+        if not self._is_given_up:
+            self._settle()
+            self._attempt.prefill_failed()
+
+    def gone(self) -> None:
+        """It died while it handed the cache over."""
+        assert self._transfer is not None
+        self._end_transfer(self._transfer)
+        self._attempt.answer(received_tokens=0)
+
+    # -- the transfer
+
+    def _handed_over(self) -> None:
+        assert self._transfer is not None
+        self._end_transfer(self._transfer)
+        self._attempt.answer(received_tokens=self._request.prompt_tokens)
+
+    def _end_transfer(self, transfer: Transfer) -> None:
+        self._link.give_up(transfer)
+        self._endpoint.unwatch(self)
+        self._endpoint.release_kv(self._request.request_id)
+
+    def _settle(self) -> None:
+        self._attempt.gateway.settle(self._attempt.flight, self.booking)

@@ -1,0 +1,76 @@
+"""What an engine's metrics page shows, and what the gateway makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.engines import Figures, Total
+from headgate.fleet import EndpointLoad
+from headgate.fleet.observation import Observation
+from headgate.simulator.model import Emission, EngineConfig, EngineStatistics
+
+EPOCH_S = 1.0
+"""When the run begins, in seconds since 1970: any time that is not 0, which would be none."""
+
+
+class Vitals:
+    """Counts what a page counts, and keeps the reading of its endpoint."""
+
+    def __init__(self, config: EngineConfig, load: EndpointLoad, stale_s: float) -> None:
+        self._config = config
+        self._load = load
+        self._stale_s = stale_s
+        self._observation = Observation()
+        self._figures = Figures()
+        self._started_s = 0.0
+        self._ttft = Total(0.0, 0.0)
+        self._tpot = Total(0.0, 0.0)
+
+    def count(self, emitted: Sequence[Emission]) -> None:
+        """Tokens that were sent."""
+        first_s = gaps_s = 0.0
+        firsts = tokens = 0
+        for emission in emitted:
+            if emission.position:
+                gaps_s += emission.gap_s
+                tokens += emission.tokens
+            else:
+                first_s += emission.gap_s
+                firsts += 1
+        if firsts:
+            self._ttft = Total(self._ttft.sum_s + first_s, self._ttft.samples + firsts)
+        if tokens:
+            self._tpot = Total(self._tpot.sum_s + gaps_s, self._tpot.samples + tokens)
+
+    def begin_anew(self, now: float) -> None:
+        """The engine's process has started again."""
+        self._started_s = now
+        self._ttft = self._tpot = Total(0.0, 0.0)
+
+    def show(self, statistics: EngineStatistics) -> None:
+        """What the page shows from now on."""
+        self._figures = Figures(
+            waiting=statistics.waiting,
+            running=statistics.running,
+            kv_usage=statistics.kv_usage,
+            block_tokens=self._config.block_size,
+            blocks=self._config.kv_blocks,
+            ttft=self._ttft,
+            tpot=self._tpot,
+            adapters_running=statistics.adapters_running,
+            adapters_waiting=statistics.adapters_waiting,
+            max_adapters=statistics.max_adapters,
+            started_at=EPOCH_S + self._started_s,
+        )
+
+    def seen(self, now: float) -> bool:
+        """The gateway reads the page; says whether the engine has started anew since it last did."""
+        restarted = self._observation.see(self._figures, now)
+        self._load.read(self._observation.reading)
+        return restarted
+
+    def missed(self, now: float) -> None:
+        """The gateway gets no page: what it read before is good until it is stale."""
+        reading = self._load.reading
+        if reading is not None and now - reading.at > self._stale_s:
+            self._load.read(None)
