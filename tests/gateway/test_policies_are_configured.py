@@ -1,12 +1,13 @@
 """A pool's endpoints are picked by the scheduler's configuration, by its own annotation, or as all others."""
 
 import logging
+import random
 
 import yaml
 
 from headgate.api import ObjectKey
 from headgate.fleet import EngineReading
-from headgate.gateway import explaining, gauges
+from headgate.gateway import explaining, gauges, pages
 from headgate.scheduling import plugins
 
 POOL = ObjectKey("default", "pool")
@@ -96,9 +97,9 @@ async def test_a_new_configuration_is_taken_up(start_gateway, start_endpoint):
     gateway.proxy.change(type(before)(**configured("plugins: [{type: queue-scorer}]\n")))
     busy(gateway, 5, 3)
     assert (await gateway.ask()).body == b"b"
-    shown = gateway.proxy.policies.shown([("default/pool", gateway.proxy.pools[POOL].policy)])
+    shown = pages.describe(gateway.proxy)["scheduling"]
     assert shown["default"] == "configuration"
-    assert shown["pools"] == {"default/pool": "default"}
+    assert shown["pools"] == {"default/pool": {"policy": "default"}}
     assert shown["configuration"]["profiles"][0]["scorers"] == [{"name": "queue-scorer", "weight": 1.0}]
 
 
@@ -128,6 +129,22 @@ async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoi
     with caplog.at_level(logging.WARNING):
         assert policy("nonsense") == "decode"
     assert "headgate.dev/scheduling-profile has no effect: nonsense is no policy" in caplog.text
+    shown = pages.describe(gateway.proxy)["scheduling"]
+    assert shown["pools"] == {"default/pool": {"policy": "decode", "unknown": "nonsense"}}
+
+
+async def test_a_prompt_goes_where_its_beginning_is_cached(start_gateway, start_endpoint):
+    """The prefix scorer alone: each conversation stays where it began, and new ones go anywhere."""
+    endpoints = [await start_endpoint(name) for name in (b"a", b"b", b"c")]
+    gateway = await start_gateway(*endpoints, settings=configured("plugins: [{type: prefix-cache-scorer}]\n"))
+    gateway.proxy.rng = random.Random(5)
+    served = {}
+    for turn in range(3):
+        for talk in range(8):
+            prompt = f"conversation {talk} " * 200 + f"turn {turn} " * 50 * turn
+            answer = await gateway.ask({"model": "m", "prompt": prompt}, path="/v1/completions")
+            assert served.setdefault(talk, answer.body) == answer.body
+    assert len(set(served.values())) > 1
 
 
 async def test_scorers_of_ones_own_are_counted_when_they_fail(start_gateway, start_endpoint, monkeypatch):

@@ -104,6 +104,6 @@ def describe(proxy: Proxy) -> dict[str, object]:
             }
             for problem in snapshot.problems
         ],
-        "scheduling": proxy.policies.shown((pool.name, pool.policy) for pool in proxy.pools.values()),
+        "scheduling": proxy.policies.shown((pool.pool, pool.policy) for pool in proxy.pools.values()),
         "statistics": proxy.statistics(),
     }

@@ -50,12 +50,17 @@ class Policies:
             return self._plan.policy(self._prefixes)
         return configuration.named(self._name, self._prefixes)
 
-    def shown(self, pools: Iterable[tuple[str, scheduling.Policy]]) -> dict[str, Any]:
-        """For the admin page: what is in effect."""
+    def shown(self, pools: Iterable[tuple[routing.Pool, scheduling.Policy]]) -> dict[str, Any]:
+        """For the admin page: what is in effect, and which pools ask for what there is not."""
+        profiles = (*configuration.NAMES, *(self._plan.profiles if self._plan is not None else ()))
         return {
             "default": self._name if self._plan is None else "configuration",
             "configuration": self._plan.shown() if self._plan is not None else None,
-            "pools": {name: policy.name for name, policy in pools},
+            "pools": {
+                str(pool.key): {"policy": policy.name}
+                | ({"unknown": asked} if (asked := pool.scheduling_profile) and asked not in profiles else {})
+                for pool, policy in pools
+            },
         }
 
 

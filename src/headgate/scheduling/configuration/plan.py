@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.scheduling.configuration.fields import extras
 from headgate.scheduling.plugins import Filter, Picker, Plugin, PrefixIndex, Scorer, users
 from headgate.scheduling.profiles import Composed, Profile
 
@@ -30,8 +31,14 @@ class PluginPlan(msgspec.Struct, frozen=True, kw_only=True):
         return plugin
 
     def shown(self) -> dict[str, Any]:
-        parameters = msgspec.to_builtins(self.parameters)
-        return {"name": self.name, "type": self.kind.kind or self.kind.__name__, "parameters": parameters}
+        """With the parameters that have an effect."""
+        said = msgspec.to_builtins(self.parameters)
+        without = {name for name, extra in extras(self.kind.Parameters).items() if "unused" in extra}
+        return {
+            "name": self.name,
+            "type": self.kind.kind or self.kind.__name__,
+            "parameters": {name: value for name, value in said.items() if name not in without},
+        }
 
 
 class ProfilePlan(msgspec.Struct, frozen=True, kw_only=True):

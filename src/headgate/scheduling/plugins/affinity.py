@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headgate.fleet import EndpointLoad
-from headgate.scheduling.plugins.parameters import Producer
+from headgate.scheduling.plugins.parameters import HeaderName, Producer
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 from headgate.scheduling.request import Request
 
@@ -17,7 +17,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class HeaderLabelParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    header_name: Name
+    header_name: HeaderName
     label_key: Name
     stamp_response_header: bool = True
 

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 
 from headgate.fleet import EndpointLoad
-from headgate.scheduling.plugins.parameters import unused
+from headgate.scheduling.plugins.parameters import HeaderName, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Plugin, Scorer
 from headgate.scheduling.request import Request
 
@@ -32,7 +32,6 @@ MOST_SESSIONS = 100_000
 """Kept for a pool; the longest unused go first, as anyone can name new ones."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")]
 
 
 class Strategy(Protocol):
