@@ -7,9 +7,10 @@ reads a metrics page into Figures. What a reading means for an endpoint is the f
 from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.figures import Figures, Total, read
 from headgate.engines.models import read_models
-from headgate.engines.naming import named, of_pod
+from headgate.engines.naming import POD_LABELS, named, of_pod
 
 __all__ = [
+    "POD_LABELS",
     "AdapterCalls",
     "AdapterNames",
     "CacheConfig",

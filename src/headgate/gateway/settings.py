@@ -205,7 +205,13 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool, _says("Whether the metrics pages of engines, and their lists of models, are read.")
     ] = True
     engine_metrics_interval_s: Annotated[
-        float, _says("Between two looks at an engine where nothing presses.", ge=0.05, le=3600)
+        float,
+        _says(
+            "Between two looks at an engine where nothing presses; of several workers, each looks after so "
+            "many times as long.",
+            ge=0.05,
+            le=3600,
+        ),
     ] = 1.0
     engine_metrics_quick_s: Annotated[
         float,
@@ -214,7 +220,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     engine_metrics_per_s: Annotated[
         int,
         _says(
-            "Pages that are read in a second at most; with more engines, each is looked at less often.",
+            "Pages that all workers read in a second at most; with more engines, each is looked at less "
+            "often.",
             ge=1,
             le=100_000,
         ),

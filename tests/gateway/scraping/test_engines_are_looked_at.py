@@ -236,3 +236,14 @@ async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engi
     count = gateway.proxy.scraper.pages["read"] - before
     assert count <= (gateway.proxy.now() - began) * 100 + 2
     assert all(load_of(gateway, place).reading for place in range(30))
+
+
+async def test_workers_share_the_looks(start_endpoint, start_looking, engine):
+    """Of four, each looks a fourth as often, so that engines are asked as often as by one."""
+    endpoint = await start_endpoint(behave=engine)
+    gateway = await start_looking(*[endpoint] * 8, settings={"workers": 4, "engine_metrics_per_s": 100})
+    scraper = gateway.proxy.scraper
+    assert scraper.pace.rest_s == pytest.approx(0.05 * 4)
+    assert scraper.pace.round_s == pytest.approx(8 * 4 / 100)
+    scraper.take_turn()
+    assert scraper.take_turn() > 2 / 100

@@ -35,6 +35,7 @@ class Scraper:
         self.malformed_families = 0
         self.restarts = 0
         self.is_started = False
+        self._turn_s = 0.0
         self._turn_at = 0.0
         """When the next look may begin."""
         self._watches: dict[routing.Endpoint, Watch] = {}
@@ -59,10 +60,12 @@ class Scraper:
         wanted: dict[routing.Endpoint, Target] = {}
         if self.is_started and settings.engine_metrics:
             wanted = targets((pool.pool for pool in self._proxy.pools.values()), settings)
+        # Each worker looks for itself, so much less often that engines are asked no more in all.
+        self._turn_s = settings.workers / settings.engine_metrics_per_s
         self._pace = Pace(
-            rest_s=settings.engine_metrics_interval_s,
+            rest_s=settings.engine_metrics_interval_s * settings.workers,
             quick_s=settings.engine_metrics_quick_s,
-            round_s=len(wanted) / settings.engine_metrics_per_s,
+            round_s=len(wanted) * self._turn_s,
             old_s=settings.engine_metrics_stale_s,
         )
         for endpoint, watch in list(self._watches.items()):
@@ -114,7 +117,7 @@ class Scraper:
         """Seconds until the next look may begin, which is the caller's then: not all begin at once."""
         now = self.now()
         turn_at = max(self._turn_at, now)
-        self._turn_at = turn_at + 1.0 / self._proxy.settings.engine_metrics_per_s
+        self._turn_at = turn_at + self._turn_s
         return turn_at - now
 
     def count(self, result: Result) -> None:

@@ -1,0 +1,75 @@
+"""A real vLLM behind the gateway: its page is read as it is meant, and its cache does what was predicted."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headgate import engines
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.xdist_group("engine")]
+
+TEXT = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
+
+
+def test_its_page_has_the_names_that_are_looked_for(vllm):
+    """All of them but adapters, which this engine has none of; a parser of the whole page finds the same."""
+    page = vllm.get("/metrics").text
+    names = engines.named("vLLM").metrics
+    figures = engines.read(page.encode(), names)
+    parsed = {
+        (sample.name, sample.labels.get("engine")): sample
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert figures.waiting == parsed[names.waiting[0], "0"].value
+    assert figures.running == parsed[names.running[0], "0"].value
+    assert figures.kv_usage == parsed[names.kv_usage[0], "0"].value
+    assert figures.ttft.samples == parsed[f"{names.ttft[0]}_count", "0"].value
+    assert figures.tpot.sum_s == parsed[f"{names.tpot[0]}_sum", "0"].value
+    cache = parsed[names.cache[0].family, "0"].labels
+    assert figures.block_tokens == int(cache["block_size"]) == 32
+    assert figures.blocks == int(cache["num_gpu_blocks"])
+    assert figures.malformed == 0
+
+
+async def test_the_gateway_knows_how_it_is(gateway):
+    """Its models, its cache, what runs in it while something runs, and how long first tokens take."""
+    await gateway.until(lambda: gateway.load.reading and gateway.load.reading.models)
+    reading = gateway.load.reading
+    assert reading.models == {"tiny"}
+    assert (reading.block_tokens, reading.waiting) == (32, 0)
+    assert reading.blocks > 100
+    running = [asyncio.ensure_future(gateway.complete(f"{place} {TEXT[:200]}", 400)) for place in range(4)]
+    await gateway.until(lambda: gateway.load.reading and gateway.load.reading.running == 4)
+    assert 0 < gateway.load.reading.kv_usage < 1
+    await asyncio.gather(*running)
+    await gateway.until(lambda: gateway.load.reading and gateway.load.reading.running == 0)
+    await gateway.until(lambda: gateway.load.reading.ttft_s and gateway.load.reading.tpot_s)
+    assert 0 < gateway.load.reading.ttft_s < 60
+    assert gateway.proxy.scraper.pages["failed"] == 0
+
+
+async def test_what_was_predicted_is_in_its_cache(gateway, vllm):
+    """A prompt that was sent before, and grows by a little: all but its end is found, as its usage says."""
+    hits = vllm.counter("vllm:prefix_cache_hits_total")
+    first = await gateway.complete(TEXT[:3000])
+    grown = await gateway.complete(TEXT[:3300])
+    assert _cached(first) == 0
+    assert _expected_share(first) == 0
+    share = _cached(grown) / grown.json()["usage"]["prompt_tokens"]
+    assert share > 0.8
+    assert _expected_share(grown) == pytest.approx(share, abs=0.15)
+    assert vllm.counter("vllm:prefix_cache_hits_total") - hits == _cached(grown)
+
+
+def _cached(response):
+    details = response.json()["usage"].get("prompt_tokens_details") or {}
+    return details.get("cached_tokens", 0)
+
+
+def _expected_share(response):
+    cached, prompt = re.search(r"cached=(\d+)/(\d+)", response.headers["x-headgate-decision"]).groups()
+    return int(cached) / int(prompt)
