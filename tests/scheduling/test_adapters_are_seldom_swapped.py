@@ -59,7 +59,7 @@ def test_no_endpoint_has_much_more_than_its_share():
     result = run(12.0, with_homes)
     requests = [engine.requests for engine in result.engines]
     assert max(requests) <= 1.5 * sum(requests) / 4
-    assert result.summary().ttft_s.p99 < 2.0
+    assert result.summary().ttft_s.p99 < 2.5
 
 
 def test_the_cache_alone_does_not_keep_adapters_in_place():

@@ -136,7 +136,7 @@ def test_prefill_is_dearer_in_a_busy_pool():
     assert pool.policy.price < 1.2
     for number in range(200):
         pool.send(prompt(*range(1000 * number, 1000 * number + 200)), 100.0 + number * 0.1)
-    assert pool.policy.price == 6.0
+    assert pool.policy.price == 9.0
 
 
 def test_a_slow_endpoint_gets_less():
@@ -185,5 +185,5 @@ def test_what_is_given_as_the_reason():
     choice = pool.pick(request, 10.0)
     assert pool.policy.why(request, home, choice, 10.0) == (
         "first token in 0.604 s: queue 0.520 s, 640 prompt tokens to prefill at 10000/s (6400 are cached), "
-        "counted 1.0 times; 1 request in flight"
+        "counted 1.0 times; 1 request in flight, by the ledger alone"
     )

@@ -14,14 +14,19 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from headgate.fleet.kv_room import KvRoom
 from headgate.fleet.rates import Rates
 
 if TYPE_CHECKING:
     from headgate.fleet.ledger import Booking
+    from headgate.fleet.reading import EngineReading
 
 GROUP_TOKENS = 2048
 """Prompts are observed together until they have so many tokens: engines prefill several in one step, and
 their first tokens come at once."""
+USUAL_PROMPT_TOKENS = 1000.0
+"""What a request of another gateway is taken for, until requests of ours have shown what is usual."""
+USUAL_SHARE = 1 / 32
 OWN_AFTER = 8
 """An endpoint learns with the others of its pool until it has made so many observations."""
 
@@ -37,15 +42,19 @@ class Estimator:
         "_group_starts",
         "_group_tokens",
         "_is_blurred",
+        "_others_s",
         "_own",
+        "_prompt_tokens",
+        "_read_at",
         "_served",
         "_since",
         "_void",
         "_waiting",
         "busy_until",
-        "head_due",
+        "is_simple_until",
         "pause_s",
         "rates",
+        "room",
     )
 
     def __init__(self) -> None:
@@ -53,11 +62,17 @@ class Estimator:
         """Shared with the pool at first, its own later."""
         self.busy_until = -math.inf
         """When it will have prefilled all that was booked, while the first in its queue is not overdue."""
-        self.head_due = math.inf
-        """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
+        self.is_simple_until = math.inf
+        """Until then `busy_until` says all of the queue; later, or earlier where its cache is nearly full,
+        `queue_s` has to be asked. One comparison tells the pick."""
+        self.room = KvRoom()
         self.pause_s = math.inf
         """Seconds between the last two requests that were sent to it."""
         self._booked_at = -math.inf
+        self._others_s = 0.0
+        """Of its queue, what the last reading showed that is not ours: of other gateways."""
+        self._read_at = -math.inf
+        self._prompt_tokens = USUAL_PROMPT_TOKENS
         self._own = 0
         # Positions are in tokens booked since the beginning: what is between `_served` and `_booked` is owed,
         # less `_void`, which was given up; it was taken up at `_since`, with a delay if it was idle before.
@@ -71,7 +86,7 @@ class Estimator:
         self._group_starts = 0
         self._group_s = 0.0
         self._is_blurred = False
-        """Whether it is unknown when the first in the queue was begun: nothing is learned from that one."""
+        """Whether it is unknown how long the first in the queue takes: nothing is learned from that one."""
 
     def join(self, shared: Rates) -> None:
         """Learns with others, and from them, until it knows enough of itself."""
@@ -80,31 +95,43 @@ class Estimator:
 
     # -- what is predicted
 
-    def queue_s(self, now: float) -> float:
-        """Seconds until it would take up a request that comes now.
+    @property
+    def is_told(self) -> bool:
+        """Whether the engine's own figures are a part of what is predicted; otherwise the ledger is all."""
+        return self._read_at > -math.inf
+
+    def queue_s(self, now: float, uncached_tokens: float = 0.0) -> float:
+        """Seconds until it would take up a request that comes now, of which so many tokens need room.
 
         If the first in the queue is overdue, it is expected to take as long again as it is late: nothing is
         known but that, and an endpoint that has stopped looks worse the longer it is silent.
         """
-        if now > self.head_due:
-            return self.busy_until + now - 2.0 * self.head_due
-        return max(0.0, self.busy_until - now)
+        queue_s = max(0.0, self.busy_until - now)
+        if now <= self.is_simple_until:
+            return queue_s
+        if now > (head_due := self._head_due()):
+            queue_s = self.busy_until + now - 2.0 * head_due
+        if self.room.total_tokens:
+            waiting_tokens = queue_s / self.rates.token_s
+            queue_s = max(queue_s, self.room.wait_s(waiting_tokens + uncached_tokens, now))
+        return queue_s
 
     def first_token_s(self, uncached_tokens: float, now: float) -> float:
         """Seconds until the first token of a request of which so many tokens are to be prefilled."""
         rates = self.rates
-        return self.queue_s(now) + uncached_tokens * rates.token_s + rates.delay_s
+        return self.queue_s(now, uncached_tokens) + uncached_tokens * rates.token_s + rates.delay_s
 
     # -- what happens
 
     def booked(self, booking: Booking, now: float) -> None:
         """A request is on its way to the endpoint."""
+        self._prompt_tokens += (booking.uncached_tokens - self._prompt_tokens) * USUAL_SHARE
         self.pause_s = now - self._booked_at
         self._booked_at = now
         if self._served == self._booked or (not self._waiting and self.busy_until <= now):
             self._served, self._void, self._since = self._booked, 0, now
             self._delay_s = self.rates.delay_s
-            self._is_blurred = False
+            self._is_blurred = self._others_s > 0.0
             self._close_group()
             self._group_starts = 1
         self._booked += booking.uncached_tokens + 1  # and the first of the answer
@@ -125,7 +152,7 @@ class Estimator:
                 self._void -= passed.uncached_tokens + 1
                 tokens -= passed.uncached_tokens + 1
         if self._is_blurred:
-            self._is_blurred = False
+            self._is_blurred = self._others_s > 0.0
             self._forget_group()
         else:
             self._group_tokens += tokens
@@ -143,6 +170,31 @@ class Estimator:
         self._void += booking.uncached_tokens + 1
         if self._pass_given_up():
             self._is_blurred = True
+        self._set_clock()
+
+    def ended(self, booking: Booking, now: float) -> None:
+        """A request that had its first token is over: what it held in the cache is free."""
+        self.room.give_back(booking.uncached_tokens + 1, now)
+
+    def read(self, reading: EngineReading | None, own_requests: int) -> None:
+        """What the engine said of itself while it had so many requests of ours; None is nothing any more.
+
+        What waits there and is not ours is taken for as long as ours usually are.
+        """
+        self._others_s, self._read_at = 0.0, -math.inf
+        if reading is None:
+            self.room.unknown()
+            self._set_clock()
+            return
+        self._read_at = reading.at
+        if reading.waiting and reading.running is not None:
+            others = min(reading.waiting, max(0, reading.waiting + reading.running - own_requests))
+            self._others_s = others * self._prompt_tokens * self.rates.token_s
+            self._is_blurred = self._is_blurred or others > 0
+        if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
+            self.room.unknown()
+        else:
+            self.room.read(reading.blocks * reading.block_tokens, reading.kv_usage)
         self._set_clock()
 
     def _pass_given_up(self) -> bool:
@@ -171,7 +223,20 @@ class Estimator:
 
     def _set_clock(self) -> None:
         token_s = self.rates.token_s
-        begin = self._since + self._delay_s
-        self.busy_until = begin + (self._booked - self._served - self._void) * token_s
-        waiting = self._waiting
-        self.head_due = begin + (waiting[0].position - self._served) * token_s if waiting else math.inf
+        owed_tokens = self._booked - self._served - self._void
+        done_at = self._since + self._delay_s + owed_tokens * token_s
+        if self._others_s:
+            done_at = max(done_at, self._read_at) + self._others_s
+        self.busy_until = done_at
+        room = self.room
+        if room.total_tokens and room.is_tight(owed_tokens):
+            self.is_simple_until = -math.inf
+        else:
+            self.is_simple_until = self._head_due()
+
+    def _head_due(self) -> float:
+        """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
+        if not self._waiting:
+            return math.inf
+        tokens = self._waiting[0].position - self._served
+        return self._since + self._delay_s + tokens * self.rates.token_s + self._others_s

@@ -66,6 +66,7 @@ class EndpointLoad(EndpointHealth):
         if reading is not self.reading:
             self.reading = reading
             self.requests_at_reading = self.requests
+            self.estimator.read(reading, self.requests)
 
     @property
     def work_tokens(self) -> int:
@@ -146,6 +147,7 @@ class Booking:
             self._leave_adapter(load.adapters)
         if self.is_prefilled:
             load.decoding -= 1
+            load.estimator.ended(self, now)
         else:
             load.prefill_tokens -= self.uncached_tokens
             if self.is_streamed:

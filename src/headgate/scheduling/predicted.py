@@ -18,15 +18,15 @@ from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
-DELAYED_PER_WAITING = 4.0
+DELAYED_PER_WAITING = 5.0
 """Requests that a prefill delays, for each that is found waiting: those that come until the queue is empty
-again are several times as many. In an M/G/1 queue it is 1 / (1 - utilization), so 4 is three quarters."""
-MOST_DELAYED = 5.0
+again are several times as many. In an M/G/1 queue it is 1 / (1 - utilization), so 5 is four fifths."""
+MOST_DELAYED = 8.0
 """In a flood the price ends here: beyond it nearly every prompt goes where its cache is, and the endpoints
 with the popular prefixes would have all of the queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
-IN_FLIGHT_TOKENS = 100
+IN_FLIGHT_TOKENS = 300
 """What each request in flight counts besides its prompt, in tokens of prefill: its share of each step while
 it is decoded. Among endpoints without a queue it decides."""
 
@@ -69,8 +69,8 @@ class PredictedFirstToken(Policy):
             score = estimator.busy_until
             if score < now:
                 score = now
-            if estimator.head_due < now:
-                score = now + estimator.queue_s(now)
+            if estimator.is_simple_until < now:
+                score = now + estimator.queue_s(now, prompt_tokens - request.tokens_in(held[at]))
             rates = estimator.rates
             score += rates.delay_s + (works[held[at]] + IN_FLIGHT_TOKENS * load.requests) * rates.token_s
             if score > best_score:
@@ -105,13 +105,14 @@ class PredictedFirstToken(Policy):
         self.price = 1.0 + delayed
 
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
-        """The numbers that the score is made of."""
+        """The numbers that the score is made of, and whether the engine was heard on them."""
         estimator, prefix = load.estimator, request.prefix
         cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0
         uncached = request.prompt_tokens - cached
         return (
             f"first token in {estimator.first_token_s(uncached, now):.3f} s: "
-            f"queue {estimator.queue_s(now):.3f} s, {uncached} prompt tokens to prefill "
+            f"queue {estimator.queue_s(now, uncached):.3f} s, {uncached} prompt tokens to prefill "
             f"at {1.0 / estimator.rates.token_s:.0f}/s ({cached} are cached), "
             f"counted {self.price:.1f} times; {load.requests} request{'s' * (load.requests != 1)} in flight"
+            f"{'' if estimator.is_told else ', by the ledger alone'}"
         )

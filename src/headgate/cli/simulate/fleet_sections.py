@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -10,15 +9,13 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import msgspec
 
 from headgate.simulator.fleet import EngineGroup, FleetDescription
-from headgate.simulator.fleet.description import Role
-from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
+from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, StepCosts
 from headgate.simulator.traces import TimedRequest
 
 SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
 """Marks seconds that a file may also write as 90s or 1m30s."""
 MAX_ENDPOINTS = 1000
 _MAX_TOKENS = 1 << 40
-_NAMES_SHOWN = 4
 
 
 class SloSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,8 +35,6 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     """Constants of the profile that are other here, by their names."""
     cache_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None = None
     """Size of the KV cache, instead of `kv_blocks`."""
-    role: Role = "both"
-    """Where prefill and decode are apart: which of them these do."""
     labels: dict[str, str] = {}
 
 
@@ -56,13 +51,6 @@ class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Further attempts for a request whose endpoint failed before its first token."""
-    faults: list[Fault] = []
-    """What goes wrong with engines, and when."""
-    link_bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 40e9
-    """Of the link over which engines that prefill hand their caches to those that decode."""
-    link_latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    remote_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Prompts with fewer uncached tokens are prefilled where they are decoded."""
 
 
 class Problem(NamedTuple):
@@ -92,7 +80,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
     """
     groups: list[EngineGroup] = []
     notes: dict[str, list[str]] = {}
-    problems = [*_of_all_groups(file), *_of_faults(file)]
+    problems = _of_all_groups(file)
     for number, group in enumerate(file.groups):
         path = f"groups[{number}]"
         found = _of_group(group, path)
@@ -107,11 +95,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
             continue
         for note in fitted:
             notes.setdefault(note, []).append(group.name)
-        groups.append(
-            EngineGroup(
-                name=group.name, engine=config, count=group.replicas, role=group.role, labels=group.labels
-            )
-        )
+        groups.append(EngineGroup(name=group.name, engine=config, count=group.replicas, labels=group.labels))
     if problems:
         return Settled(None, [], problems)
     fleet = FleetDescription(
@@ -119,10 +103,6 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         scrape_s=file.scrape,
         max_requests=file.max_requests or sys.maxsize,
         retries=file.retries,
-        faults=FaultSchedule(faults=tuple(file.faults)),
-        link_bytes_per_s=file.link_bytes_per_s,
-        link_latency_s=file.link_latency_s,
-        remote_tokens=file.remote_tokens,
     )
     told = [
         note if len(names) == len(groups) else f"{', '.join(names)}: {note}" for note, names in notes.items()
@@ -147,25 +127,8 @@ def _of_all_groups(file: FleetFile) -> list[Problem]:
         seen.add(group.name)
     if not file.groups:
         problems.append(Problem("groups", "a fleet has at least one group"))
-    if file.groups and all(group.role == "prefill" for group in file.groups):
-        problems.append(Problem("groups", "engines that only prefill need others that decode"))
     if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
         problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
-    return problems
-
-
-def _of_faults(file: FleetFile) -> list[Problem]:
-    names = [f"{group.name}-{replica}" for group in file.groups for replica in range(group.replicas)]
-    problems = []
-    for number, fault in enumerate(file.faults):
-        path = f"faults[{number}]"
-        for problem in fault.problems():
-            field, _, message = problem.partition(": ")
-            problems.append(Problem(f"{path}.{field}", message))
-        if not fnmatch.filter(names, fault.engines):
-            few = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
-            message = f"{fault.engines!r} is the name of no endpoint: there are {few}"
-            problems.append(Problem(f"{path}.engines", message))
     return problems
 
 

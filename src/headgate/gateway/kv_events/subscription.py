@@ -125,7 +125,7 @@ class Subscription:
             self.counts["invalid"] += 1
             self.problem = str(error)
             return
-        verdict = self._order.hear(number, payload)
+        verdict = self._order.hear(number)
         if verdict == "restart":
             self._begin_anew()
             self.is_complete = False
@@ -141,7 +141,7 @@ class Subscription:
         self._changed()
 
     def _use(self, number: int, payload: bytes, counted_as: str) -> None:
-        self._order.take(number, payload)
+        self._order.take(number)
         try:
             events = kv_events.read(payload)
             for event in events:
@@ -175,7 +175,7 @@ class Subscription:
             self.counts["missed"] += until - expected
             self._begin_anew()
         self.is_complete = False
-        self._order.skip_to(until)
+        self._order.take(until - 1)
 
     async def _repeat(self, until: int | None, context: zmq.asyncio.Context) -> None:
         socket = self._socket(context, zmq.DEALER)
