@@ -9,6 +9,8 @@ from headgate.simulator.fleet.records import Outcome, RequestRecord
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
 from headgate.simulator.traces import TimedRequest
 
+SESSION_HEADER = b"x-session-id"
+
 
 class Flight:
     """One request, whatever attempts it takes."""
@@ -38,6 +40,7 @@ class Flight:
             prefix=self.prefix[:full],
             block_tokens=timed.block_tokens,
             priority=timed.priority,
+            header=self._header,
         )
         self.tried: list[EndpointLoad] = []
         self.tried_prefill: list[EndpointLoad] = []
@@ -47,6 +50,10 @@ class Flight:
         self.prefill: scheduling.Choice | None = None
         """Who prefills for it, if another does."""
         self.first_token_s: float | None = None
+
+    def _header(self, name: bytes) -> str:
+        """A client says which conversation a request belongs to, if it knows."""
+        return str(self.timed.session) if name == SESSION_HEADER and self.timed.session >= 0 else ""
 
     def asked(
         self,
