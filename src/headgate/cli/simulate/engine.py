@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import socket
 
     from headgate.simulator.model import EngineConfig, EngineProfile
-    from headgate.simulator.server import Api, Mode, Role, ServerSettings
+    from headgate.simulator.server import Api, FailureSettings, Mode, Role, ServerSettings
 
 
 def _find_profile(_: click.Context, __: click.Parameter, name: str) -> "EngineProfile":
@@ -136,6 +136,18 @@ _COUNT = click.IntRange(min=1)
     "--mode", type=click.Choice(["random", "echo"]), default="random", show_default=True,
     help="Answer with words, or with what the request said last.",
 )  # fmt: skip
+@click.option(
+    "--failure-injection-rate", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+    help="Percent of requests that fail.",
+)  # fmt: skip
+@click.option(
+    "--failure-types", metavar="TYPES", help="Comma list of the ways in which they do; all errors if empty."
+)
+@click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False),
+    help="YAML file with a schedule of faults.",
+)
 @click.option("--enable-sleep-mode", "sleep_mode", is_flag=True, help="POST /sleep has an effect.")
 @click.option(
     "--default-embedding-dimensions", "embedding_dimensions", type=click.IntRange(1, 65536), default=384,
@@ -166,6 +178,9 @@ def engine(
     pod_name: str | None,
     pod_namespace: str | None,
     mode: "Mode",
+    failure_injection_rate: float,
+    failure_types: str | None,
+    faults: str | None,
     sleep_mode: bool,
     embedding_dimensions: int,
     **overrides: float | None,
@@ -187,6 +202,7 @@ def engine(
             pod_name=pod_name,
             pod_namespace=pod_namespace,
             mode=mode,
+            failures=_failures(failure_injection_rate, failure_types, faults),
             sleep_mode=sleep_mode,
             embedding_dimensions=embedding_dimensions,
             lora_modules=tuple(map(server.parse_module, lora_modules)),
@@ -220,6 +236,28 @@ def _serve(
     if bootstrap is not None:
         told += f", bootstrap on port {bootstrap.getsockname()[1]}"
     server.run(settings, sock, lambda: click.echo(told), bootstrap)
+
+
+def _failures(rate: float, types: str | None, path: str | None) -> "FailureSettings":
+    """Raises ValueError that names the option."""
+    import msgspec
+    import yaml
+
+    from headgate.simulator.server import FailureSettings
+
+    given: dict[str, object] = {"failure_injection_rate": rate}
+    if types:
+        given["failure_types"] = types.split(",")
+    if path is not None:
+        with open(path) as file:
+            try:
+                given["faults"] = yaml.safe_load(file)
+            except yaml.YAMLError as error:
+                raise ValueError(f"--faults: {path} is not YAML: {error}") from error
+    try:
+        return msgspec.convert(given, FailureSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
 
 
 def _listen(host: str, port: int, option: str) -> "socket.socket":

@@ -5,6 +5,7 @@ counts, and hands on tokens as they fall due. A client that goes away ends its r
 """
 
 from headgate.simulator.server.adapters import Adapter, parse_module
+from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
 from headgate.simulator.server.ranks import Ranks
@@ -14,6 +15,7 @@ from headgate.simulator.server.settings import Api, Mode, Role, ServerSettings
 __all__ = [
     "Adapter",
     "Api",
+    "FailureSettings",
     "KvEventsConfig",
     "Mode",
     "Ranks",

@@ -6,6 +6,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from headgate.simulator.server.answers.messages import error_body
+from headgate.simulator.server.apis.admin import Admin
 from headgate.simulator.server.apis.anthropic import Anthropic
 from headgate.simulator.server.apis.embeddings import Embeddings
 from headgate.simulator.server.apis.loading import Loading
@@ -27,6 +28,7 @@ class EngineApp:
         loading = Loading(instance)
         tokens = Tokens(instance)
         anthropic = Anthropic(instance)
+        admin = Admin(instance)
         embeddings = Embeddings(instance)
         sleeping = Sleeping(instance)
         side_channel = instance.transfers.side_channel
@@ -52,15 +54,24 @@ class EngineApp:
             ("GET", "/load", operations.load),
             ("GET", "/version", operations.version),
             ("GET", "/kv_event_sources", operations.kv_event_sources),
-            ("GET", "/admin/protocol", operations.protocol),
             ("POST", "/kv_transfer/blocks", side_channel.serve_blocks),
             ("POST", "/kv_transfer/rooms/{room:int}", side_channel.serve_room),
         ]
         # Starlette's Router alone: the middleware of a whole application would wrap the send of every token.
         self._router = Router(
             routes=[
-                Route(path, Endpoint(method, handler, instance.settings, _errors_of(path)))
+                Route(
+                    path,
+                    Endpoint(
+                        method, handler, instance.settings, _errors_of(path), instance.failures.require_up
+                    ),
+                )
                 for method, path, handler in table
+            ]
+            # What changes and tells failures works in all of them.
+            + [
+                Route("/admin/config", Endpoint("", admin.config, instance.settings)),
+                Route("/admin/protocol", Endpoint("GET", admin.protocol, instance.settings)),
             ],
             redirect_slashes=False,
             default=Endpoint("", no_such_path, instance.settings),

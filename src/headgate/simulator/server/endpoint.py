@@ -23,20 +23,23 @@ class Endpoint:
         handler: Handler,
         settings: ServerSettings,
         error_body: Callable[[ApiError], bytes] = ApiError.body,
+        guard: Handler | None = None,
     ) -> None:
+        self._guard = guard or _let_pass
         self._method = method
         self._error_body = error_body
         self._handler = handler
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, self._settings)
+        exchange = Exchange(scope, receive, send, self._settings, self._guard)
         try:
+            await exchange.require_up()
             if self._method and exchange.method != self._method:
                 raise ApiError(405, f"{exchange.method} is not allowed here, {self._method} is")
             await self._handler(exchange)
         except ApiError as error:
-            await exchange.answer(self._error_body(error), status=error.status)
+            await self._refuse(exchange, error)
         except ClientGoneError:
             pass
         except Exception:
@@ -44,6 +47,17 @@ class Endpoint:
             if exchange.started:
                 raise  # too late for an answer: uvicorn cuts the connection
             await exchange.answer(self._error_body(FAILED), status=FAILED.status)
+
+    async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
+        try:
+            await exchange.require_up()  # an engine that crashed meanwhile says nothing
+            await exchange.answer(self._error_body(error), status=error.status)
+        except ClientGoneError:
+            pass
+
+
+async def _let_pass(exchange: Exchange) -> None:
+    """For paths that a crash of the engine does not concern."""
 
 
 async def no_such_path(exchange: Exchange) -> None:

@@ -2,14 +2,19 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from headgate.simulator.server.failures.mishaps import Mishap
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
@@ -22,6 +27,9 @@ _EXTRA_HEADERS = {
 T = TypeVar("T")
 
 
+Guard = Callable[["Exchange"], Awaitable[None]]
+
+
 class ClientGoneError(Exception):
     """Nobody is there to be answered."""
 
@@ -29,12 +37,17 @@ class ClientGoneError(Exception):
 class Exchange:
     """A request and the means to answer it."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: ServerSettings) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, settings: ServerSettings, guard: Guard
+    ) -> None:
+        self._guard = guard
         self._scope = scope
         self._receive = receive
         self._send = send
         self._settings = settings
         self.started = False
+        self.mishap: Mishap | None = None
+        """What goes wrong with the answer."""
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _printable(self._headers.get(b"x-request-id", b""))
 
@@ -91,6 +104,10 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
+    async def require_up(self) -> None:
+        """`ClientGoneError` if the engine has crashed; the client's connection is cut then."""
+        await self._guard(self)
+
     async def start(self, status: int, content_type: bytes, *, length: int | None = None) -> None:
         """Send the head; without a length the body follows in chunks."""
         headers = [(b"content-type", content_type)]
@@ -108,11 +125,37 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        """Send the next part of a streamed answer."""
+        if self.mishap is None:
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        else:
+            await self.mishap.write(self, body, streamed=True, more=more)
 
     async def answer(self, body: bytes, *, status: int = 200, content_type: bytes = JSON) -> None:
+        """Send a whole answer."""
+        if self.mishap is None:
+            await self.start(status, content_type, length=len(body))
+            await self.send_body(body, more=False)
+            return
+        body = self.mishap.whole(body)
         await self.start(status, content_type, length=len(body))
-        await self.write(body, more=False)
+        await self.mishap.write(self, body, streamed=False, more=False)
+
+    async def send_body(self, body: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def reset(self) -> NoReturn:
+        """Cut the connection as a process that died: the peer reads a reset, not an end.
+
+        ASGI has no word for that, so this reaches for the transport behind uvicorn's `send`.
+        """
+        transport: asyncio.Transport = self._send.__self__.transport  # type: ignore[attr-defined]
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+        await self.disconnected()
+        raise ClientGoneError
 
     async def answer_json(self, value: object) -> None:
         await self.answer(msgspec.json.encode(value))

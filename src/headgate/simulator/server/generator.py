@@ -196,6 +196,7 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
                     await exchange.write(event)
                 sent[index] += 1
     if ticket.aborted:
+        await exchange.require_up()
         await exchange.write(answer.failed(STOPPED), more=False)
     else:
         transfer.computed(answer.answer_id, ticket.release_kv)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from headgate.simulator.server.adapters import Adapters
+from headgate.simulator.server.exchange import Exchange
+from headgate.simulator.server.failures.failures import Failures
 from headgate.simulator.server.generator import Generator
 from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.metrics import MetricsPage, Series
@@ -30,6 +32,14 @@ class Instance:
         self.metrics = MetricsPage(
             settings.api, settings.metrics_generation, self.ranks.readings, self._own_series
         )
+        self.failures = Failures(
+            settings.failures,
+            settings.pod_name or "",
+            settings.seed,
+            self.ranks,
+            self.metrics.render,
+            self._crash,
+        )
         self.publishers = self._publishers(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     @contextlib.asynccontextmanager
@@ -42,12 +52,26 @@ class Instance:
                 publisher.bind()
             async with contextlib.aclosing(self.transfers.side_channel), asyncio.TaskGroup() as group:
                 tasks = [group.create_task(engine.run()) for engine in self.ranks.engines]
+                tasks.append(group.create_task(self.failures.run()))
                 tasks += [group.create_task(publisher.serve_replays()) for publisher in self.publishers]
                 try:
                     yield
                 finally:
                     for task in tasks:
                         task.cancel()
+
+    async def admit(self, exchange: Exchange) -> None:
+        """What every request for work passes before it is read."""
+        self.generator.require_ready()
+        await self.failures.admit(exchange)
+
+    def _crash(self) -> None:
+        """The process dies: whoever waits is cut, and all memory is lost."""
+        self.ranks.restart()
+        self.transfers.rooms.close_all()
+        self.transfers.held.clear()
+        for publisher in self.publishers:
+            publisher.restart()
 
     def cut(self) -> None:
         """End what is in flight, and what waits for another engine."""
@@ -70,11 +94,12 @@ class Instance:
         return made
 
     def _own_series(self) -> Iterator[Series]:
-        """What was seen of prefill/decode pairs, whose engines have no common names for it."""
+        """What no engine has names for."""
         protocol = self.transfers.protocol
         for name, documentation, counts in (
             ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),
             ("headgate_simulator_deviations", "Deviations from their protocol.", protocol.deviations),
+            ("headgate_simulator_failures", "Requests that were made to fail.", self.failures.injected),
         ):
             for what, number in counts.items():
                 yield counter(name, documentation, number, what=what)

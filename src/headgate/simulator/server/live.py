@@ -1,6 +1,7 @@
 """The engine in real time: one loop that steps it, a ticket for each HTTP request that waits."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -111,11 +112,30 @@ class LiveEngine:
         self._waiting_for: dict[RequestId, tuple[Ticket, Choice]] = {}
         self._work = asyncio.Event()
         self._step_ends_s: float | None = None
+        self._held_until_s = 0.0
+        self._hold_changed = asyncio.Event()
+        self._slowdown = 1.0
+        self._life: asyncio.Future[None] | None = None
+        """The stepping, from one start of the engine to its crash."""
 
     async def run(self) -> None:
         """Step while there is work, sleep while there is none; until cancelled."""
+        try:
+            while True:
+                self._life = asyncio.ensure_future(self._live())
+                await asyncio.wait((self._life,))
+                if not self._life.cancelled():
+                    self._life.result()
+        finally:
+            if self._life is not None:
+                self._life.cancel()
+
+    async def _live(self) -> None:
         now = self._clock()
         while True:
+            if self._held_until_s > now:
+                await self._wait_while_held()
+                now = self._clock()
             plan = self._engine.begin_step(now)
             self._tell_kv_events()
             if plan is None:
@@ -129,6 +149,34 @@ class LiveEngine:
             self._deliver(self._engine.finish_step())
             late = self._clock() - plan.ends_s > MAX_LAG_S
             now = self._clock() if late else plan.ends_s
+
+    def restart(self, timings: Timings) -> None:
+        """As a new process: nothing runs, nothing is cached, all counts are zero."""
+        self.cancel_all()
+        if self._life is not None:
+            self._life.cancel()
+        self._step_ends_s = None
+        self._engine = Engine(self._engine.config)
+        self._engine.slow_down(self._slowdown, self._now())
+        self.timings = timings
+
+    def slow_down(self, factor: float) -> None:
+        """Steps that begin from now on take so many times as long."""
+        if factor != self._slowdown:
+            self._slowdown = factor
+            self._engine.slow_down(factor, self._now())
+
+    def hold(self, seconds: float) -> None:
+        """No step begins for so long from now; 0 lets them begin."""
+        self._held_until_s = self._clock() + seconds
+        self._hold_changed.set()
+
+    async def _wait_while_held(self) -> None:
+        while (left_s := self._held_until_s - self._clock()) > 0:
+            self._hold_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._hold_changed.wait()
 
     def submit(self, sequences: Sequence[Ask], *, every_token: bool) -> Ticket:
         """Start all sequences, or none and raise `RefusedError`."""

@@ -44,6 +44,20 @@ class Ranks:
         cleared = [engine.clear_prefix_cache() for engine in self.engines]
         return all(cleared)
 
+    def restart(self) -> None:
+        """As new processes."""
+        self.asleep = False
+        for engine in self.engines:
+            engine.restart(Timings(self._settings.engine.max_model_len))
+
+    def slow_down(self, factor: float) -> None:
+        for engine in self.engines:
+            engine.slow_down(factor)
+
+    def hold(self, seconds: float) -> None:
+        for engine in self.engines:
+            engine.hold(seconds)
+
     def sleep(self) -> None:
         """Give the memory back: what runs is ended, what is cached forgotten."""
         self.asleep = True

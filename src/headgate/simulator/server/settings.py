@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from headgate.simulator.model import EngineConfig
+from headgate.simulator.model import EngineConfig, FaultSchedule
 from headgate.simulator.server.adapters import Adapter
+from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
 
@@ -36,6 +37,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether answers are made-up words or what the request said last."""
     sleep_mode: bool = False
     """Whether POST /sleep has an effect."""
+    failures: FailureSettings = FailureSettings()
+    """What goes wrong."""
     embedding_dimensions: int = 384
     """Length of a vector whose request names none."""
     api: Api = "vllm"
@@ -67,6 +70,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.metrics_generation not in generations(self.api):
             told = " or ".join(generations(self.api))
             raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
+        FaultSchedule.from_objects(self.failures.faults)
         if not 1 <= self.embedding_dimensions <= 65_536:
             raise ValueError(f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}")
         if not 1 <= self.data_parallel_size <= 64:

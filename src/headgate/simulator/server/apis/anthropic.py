@@ -11,9 +11,10 @@ class Anthropic:
 
     def __init__(self, instance: Instance) -> None:
         self._generator = instance.generator
+        self._admit = instance.admit
 
     async def messages(self, exchange: Exchange) -> None:
-        self._generator.require_ready()
+        await self._admit(exchange)
         generation = read_messages(await exchange.read_body())
         await self._generator.answer(exchange, generation, MessagesAnswer)
 

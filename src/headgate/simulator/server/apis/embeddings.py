@@ -36,7 +36,7 @@ class Embeddings:
 
     async def answer(self, exchange: Exchange) -> None:
         generator = self._instance.generator
-        generator.require_ready()
+        await self._instance.admit(exchange)
         body = decode(_decoder, await exchange.read_body())
         prompts, _ = text_prompts(body.input, "input")
         if len(prompts) > MAX_CHOICES:

@@ -13,18 +13,19 @@ class OpenAI:
 
     def __init__(self, instance: Instance) -> None:
         self._generator = instance.generator
+        self._admit = instance.admit
 
     async def chat(self, exchange: Exchange) -> None:
-        self._generator.require_ready()
+        await self._admit(exchange)
         generation = bodies.read_chat(await exchange.read_body())
         await self._generator.answer(exchange, generation, ChatAnswer)
 
     async def completion(self, exchange: Exchange) -> None:
-        self._generator.require_ready()
+        await self._admit(exchange)
         generation = bodies.read_completion(await exchange.read_body())
         await self._generator.answer(exchange, generation, TextAnswer)
 
     async def responses(self, exchange: Exchange) -> None:
-        self._generator.require_ready()
+        await self._admit(exchange)
         generation = read_responses(await exchange.read_body())
         await self._generator.answer(exchange, generation, ResponsesAnswer)

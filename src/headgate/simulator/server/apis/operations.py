@@ -25,10 +25,12 @@ class Operations:
 
     async def health(self, exchange: Exchange) -> None:
         self._instance.generator.require_ready()
+        self._instance.failures.require_ready()
         await exchange.answer(b"")
 
     async def metrics(self, exchange: Exchange) -> None:
-        await exchange.answer(self._instance.metrics.render(), content_type=CONTENT_TYPE)
+        page = await self._instance.failures.metrics_page(exchange)
+        await exchange.answer(page, content_type=CONTENT_TYPE)
 
     async def version(self, exchange: Exchange) -> None:
         await exchange.answer_json({"version": metadata.version("headgate")})
@@ -40,10 +42,6 @@ class Operations:
 
     async def kv_event_sources(self, exchange: Exchange) -> None:
         await exchange.answer_json([publisher.source() for publisher in self._instance.publishers])
-
-    async def protocol(self, exchange: Exchange) -> None:
-        """What was seen of prefill/decode pairs, and what of it was against the protocol."""
-        await exchange.answer_json(self._instance.transfers.statistics())
 
     def _card(self, name: str, root: str, parent: str | None) -> dict[str, object]:
         return {

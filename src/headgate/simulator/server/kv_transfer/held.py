@@ -61,6 +61,10 @@ class HeldPrompts:
         held.release()
         return held
 
+    def clear(self) -> None:
+        """Forget all, for an engine that has lost its memory."""
+        self._held.clear()
+
     def __len__(self) -> int:
         self._expire()
         return len(self._held)

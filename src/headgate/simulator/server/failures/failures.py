@@ -1,0 +1,140 @@
+"""Decides what goes wrong, now: for a request, for a probe, for the metrics page, for the engines."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from headgate.simulator.model import EngineFaults, FaultSchedule
+from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.exchange import Exchange
+from headgate.simulator.server.failures.mishaps import Mishap
+from headgate.simulator.server.failures.settings import REFUSALS, FailureSettings
+from headgate.simulator.server.ranks import Ranks
+
+JUST_AFTER_S = 1e-6
+"""Faults are asked about a moment after a change, when it is in force."""
+
+
+class Failures:
+    """The settings of now and the schedule of one engine."""
+
+    def __init__(
+        self,
+        settings: FailureSettings,
+        name: str,
+        seed: int,
+        ranks: Ranks,
+        render: Callable[[], bytes],
+        on_crash: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._rng = random.Random(seed)  # noqa: S311
+        self._ranks = ranks
+        self._render = render
+        self._on_crash = on_crash
+        self._stale_page: bytes | None = None
+        self._changed = asyncio.Event()
+        self.injected: Counter[str] = Counter()
+        self.settings = settings
+        self._faults = EngineFaults()
+        self._began_s = time.monotonic()
+        self.is_down = False
+        self._begin(settings)
+
+    def configure(self, settings: FailureSettings) -> None:
+        """Replace all settings, or none: `ConfigError` if the schedule is wrong."""
+        renewed = settings.faults != self.settings.faults
+        if renewed:
+            self._begin(settings)
+        self.settings = settings
+        self._apply()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Drive the engines through the schedule; until cancelled."""
+        while True:
+            self._apply()
+            self._changed.clear()
+            now = self._now()
+            later = next((time_s for time_s in self._faults.changes() if time_s > now), None)
+            try:
+                async with asyncio.timeout(None if later is None else later - now):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def admit(self, exchange: Exchange) -> None:
+        """A request for work comes: it may be cut, late, refused, or marked to go wrong later."""
+        now = self._now()
+        if forced := exchange.header(b"x-return-error"):
+            raise _forced(forced)
+        draw = self._rng.random()
+        if late_s := self._faults.late_s(now, draw):
+            self.injected["late"] += 1
+            await asyncio.sleep(late_s)
+        if (status := self._faults.answer(now, draw)) is not None:
+            self.injected["error"] += 1
+            raise ApiError(status, "The schedule of faults says so")
+        if self._rng.random() * 100 < self.settings.failure_injection_rate and self.settings.failure_types:
+            await self._fail(exchange)
+
+    async def require_up(self, exchange: Exchange) -> None:
+        """Who asks an engine that has crashed is cut."""
+        if self.is_down:
+            await exchange.reset()
+
+    def require_ready(self) -> None:
+        """A 503 for probes while the engine is to look as if it were not ready."""
+        if not (self.settings.ready and self._faults.is_ready(self._now())):
+            raise ApiError(503, "The engine is not ready; its failure settings say so")
+
+    async def metrics_page(self, exchange: Exchange) -> bytes:
+        """The page of now, or of some time before, or none at all."""
+        if self.settings.metrics == "off" or not self._faults.has_metrics(self._now()):
+            await exchange.reset()
+        return self._stale_page or self._render()
+
+    async def _fail(self, exchange: Exchange) -> None:
+        kind = self._rng.choice(self.settings.failure_types)
+        self.injected[kind] += 1
+        if kind in REFUSALS:
+            status, message = REFUSALS[kind]
+            raise ApiError(status, message)
+        if kind == "latency":
+            await asyncio.sleep(self.settings.latency_s)
+        else:
+            exchange.mishap = Mishap(kind, self.settings)  # type: ignore[arg-type]
+
+    def _begin(self, settings: FailureSettings) -> None:
+        self._faults = FaultSchedule.from_objects(settings.faults).of(self._name)
+        self._began_s = time.monotonic()
+
+    def _apply(self) -> None:
+        """Bring the engines to what is the case now."""
+        now = self._now()
+        self._ranks.slow_down(self.settings.slowdown * self._faults.slowdown(now))
+        self._ranks.hold(self._faults.stalled_until(now) - now)
+        was_down, self.is_down = self.is_down, self._faults.is_down(now)
+        if self.is_down and not was_down:
+            self._on_crash()
+        stale = self.settings.metrics == "stale" or self._faults.metrics_of(now) < now
+        self._stale_page = (self._stale_page or self._render()) if stale else None
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began_s + JUST_AFTER_S
+
+
+def read_changes(body: bytes, settings: FailureSettings) -> FailureSettings:
+    """The settings with the fields of a JSON object changed; `msgspec.ValidationError` names a wrong one."""
+    changes = msgspec.json.decode(body, type=dict[str, object])
+    return msgspec.convert(msgspec.to_builtins(settings) | changes, FailureSettings)
+
+
+def _forced(value: str) -> ApiError:
+    if not value.isdecimal() or not 400 <= int(value) <= 599:
+        return ApiError(400, f"X-Return-Error: must be a status from 400 to 599, got {value!r}")
+    return ApiError(int(value), "The header X-Return-Error asked for this")
