@@ -17,8 +17,8 @@ def waiting(loads: Loads) -> list[int]:
     """
     return [
         (
-            (count if (count := reading.waiting + load.requests - load.requests_at_reading) > 0 else 0)
-            if (reading := load.reading) is not None and reading.waiting is not None
+            (count if (count := told + load.requests - load.requests_at_reading) > 0 else 0)
+            if (reading := load.reading) is not None and (told := reading.waiting) is not None
             else load.requests - load.decoding
         )
         for load in loads
@@ -32,8 +32,8 @@ def running(loads: Loads) -> list[int]:
     """
     return [
         (
-            (count if (count := reading.running + load.requests - load.requests_at_reading) > 0 else 0)
-            if (reading := load.reading) is not None and reading.running is not None
+            (count if (count := told + load.requests - load.requests_at_reading) > 0 else 0)
+            if (reading := load.reading) is not None and (told := reading.running) is not None
             else load.requests
         )
         for load in loads
@@ -43,18 +43,12 @@ def running(loads: Loads) -> list[int]:
 def kv_usage(loads: Loads) -> list[float]:
     """How full each engine's KV cache is, 0 to 1. One that tells nothing counts as the mean of the others,
     so that it neither attracts nor repels; if none does, as empty."""
-    known = [
-        reading.kv_usage
-        for load in loads
-        if (reading := load.reading) is not None and reading.kv_usage is not None
-    ]
+    usages = [reading.kv_usage if (reading := load.reading) is not None else None for load in loads]
+    known = [usage for usage in usages if usage is not None]
     if len(known) == len(loads):
         return known
     mean = sum(known) / len(known) if known else 0.0
-    return [
-        reading.kv_usage if (reading := load.reading) is not None and reading.kv_usage is not None else mean
-        for load in loads
-    ]
+    return [mean if usage is None else usage for usage in usages]
 
 
 def active_adapters(load: EndpointLoad) -> frozenset[str]:
