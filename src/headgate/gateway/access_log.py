@@ -31,6 +31,7 @@ _UPSTREAM = frozenset(
     {
         "endpoint_unreachable",
         "idle_timeout",
+        "prefill_failed",
         "upstream_failed",
         "upstream_invalid",
         "upstream_lost",

@@ -320,6 +320,8 @@ async def test_a_prefill_that_fails_amid_the_answer_is_no_success(split, chat, e
     assert some.decode[1].calls == []
     await some.gateway.idle()
     assert some.gateway.metric("headgate_gateway_requests_total", outcome="prefill_failed") == 1
+    assert "outcome=prefill_failed" in (line := some.gateway.log_lines()[0])
+    assert "origin=upstream" in line
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
