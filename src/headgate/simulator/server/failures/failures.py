@@ -121,7 +121,7 @@ class Failures:
         was_down, self.is_down = self.is_down, self._faults.is_down(now)
         if self.is_down and not was_down:
             self._on_crash()
-        stale = self.settings.metrics == "stale" or self._faults.metrics_of(now) < now
+        stale = self.settings.metrics == "stale" or self._faults.has_old_metrics(now)
         self._stale_page = (self._stale_page or self._render()) if stale else None
 
     def _now(self) -> float:
