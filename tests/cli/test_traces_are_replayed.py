@@ -213,6 +213,18 @@ def test_a_workload_is_replayed_without_a_file():
     assert trace["parameters"]["output_tokens"] == 1000
 
 
+def test_tenants_have_rows_of_their_own():
+    """What the others notice of a noisy one; together they have all requests."""
+    words = ("--workload", "noisy-neighbour", "--limit", "60", "--policy", "random,predicted")
+    output = replayed(*words, "--profile", "fast").output
+    lines = output[output.index("tenant") :].split("\n\n")[0].splitlines()[1:]
+    found = [line.split()[:3] for line in lines]
+    assert [row[0] for row in found] == ["random"] * 5 + ["predicted"] * 5
+    assert found[0] == ["random", "noisy", "30"]
+    assert sum(int(row[2]) for row in found[:5]) == 60
+    assert "tenant" not in replayed(TRACE, *SMALL).output
+
+
 def test_workloads_are_listed_with_their_parameters():
     """Everything that --set takes, with its default."""
     output = replayed("--workloads").output

@@ -53,8 +53,12 @@ def _show(options: Options, results: Results, drawn: Sequence[Drawn]) -> None:
     click.echo(_heading(results))
     if drawn:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        wide = options.output == "wide"
         click.echo()
-        click.echo("\n".join(table.lines(results.runs, wide=options.output == "wide", width=width)))
+        click.echo("\n".join(table.lines(results.runs, wide=wide, width=width)))
+        if by_tenant := table.tenants(results.runs, wide=wide, width=width):
+            click.echo()
+            click.echo("\n".join(by_tenant))
     if options.compare and len(drawn) > 1:
         click.echo()
         click.echo("\n".join(table.comparison(results.runs)))

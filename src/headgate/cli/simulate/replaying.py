@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -13,7 +13,8 @@ from headgate.cli.simulate.results import Drawn, Run
 from headgate.cli.simulate.watching import Watch
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator import replay, traces
-from headgate.simulator.fleet import FleetDescription, FleetRun, Slo, run_fleet
+from headgate.simulator.fleet import FleetDescription, FleetRun, RequestRecord, Slo, Summary, run_fleet
+from headgate.simulator.fleet.summary import summarize
 from headgate.simulator.traces import TimedRequest
 
 PRECISION = 0.02
@@ -97,7 +98,17 @@ def _run(
         simulated_s=ran.ended_s,
         summary=ran.summary(contest.slo),
         ttft_in_time=ran.summary(Slo(ttft_s=contest.slo.ttft_s)).slo_share,
+        tenants=_by_tenant(ran, requests, contest.slo),
         endpoints=ran.engines,
         series=replay.series(ran.records, [engine.name for engine in ran.engines]),
     )
     return Drawn(run=run, label=label, records=ran.records)
+
+
+def _by_tenant(ran: FleetRun, requests: Sequence[TimedRequest], slo: Slo) -> dict[str, Summary]:
+    """Records are numbered in the order of the requests."""
+    of_tenant: dict[str, list[RequestRecord]] = {}
+    for record in ran.records:
+        if tenant := requests[record.number].tenant:
+            of_tenant.setdefault(tenant, []).append(record)
+    return {tenant: summarize(of_tenant[tenant], ran.engines, slo) for tenant in sorted(of_tenant)}

@@ -71,6 +71,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
     ttft_in_time: float
     """The share of all requests whose first token came in time, whatever the tokens after it."""
+    tenants: dict[str, Summary]
+    """Of each tenant's requests; empty where the traffic tells of none."""
     endpoints: tuple[EngineRecord, ...]
     series: Series
     highest_rate: Found | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
 from rich.cells import cell_len
 
 from headgate.cli.simulate.results import Run
@@ -20,6 +21,11 @@ class _Column(NamedTuple):
     name: str
     cell: Callable[[Run], str]
     is_wide: bool = False
+
+    @property
+    def is_of_requests(self) -> bool:
+        """Whether it says something of some of the requests alone."""
+        return bool(self.group) or self.name == "reqs"
 
 
 def seconds(value: float) -> str:
@@ -73,10 +79,27 @@ def lines(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
     """The table; `width` is the terminal's, None where nobody counts columns."""
     columns = [column for column in _COLUMNS if wide or not column.is_wide]
     names = ["policy", *(run.policy for run in runs)]
-    rates = {seconds(run.summary.arrivals_per_s) for run in runs}
-    keys = [_cells(_RATE, runs)] if len(rates) > 1 or any(run.highest_rate for run in runs) else []
-    blocks = _blocks([_padded(names, str.ljust), *keys], columns, runs, width)
+    blocks = _blocks([_padded(names, str.ljust), *_rates(runs, runs)], columns, runs, width)
     return [line for block in blocks for line in ("", *block)][1:]
+
+
+def tenants(runs: Sequence[Run], *, wide: bool, width: int | None) -> list[str]:
+    """A row for each tenant of each run, with the columns that tell of requests; empty without tenants."""
+    told = [
+        (tenant, msgspec.structs.replace(run, summary=summary))
+        for run in runs
+        for tenant, summary in run.tenants.items()
+    ]
+    if not told:
+        return []
+    columns = [column for column in _COLUMNS if column.is_of_requests and (wide or not column.is_wide)]
+    of_tenants = [run for _, run in told]
+    keys = [
+        _padded(["policy", *(run.policy for run in of_tenants)], str.ljust),
+        _padded(["tenant", *(tenant for tenant, _ in told)], str.ljust),
+        *_rates(runs, of_tenants),
+    ]
+    return [line for block in _blocks(keys, columns, of_tenants, width) for line in ("", *block)][1:]
 
 
 def comparison(runs: Sequence[Run]) -> list[str]:
@@ -111,6 +134,12 @@ def _compared(runs: Sequence[Run], heading: str) -> list[str]:
         differences = ", ".join(f"{what} {difference}" for what, difference in parts)
         told.append(f"{_GAP}{run.policy.ljust(name_width)}{_GAP}{differences}")
     return told
+
+
+def _rates(runs: Sequence[Run], rows: Sequence[Run]) -> list[list[str]]:
+    """A column with the rates of the rows, where runs differ in it."""
+    rates = {seconds(run.summary.arrivals_per_s) for run in runs}
+    return [_cells(_RATE, rows)] if len(rates) > 1 or any(run.highest_rate for run in runs) else []
 
 
 def _relative(ours: float, theirs: float) -> str:
