@@ -119,6 +119,8 @@ class Subscription:
             self._changed()
 
     async def _take(self, frames: list[bytes], context: zmq.asyncio.Context) -> None:
+        if self.state == "lost":
+            return  # it was on its way as the connection closed
         try:
             number, payload = _parts(frames)
         except _NoEventsError as error:
@@ -187,6 +189,8 @@ class Subscription:
                 async with asyncio.timeout(REPEAT_TIMEOUT_S):
                     number, payload = _parts(await socket.recv_multipart())
                 if number == END or not payload:
+                    # A publisher that remembers nothing has said nothing.
+                    self.is_complete = self.is_complete or not self._order.expected
                     return
                 self._repeated(number, payload, until)
         finally:
