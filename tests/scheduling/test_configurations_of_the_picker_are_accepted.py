@@ -184,6 +184,18 @@ flowControl:
     ]
 
 
+def test_parameters_that_would_be_missed_are_warned_of():
+    """A session's cookie is named elsewhere; the size of a producer's cache is nothing to miss."""
+    reading = read("""
+plugins:
+- {type: session-id-producer, parameters: {cookieName: sid}}
+- {type: approx-prefix-cache-producer, parameters: {lruCapacityPerServer: 9}}
+""")
+    (warning,) = [each for each in reading.problems if each.severity == "warning"]
+    assert warning.path == "plugins[0].parameters"
+    assert warning.suggestion == "name header or cookie in its sessionIdConfig.sources"
+
+
 def test_experimental_plugins_are_allowed_expressly():
     """With the setting, alpha plugins are as good as any."""
     text = "plugins: [{type: session-affinity-scorer}]\n"

@@ -16,10 +16,12 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     stance: Stance
     why: str
     alpha: bool = False
+    instead: str = ""
+    """How to say what its parameters say, which are not heeded; empty where nothing is missed."""
 
 
-def _done(why: str) -> Elsewhere:
-    return Elsewhere(stance="done", why=why)
+def _done(why: str, *, instead: str = "", alpha: bool = False) -> Elsewhere:
+    return Elsewhere(stance="done", why=why, instead=instead, alpha=alpha)
 
 
 def _idle(why: str, *, alpha: bool = False) -> Elsewhere:
@@ -44,13 +46,20 @@ TYPES: Mapping[str, Elsewhere] = {
     "inflight-load-producer": _done("each request is in the ledger of its endpoint from pick to end"),
     "predicted-latency-producer": _done("each endpoint's rates are learned from its answers"),
     "token-producer": _done(_TOKENS),
-    "session-id-producer": _done("session ids are read where a session-affinity plugin says"),
-    "metrics-data-source": _done(_READS),
+    "session-id-producer": _done(
+        "session ids are read where a session-affinity plugin says",
+        instead="name header or cookie in its sessionIdConfig.sources",
+    ),
+    "metrics-data-source": _done(_READS, instead="annotate Pods with prometheus.io/port, path or scheme"),
     "models-data-source": _done(_READS),
-    "core-metrics-extractor": _done(_READS),
+    "core-metrics-extractor": _done(
+        _READS, instead="the names of vLLM's and SGLang's metrics are known; others are not read"
+    ),
     "models-data-extractor": _done(_READS),
-    "topology-extractor": Elsewhere(
-        stance="done", why="a Pod's labels topology.kubernetes.io/... and kubernetes.io/hostname", alpha=True
+    "topology-extractor": _done(
+        "topology is that of a Pod's labels topology.kubernetes.io/... and kubernetes.io/hostname",
+        instead="give the Pods those labels",
+        alpha=True,
     ),
     "openai-parser": _done(_PARSES),
     "anthropic-parser": _done(_PARSES),

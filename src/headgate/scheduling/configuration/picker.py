@@ -109,7 +109,10 @@ class _Plugins:
             self._add_users(spec, path)
             return
         self._judge_alpha(known.alpha, spec.type, path)
-        if known.stance == "done":
+        if known.stance == "done" and spec.parameters and known.instead:
+            told = f"parameters of {spec.type} have no effect: {known.why}"
+            self._problems.warning(f"{path}.parameters", told, known.instead)
+        elif known.stance == "done":
             self._problems.note(f"{path}.type", f"{spec.type} is not needed: {known.why}")
         elif known.stance == "without effect":
             self._problems.warning(f"{path}.type", f"{spec.type} has no effect: {known.why}")
