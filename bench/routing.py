@@ -1,9 +1,10 @@
 """Which router gets the most out of a fleet: published formulas and ours on published traces, in one table.
 
-Each policy picks through `headgate.scheduling.pick` with the gateway's own ledger; engines are those of first
-order (`contest/replicas.py`), in virtual time. docs/benchmarks.md says what is measured.
+Each policy picks through `headgate.scheduling.pick` with the gateway's own ledger, in virtual time. Engines
+are of first order (`contest/replicas.py`), or step (`contest/stepped.py`). docs/benchmarks.md says more.
 
     python bench/routing.py
+    python bench/routing.py --engine step --quick
     python bench/routing.py --quick --only headgate,"Dynamo lmetric"
 """
 
@@ -22,9 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from contest.capacity import SHARE, TARGET_S, highest_rate
-from contest.policies import POLICIES
+from contest.policies import ORACLES, POLICIES
 from contest.replay import Replay
 from contest.replicas import Fleet
+from contest.stepped import Stepped
 from headgate.simulator import traces
 from headgate.simulator.traces import TimedRequest
 
@@ -63,6 +65,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     decision_us: float
 
 
+ENGINES: dict[str, type[Replay] | type[Stepped]] = {"first-order": Replay, "step": Stepped}
 RATES = {
     ("conversation", 6000): 12.0,
     ("conversation", 600): 8.0,
@@ -92,11 +95,13 @@ def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
     return hits / blocks
 
 
-def score(policy: str, cell: Cell, requests: Sequence[TimedRequest], steps: int, seed: int) -> Score:
+def score(
+    policy: str, cell: Cell, requests: Sequence[TimedRequest], engine: str, steps: int, seed: int
+) -> Score:
     usual_rate = traces.mean_rate(requests)
 
-    def replay() -> Replay:
-        return Replay(cell.fleet, POLICIES[policy], seed)
+    def replay() -> Replay | Stepped:
+        return ENGINES[engine](cell.fleet, POLICIES[policy], seed)
 
     def is_met(rate: float) -> bool:
         return replay().keeps(requests, rate / usual_rate, TARGET_S, SHARE)
@@ -140,7 +145,8 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
 )
 @click.option("--trace", "chosen", default="conversation,synthetic", help="Of mooncake_*.jsonl.")
 @click.option("--cache", "caches", default="6000,600", help="Blocks of 512 tokens of each replica.")
-@click.option("--only", default=",".join(POLICIES), help="Names of policies.")
+@click.option("--only", help="Names of policies; all if not given.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), default="first-order")
 @click.option("--replicas", default=8, type=click.IntRange(1))
 @click.option("--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens a second of each.")
 @click.option("--steps", default=9, type=click.IntRange(1), help="Of the bisection.")
@@ -149,7 +155,7 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
     """Replay traces through every policy and compare what rate each can carry."""
-    names = [name.strip() for name in options["only"].split(",")]
+    names = _names(options["only"], options["engine"])
     if unknown := [name for name in names if name not in POLICIES]:
         raise click.UsageError(f"--only: no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
     cells, requests = _cells(options)
@@ -157,12 +163,18 @@ def main(**options: Any) -> None:
     scores = []
     for name in names:
         for cell in cells:
-            scores.append(score(name, cell, requests[cell.trace], steps, options["seed"]))
+            scores.append(score(name, cell, requests[cell.trace], options["engine"], steps, options["seed"]))
             progress.print(f"{name}, {cell.name}: {scores[-1].highest_rate:.2f} req/s", highlight=False)
     if options["output"] == "json":
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(scores)) + b"\n")
     else:
         Console(width=400).print(table(cells, scores))
+
+
+def _names(only: str | None, engine: str) -> list[str]:
+    if only is not None:
+        return [name.strip() for name in only.split(",")]
+    return [name for name in POLICIES if engine == "first-order" or name not in ORACLES]
 
 
 def _cells(options: dict[str, Any]) -> tuple[list[Cell], dict[str, list[TimedRequest]]]:

@@ -10,13 +10,13 @@ import heapq
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from contest.policies.published import Published, View
 from contest.replicas import BLOCK_TOKENS, Fleet, Replica
 from headgate import fleet, routing, scheduling
-from headgate.fleet import Booking
+from headgate.fleet import Booking, EndpointLoad
 from headgate.simulator.traces import TimedRequest
 
 MODEL = "model"
@@ -40,6 +40,20 @@ class Result(NamedTuple):
         return self.ttfts_s[min(len(self.ttfts_s) - 1, int(percent / 100 * len(self.ttfts_s)))]
 
 
+class ReplicaView(View):
+    """What is known of replicas of first order, which is all; also of requests that still wait in a queue."""
+
+    def __init__(self, size: Fleet, replicas: Mapping[EndpointLoad, Replica]) -> None:
+        super().__init__(size)
+        self._replicas = replicas
+
+    def held(self, request: scheduling.Request, load: EndpointLoad) -> int:
+        return self._replicas[load].cache.matched(request.prefix)
+
+    def queue_s(self, load: EndpointLoad, now: float) -> float:
+        return max(0.0, self._replicas[load].free_at - now)
+
+
 class Event(NamedTuple):
     """A first token or an end that is due."""
 
@@ -61,7 +75,7 @@ class Replay:
         rates = fleet.Rates()
         for load in self._loads:
             load.estimator.join(rates)
-        self._policy = make(View(size, self._replicas))
+        self._policy = make(ReplicaView(size, self._replicas))
         self._told = self._policy if isinstance(self._policy, Published) else None
         self._rng = random.Random(seed)
         self._due: list[Event] = []

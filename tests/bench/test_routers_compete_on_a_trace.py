@@ -12,6 +12,7 @@ from contest.capacity import highest_rate
 from contest.policies import POLICIES
 from contest.replay import Replay
 from contest.replicas import Fleet, Replica
+from contest.stepped import Stepped
 from headgate.simulator.traces import TimedRequest
 
 SMALL = Fleet(replicas=3, prefill_tokens_per_s=16_000.0, cache_blocks=400)
@@ -72,6 +73,22 @@ def test_unknown_names_are_refused(folder):
     assert "no policy magic; there are headgate" in ran.output
     ran = CliRunner().invoke(routing.main, ["--traces", str(folder), "--trace", "lost"])
     assert "mooncake_lost.jsonl" in ran.output
+
+
+def test_the_contest_on_engines_that_step(folder):
+    """The same table for real batches: who follows the caches has more hits there too."""
+    requests = routing.read(folder / "mooncake_made-up.jsonl", 120, seed=1)
+    results = {
+        policy: Stepped(SMALL, POLICIES[policy], seed=7).run(requests, 1.0)
+        for policy in ("headgate", "llm-d 3:2:2 precise", "random")
+    }
+    assert all(len(result.ttfts_s) == 120 for result in results.values())
+    assert results["headgate"].hit_rate > results["random"].hit_rate
+    assert results["llm-d 3:2:2 precise"].hit_rate > results["random"].hit_rate
+    again = Stepped(SMALL, POLICIES["headgate"], seed=7).run(requests, 1.0)
+    assert again.ttfts_s == results["headgate"].ttfts_s
+    assert Stepped(SMALL, POLICIES["headgate"], seed=7).keeps(requests, 0.5, 60.0, 0.9)
+    assert not Stepped(SMALL, POLICIES["headgate"], seed=7).keeps(requests, 1.0, 0.001, 0.9)
 
 
 @pytest.mark.parametrize("policy", ["headgate", "DualMap", "random"])

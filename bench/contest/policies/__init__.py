@@ -38,4 +38,7 @@ POLICIES: dict[str, Callable[[View], scheduling.Policy]] = {
     "oracle at our price": oracle.Priced,
 }
 
-__all__ = ["POLICIES", "Published", "View"]
+ORACLES = frozenset(name for name in POLICIES if name.startswith("oracle"))
+"""They know all of first-order replicas; of engines that step nobody does."""
+
+__all__ = ["ORACLES", "POLICIES", "Published", "View"]

@@ -35,7 +35,7 @@ class Priced(Soonest):
     """The default policy's formula on exact figures."""
 
     def price(self) -> float:
-        waiting = sum(self.waiting.values()) / len(self.waiting)
+        waiting = sum(self.waiting.values()) / self.view.fleet.replicas
         return 1.0 + min(DELAYED_PER_WAITING * waiting, MOST_DELAYED)
 
 

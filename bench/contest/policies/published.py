@@ -1,39 +1,39 @@
 """What the published formulas have in common: they are told of first tokens and ends, and see the caches.
 
 Each gets more than it would have in its own router: what a cache holds is exact and at once, where the router
-has events or a tree of its own for it.
+has events, or a tree of its own, for it.
 """
 
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from contest.replicas import BLOCK_TOKENS, Fleet, Replica
+from contest.replicas import BLOCK_TOKENS, Fleet
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Choice, Policy, Request
 from headgate.simulator.traces import TimedRequest
 
 
-class View:
+class View(ABC):
     """What a competitor may look at, beyond what `Policy.pick` is given."""
 
-    def __init__(self, fleet: Fleet, replicas: dict[EndpointLoad, Replica]) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.replicas = replicas
 
+    @abstractmethod
     def held(self, request: Request, load: EndpointLoad) -> int:
-        """Blocks of the prompt in the replica's cache, from the front; exact."""
-        return self.replicas[load].cache.matched(request.prefix)
+        """Blocks of the prompt in the engine's cache, from the front."""
+
+    @abstractmethod
+    def queue_s(self, load: EndpointLoad, now: float) -> float:
+        """Seconds until the engine has prefilled what it has."""
 
     def uncached_tokens(self, request: Request, load: EndpointLoad) -> int:
-        """Tokens of the prompt that the replica would prefill; exact."""
+        """Tokens of the prompt that the engine would prefill."""
         return max(0, request.prompt_tokens - BLOCK_TOKENS * self.held(request, load))
-
-    def queue_s(self, load: EndpointLoad, now: float) -> float:
-        """Seconds until the replica has prefilled what it has; exact."""
-        return max(0.0, self.replicas[load].free_at - now)
 
 
 class Published(Policy):
@@ -43,9 +43,9 @@ class Published(Policy):
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.prompt_blocks: dict[EndpointLoad, int] = dict.fromkeys(view.replicas, 0)
+        self.prompt_blocks: dict[EndpointLoad, int] = defaultdict(int)
         """Blocks of the prompts in flight, from booking to end."""
-        self.waiting: dict[EndpointLoad, int] = dict.fromkeys(view.replicas, 0)
+        self.waiting: dict[EndpointLoad, int] = defaultdict(int)
         """Requests without a first token."""
 
     @abstractmethod
