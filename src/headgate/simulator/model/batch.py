@@ -108,7 +108,7 @@ class Batch:
                 return 1
             most = min(most, (sequence.prefill_target - sequence.computed) // tokens)
         if work.decoding:
-            left = min(sequence.request.output_tokens - sequence.emitted for sequence in work.decoding)
+            left = min(sequence.output_tokens - sequence.emitted for sequence in work.decoding)
             most = self._steps_with_room(work.decoding, min(most, left))
         return most
 

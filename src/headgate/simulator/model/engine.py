@@ -120,21 +120,19 @@ class Engine:
         """End the step under way at the time its plan gave, and hand out its tokens."""
         step = self._step
         assert step is not None, "no step is under way"
-        self._account(step, step.plan.steps - 1)
+        self._advance(step, step.plan.steps)
         self._step = None
         ends_s = step.plan.ends_s
-        self._count(step, 1)
-        finished: list[FinishedRequest] = []
-        for sequence, tokens in [*((sequence, 1) for sequence in step.decoding), *step.chunks]:
-            if sequence.ended:
-                continue
-            sequence.computed += tokens
-            if sequence.decoding:
+        for sequence, _ in step.chunks:
+            if sequence.decoding and not sequence.ended:
                 step.emitted.append(sequence.emit(ends_s))
                 self._output_tokens += 1
-            if sequence.emitted == sequence.request.output_tokens:
-                finished.append(self._end(sequence, sequence.request.finish_reason, ends_s))
-        return StepOutcome(plan=step.plan, emitted=tuple(step.emitted), finished=tuple(finished))
+        finished = tuple(
+            self._end(sequence, sequence.request.finish_reason, ends_s)
+            for sequence in (*step.decoding, *(sequence for sequence, _ in step.chunks))
+            if sequence.emitted == sequence.output_tokens and not sequence.ended
+        )
+        return StepOutcome(plan=step.plan, emitted=tuple(step.emitted), finished=finished)
 
     def step(self, now: float) -> StepOutcome | None:
         """One whole step that begins `now` and ends `duration_s` later; None if there is nothing to do."""
@@ -222,33 +220,46 @@ class Engine:
             step is not None and not step.prefills_all_it_can and self._batch.may_start_before_others(request)
         )
 
-    def _account(self, step: Steps, until: int) -> None:
-        """The steps before number `until` are over, and that one is under way."""
-        steps = until - step.done
-        if steps <= 0:
+    def _account(self, step: Steps, under_way: int) -> None:
+        """The steps before number `under_way` are over; that one has its blocks."""
+        if under_way == step.done:
             return
-        self._count(step, steps)
-        now = step.end_of(until - 1)
+        self._advance(step, under_way)
         for sequence in step.decoding:
-            sequence.computed += steps
-            step.emitted.append(sequence.emit(now, steps))
-            if sequence.room_left < 1:
-                assert sequence.holding is not None
-                has_room = self._batch.kv.grow(sequence.holding, sequence.computed + 1)
-                assert has_room, "more like steps were begun than there are blocks"
-        self._output_tokens += steps * len(step.decoding)
+            if not sequence.room_left:
+                sequence.grow(self._batch.kv, sequence.computed + 1)
         for sequence, tokens in step.chunks:
-            sequence.computed += steps * tokens
             assert sequence.holding is not None
             self._batch.kv.name(sequence.holding, sequence.computed + tokens)
+
+    def _advance(self, step: Steps, until: int) -> None:
+        """The steps before number `until` are over: their tokens are computed, and those of decoding
+        sequences are emitted."""
+        steps = until - step.done
+        now = step.end_of(until - 1)
+        self._count(step, steps, now)
+        emitted = step.emitted
+        before = len(emitted)
+        for sequence in step.decoding:
+            if not sequence.ended:
+                sequence.computed += steps
+                emitted.append(sequence.emit(now, steps))
+                if sequence.room_left < 0:
+                    sequence.grow(self._batch.kv, sequence.computed)
+        self._output_tokens += steps * (len(emitted) - before)
+        for sequence, tokens in step.chunks:
+            if not sequence.ended:
+                sequence.prefill(steps * tokens)
+                assert sequence.holding is not None
+                self._batch.kv.name(sequence.holding, sequence.computed)
         step.done = until
 
-    def _count(self, step: Steps, steps: int) -> None:
-        self._steps += steps
+    def _count(self, step: Steps, steps: int, now: float) -> None:
         if step.done == 0 and step.plan.starts_s != self._busy_until_s:
             self._busy_before_s += self._busy_until_s - self._busy_since_s
             self._busy_since_s = step.plan.starts_s
-        self._busy_until_s = step.end_of(step.done + steps - 1)
+        self._busy_until_s = now
+        self._steps += steps
         self._prefill_tokens += steps * step.plan.prefill_tokens
 
     def _end(self, sequence: Sequence, reason: FinishReason, now: float) -> FinishedRequest:

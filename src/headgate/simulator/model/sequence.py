@@ -1,6 +1,6 @@
 """A request on its way through the engine: what is computed, what is emitted, which blocks it holds."""
 
-from headgate.simulator.model.kv import Holding
+from headgate.simulator.model.kv import Holding, KvBlocks
 from headgate.simulator.model.request import (
     Emission,
     FinishedRequest,
@@ -17,12 +17,14 @@ class Sequence:
         "arrived_s",
         "cached_tokens",
         "computed",
+        "decoding",
         "emitted",
         "ended",
         "first_token_s",
         "holding",
         "last_token_s",
         "order",
+        "output_tokens",
         "preemptions",
         "prefill_target",
         "request",
@@ -39,6 +41,8 @@ class Sequence:
         self.emitted = 0
         self.computed = 0  # tokens whose keys and values are in the cache
         self.prefill_target = request.prompt_tokens
+        self.decoding = False  # whether all up to the target is computed, and it runs
+        self.output_tokens = request.output_tokens
         self.cached_tokens = 0
         self.preemptions = 0
         self.holding: Holding | None = None
@@ -47,10 +51,6 @@ class Sequence:
     @property
     def id(self) -> RequestId:
         return self.request.request_id
-
-    @property
-    def decoding(self) -> bool:
-        return self.computed >= self.prefill_target
 
     def start(self, holding: Holding, now: float) -> None:
         """It is in the batch; what is in the cache, or came from another engine, is computed already."""
@@ -62,6 +62,17 @@ class Sequence:
             received = min(self.request.received_tokens, self.prefill_target - 1)
             self.computed = max(self.computed, received)
 
+    def prefill(self, tokens: int) -> None:
+        """So many further tokens of what must be prefilled are computed."""
+        self.computed += tokens
+        self.decoding = self.computed >= self.prefill_target
+
+    def grow(self, kv: KvBlocks, tokens: int) -> None:
+        """Take the blocks for so many tokens, which are there."""
+        assert self.holding is not None
+        has_room = kv.grow(self.holding, tokens)
+        assert has_room, "more like steps were begun than there are blocks"
+
     def give_up_blocks(self) -> Holding:
         """They are the caller's now."""
         holding, self.holding = self.holding, None
@@ -71,6 +82,7 @@ class Sequence:
     def lose_cache(self) -> None:
         """Recompute: the tokens emitted so far become part of what must be prefilled again."""
         self.computed = 0
+        self.decoding = False
         self.prefill_target = self.request.prompt_tokens + self.emitted
         self.preemptions += 1
 
