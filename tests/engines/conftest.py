@@ -36,6 +36,7 @@ ENVIRONMENT = {
 }
 OPTIONS = (
     *("--served-model-name", "tiny", "--max-model-len", "2048", "--dtype", "float32", "--block-size", "32"),
+    *("--enable-lora", "--max-loras", "2", "--max-lora-rank", "8"),
     *("--enforce-eager", "--enable-prompt-tokens-details", "--host", "127.0.0.1"),
 )
 
@@ -46,7 +47,15 @@ class RealEngine:
 
     port: int
     directory: Path
-    """Of its model, and of its adapter if there is one."""
+    """Of its model, and in it the adapter's."""
+
+    def post(self, path, body):
+        return httpx2.post(
+            f"http://127.0.0.1:{self.port}{path}",
+            content=body,
+            headers={"content-type": "application/json"},
+            timeout=60,
+        )
 
     def get(self, path):
         return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=30)
@@ -126,11 +135,11 @@ class Gateway:
         (pool,) = self.proxy.pools.values()
         return pool.loads[0]
 
-    async def complete(self, prompt, max_tokens=4):
+    async def complete(self, prompt, max_tokens=4, model="tiny"):
         """One completion; the answer must be one."""
         response = await self.client.post(
             "/v1/completions",
-            json={"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0},
+            json={"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0},
             headers={"x-headgate-explain": "1"},
         )
         assert response.status_code == 200, response.text
@@ -153,10 +162,14 @@ async def gateway(vllm):
     server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
     key = api.ObjectKey("default", "tiny")
     rule = routing.Rule("rule", None, (routing.Target(key, 100),))
-    route = routing.Route(key=key, name="default/tiny", model="tiny", adapters=(), rules=(rule,))
+    route = routing.Route(key=key, name="default/tiny", model="tiny", adapters=("nonsense",), rules=(rule,))
     endpoint = routing.Endpoint("default/vllm", "127.0.0.1", vllm.port)
     proxy.use(
-        routing.Snapshot(models={"tiny": (route,)}, pools={key: routing.Pool(key=key, endpoints=(endpoint,))})
+        routing.Snapshot(
+            models={"tiny": (route,)},
+            adapters={"nonsense": (route,)},
+            pools={key: routing.Pool(key=key, endpoints=(endpoint,))},
+        )
     )
     proxy.is_ready = True
     proxy.scraper.start()

@@ -15,7 +15,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
 
 
 def test_its_page_has_the_names_that_are_looked_for(vllm):
-    """All of them but adapters, which this engine has none of; a parser of the whole page finds the same."""
+    """All of them, but for adapters, which nobody has used yet; a parser of the whole page finds the same."""
     page = vllm.get("/metrics").text
     names = engines.named("vLLM").metrics
     figures = engines.read(page.encode(), names)
@@ -63,6 +63,28 @@ async def test_what_was_predicted_is_in_its_cache(gateway, vllm):
     assert share > 0.8
     assert _expected_share(grown) == pytest.approx(share, abs=0.15)
     assert vllm.counter("vllm:prefix_cache_hits_total") - hits == _cached(grown)
+
+
+async def test_adapters_come_and_go(gateway, vllm):
+    """By the calls of the engine; the gateway knows of it, and sends requests for the adapter there."""
+    calls = engines.named("vLLM").adapter_calls
+    assert vllm.post(*calls.load("nonsense", str(vllm.directory / "adapter"))).status_code == 200
+    await gateway.until(lambda: _models(gateway) == {"tiny", "nonsense"})
+    plain = await gateway.complete(TEXT[:300], 300)
+    request = asyncio.ensure_future(gateway.complete(TEXT[:300], 300, model="nonsense"))
+    await gateway.until(
+        lambda: gateway.load.reading and gateway.load.reading.adapters_running == {"nonsense"}
+    )
+    assert gateway.load.reading.max_adapters == 2
+    assert (await request).json()["choices"] != plain.json()["choices"]
+    await gateway.until(lambda: gateway.load.reading and not gateway.load.reading.adapters_running)
+    assert vllm.post(*calls.unload("nonsense")).status_code == 200
+    await gateway.until(lambda: _models(gateway) == {"tiny"})
+
+
+def _models(gateway):
+    gateway.proxy.scraper.list_models_soon(gateway.load)
+    return gateway.load.reading.models if gateway.load.reading else None
 
 
 def _cached(response):

@@ -1,7 +1,7 @@
 """Makes a tiny model that real engines load: `python tiny_model.py DIRECTORY`, with the engine's own Python.
 
-It talks nonsense, always the same: 12 MB of random weights, and a tokenizer that was trained on this
-repository's own text. Needs transformers, tokenizers and torch.
+It talks nonsense, always the same: 13 MB of random weights, an adapter, and a tokenizer that was trained on
+this repository's own text. Needs transformers, tokenizers and torch.
 """
 
 import sys
@@ -46,6 +46,27 @@ def make(directory):
         eos_token_id=2,
     )
     LlamaForCausalLM(config).to(torch.float32).save_pretrained(directory)
+    make_adapter(Path(directory) / "adapter", config)
+
+
+def make_adapter(directory, config, rank=8):
+    """An adapter of the model, in the subdirectory "adapter": as random as the model is."""
+    import json
+
+    import torch
+    from safetensors.torch import save_file
+
+    directory.mkdir()
+    settings = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "target_modules": ["q_proj"]}
+    settings |= {"task_type": "CAUSAL_LM", "bias": "none", "base_model_name_or_path": str(directory.parent)}
+    (directory / "adapter_config.json").write_text(json.dumps(settings))
+    size = config.hidden_size
+    tensors = {}
+    for layer in range(config.num_hidden_layers):
+        name = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        tensors[f"{name}.lora_A.weight"] = torch.randn(rank, size)
+        tensors[f"{name}.lora_B.weight"] = torch.randn(size, rank)
+    save_file(tensors, directory / "adapter_model.safetensors")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -161,7 +161,7 @@ class _Reader:
         if not names.family:
             limits = self._by_rank(self._page.samples(names.max), MAX_COUNT)
             return frozenset(), frozenset(), round(min(limits.values())) if limits else None
-        newest: dict[str, tuple[float, dict[str, str]]] = {}
+        newest: dict[str, tuple[float, Mapping[str, str]]] = {}
         for sample in self._page.samples(names.family):
             labels = sample.labels
             rank = labels.get(self._names.rank, "")
@@ -170,7 +170,7 @@ class _Reader:
         return self._of_newest(names, [labels for _, labels in newest.values()])
 
     def _of_newest(
-        self, names: AdapterNames, infos: list[dict[str, str]]
+        self, names: AdapterNames, infos: list[Mapping[str, str]]
     ) -> tuple[frozenset[str], frozenset[str], int | None]:
         limits = [_count(info.get(names.max, "")) for info in infos]
         self._malformed += limits.count(None)

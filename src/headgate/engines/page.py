@@ -7,8 +7,10 @@ contains, a look-up ends, in time that grows with its size and not faster.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_LINES = 4096
@@ -29,11 +31,8 @@ class Sample(NamedTuple):
     value: float
 
     @property
-    def labels(self) -> dict[str, str]:
-        return {
-            key.decode(): _ESCAPE.sub(_unescaped, value).decode(errors="replace")
-            for key, value in _LABEL.findall(self.raw_labels)
-        }
+    def labels(self) -> Mapping[str, str]:
+        return _labels(self.raw_labels)
 
 
 class Page:
@@ -78,6 +77,15 @@ def _sample(text: bytes, begin: int, end: int) -> Sample:
         return Sample(labels, float(value) if b"_" not in value else math.nan)
     except ValueError:
         return Sample(labels, math.nan)
+
+
+@functools.lru_cache(maxsize=256)
+def _labels(raw: bytes) -> Mapping[str, str]:
+    """The same lines come again with every page."""
+    return {
+        key.decode(): _ESCAPE.sub(_unescaped, value).decode(errors="replace")
+        for key, value in _LABEL.findall(raw)
+    }
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:

@@ -69,10 +69,7 @@ class Watch:
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
         else:
             is_current = state == "fresh"
-        if not is_current:
-            reading = None
-        if reading is not self.load.reading:  # the load notes what was in flight as it came
-            self.load.read(reading)
+        self.load.read(reading if is_current else None)
         if state != self._told:
             self._told = state
             self._tell(state)
