@@ -1,6 +1,7 @@
 """Samples that are looked up by name are those that a parser of the whole page finds."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,26 @@ def test_lines_are_read_in_every_form_of_the_format(line, value):
 def test_lines_that_cannot_be_read_have_no_value(line):
     """They are told from lines that are not there, and never taken for 0."""
     assert all(math.isnan(sample.value) for sample in Page(line.encode()).samples("waiting"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"waiting" + b" " * 65_000,
+        b"waiting{" + b"a" * 65_000 + b"} 1",
+        b"waiting{" + b"a " * 32_000 + b"} 1",
+        b"waiting{" + b'a="' * 20_000 + b'"} 1',
+        b'waiting{a="' + b"\\\\" * 32_000 + b'"} 1',
+        b'waiting{a="' + b"b" * 65_000,
+        b"waiting" + b"{" * 65_000,
+    ],
+)
+def test_no_line_takes_longer_than_its_length_asks_for(line):
+    """With the square of it, one such line would take minutes, and nothing else be done meanwhile."""
+    began = time.process_time()
+    for sample in Page(line).samples("waiting"):
+        assert isinstance(sample.labels, dict)
+    assert time.process_time() - began < 5.0
 
 
 def test_a_family_of_too_many_lines_is_none():

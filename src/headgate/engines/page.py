@@ -17,9 +17,10 @@ MAX_LINES = 4096
 """So many lines of one family are looked at: more is no engine."""
 MAX_LINE_BYTES = 64 * 1024
 
-_SAMPLE = re.compile(rb'[ \t]*(?:\{((?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+)\})?[ \t]*([^ \t{]\S*)')
+# Nothing in these is tried twice: the time that a line takes grows with its length, and not with the square.
+_SAMPLE = re.compile(rb'[ \t]*+(?:\{((?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+)\}[ \t]*+)?([^ \t{]\S*+)')
 """What follows the name of a sample: its labels, and its value."""
-_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]++|\\.)*+)"')
+_LABEL = re.compile(rb'(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"')
 _ESCAPE = re.compile(rb'\\([\\"n])')
 _NAME_ENDS = b" \t{"
 

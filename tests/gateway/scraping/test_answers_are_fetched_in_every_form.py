@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from headgate.gateway.scraping.fetch import MAX_HEAD_BYTES, Client, FetchError
+from headgate.gateway.scraping.fetch import MAX_HEAD_BYTES, MAX_PIECES, Client, FetchError
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
@@ -62,6 +64,7 @@ async def test_whole_answers_come_in_every_framing(fetch, answer, closes, pieces
         (b"HTTP/1.1 200 OK\r\ncontent-le", True, "closed the connection amid its answer"),
         (b"hello\r\n\r\n", False, "sent no valid HTTP"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n" + b"x" * 1001, False, "body that is too long"),
+        (CHUNKED + b"1\r\nx\r\n" * (MAX_PIECES + 1), False, "in too many pieces"),
         (b"HTTP/1.1 200 OK\r\na: " + b"x" * MAX_HEAD_BYTES, False, "head that is too long"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000, False, "head that is too long"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx", False, "no valid HTTP"),
@@ -70,4 +73,4 @@ async def test_whole_answers_come_in_every_framing(fetch, answer, closes, pieces
 async def test_what_is_no_whole_answer_is_told(fetch, answer, closes, why):
     """In words that follow the name of the server; nothing of unbounded size is kept."""
     with pytest.raises(FetchError, match=why):
-        await fetch(answer, closes=closes)
+        await fetch(answer, closes=closes, max_bytes=1000 if "long" in why else 1 << 20)

@@ -15,6 +15,8 @@ import httptools
 from headgate.gateway.upstream import why_unreachable
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_PIECES = 16 * 1024
+"""Of a body: chunks of single bytes would cost a thousand times what they bring."""
 
 
 class FetchError(Exception):
@@ -178,8 +180,8 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._left -= len(data)
-        if self._left < 0:
-            raise httptools.HttpParserError("a body that is too long")
+        if self._left < 0 or len(self._body) >= MAX_PIECES:
+            raise httptools.HttpParserError("a body that is too long, or in too many pieces")
         self._body.append(data)
 
     def on_message_complete(self) -> None:
