@@ -139,6 +139,17 @@ async def test_bytes_per_token_are_learned(start_gateway, start_endpoint):
     assert sizes.bytes_per_token("m") == pytest.approx(len(PROMPT) / 4000, rel=0.01)
 
 
+async def test_an_endpoint_that_refuses_connections_holds_nothing(start_gateway, start_endpoint):
+    """Its process has ended; another one that comes in its place begins with an empty cache."""
+    endpoint = await start_endpoint(behave=answering())
+    gateway, pool = await cache_aware(start_gateway, endpoint)
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    assert held(gateway, pool) != [0]
+    await endpoint.stop()
+    assert (await gateway.ask({"model": "m", "prompt": PROMPT})).status == 503
+    assert held(gateway, pool) == [0]
+
+
 async def test_an_endpoint_that_leaves_is_forgotten(start_gateway, start_endpoint):
     """Its place in the index is another's then."""
     one, other = await start_endpoint(behave=answering()), await start_endpoint(behave=answering())

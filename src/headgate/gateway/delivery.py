@@ -175,6 +175,8 @@ class Delivery(ABC):
             if not isinstance(error, OSError | ValueError):
                 log.exception("connecting to %s", connections.endpoint.address)
             self._connecting = None
+            if isinstance(error, ConnectionRefusedError) and self.load is not None:
+                self._proxy.prefixes.forget(self.load)  # its process has ended, and its cache with it
             self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
             return
         self._connecting = None

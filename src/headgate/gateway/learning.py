@@ -30,6 +30,8 @@ def learn(proxy: Proxy, exchange: Exchange, usage: Usage) -> None:
     pool, choice, cached = exchange.pool, exchange.choice, usage.cached
     if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return
+    if exchange.handover is not None:
+        return  # what is cached where an answer is generated was handed over from where it was prefilled
     proxy.recorder.cached(pool, usage.prompt, choice.cached_tokens, cached)
     used_at = exchange.prefix_used_at
     if used_at is None or used_at >= exchange.attempt_at - SURE_AFTER_S:

@@ -61,6 +61,8 @@ class PairedDelivery(Delivery):
         self._tried.append(load)
         self.attempts += 1
         now = self.attempt_at = self._proxy.now()
+        if self._proxy.kv_events.sources and not is_repeated:
+            self._proxy.kv_events.sent(self.decision, pair.prefill or choice, now)
         if pair.prefill is None:
             self._book_all(pool)
             pool.policy.booked(pair.request, choice, now)
