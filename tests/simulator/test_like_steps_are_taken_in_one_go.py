@@ -37,6 +37,7 @@ def engines(draw):
         kv_blocks=-(-CONTEXT // block_size) + 6 + draw(st.integers(0, 30)),
         block_size=block_size,
         max_waiting=draw(st.integers(0, 8)),
+        kv_events=draw(st.booleans()),
         max_adapters=draw(st.integers(1, 3)),
         adapter_load_s=draw(st.sampled_from([0.0, 0.07])),
         adapter_kv_blocks=draw(st.integers(0, 2)),
@@ -112,7 +113,9 @@ def test_looking_in_between_changes_nothing(data):
 
 def test_a_long_answer_alone_takes_few_turns(small_engine, request_of):
     """1000 tokens of output are a handful of calls, not a thousand."""
-    engine = Engine(small_engine(max_model_len=2000, kv_blocks=500, prefill_budget_tokens=100))
+    engine = Engine(
+        small_engine(max_model_len=2000, kv_blocks=500, prefill_budget_tokens=100, kv_events=False)
+    )
     engine.submit(request_of("a", 950, 1000), 0.0)
     now, turns = 0.0, 0
     while (plan := engine.begin_step(now, most=10_000)) is not None:

@@ -23,8 +23,6 @@ from headgate.simulator.model import (
 )
 
 STEPS_AT_ONCE = 256
-STEPS_AT_ONCE_WITH_EVENTS = 8
-"""With KV events, which are told when steps that are taken in one go are over: so they are not late."""
 
 
 class Listener(Protocol):
@@ -75,7 +73,6 @@ class SimulatedEndpoint:
         self._faults = faults
         self._rng = rng
         self._stepped = stepped
-        self._most = STEPS_AT_ONCE_WITH_EVENTS if stepped else STEPS_AT_ONCE
         self._listeners: dict[RequestId, Listener] = {}
         self._begins = False
         self._ends_s: float | None = None
@@ -205,7 +202,7 @@ class SimulatedEndpoint:
             self._timeline.at(stalled_until, self._begin, STEP_BEGINS)
             return
         self._begins = False
-        if self.engine.step_ends_s is None and self.engine.begin_step(now, most=self._most) is not None:
+        if self.engine.step_ends_s is None and self.engine.begin_step(now, most=STEPS_AT_ONCE) is not None:
             self._follow_engine()
 
     def _end(self, ends_s: float) -> None:

@@ -12,6 +12,9 @@ from headgate.simulator.model.waiting import WaitingQueue, by_priority
 Chunk = tuple[Sequence, int]
 """A sequence, and how many of its tokens are prefilled in a step."""
 
+STEPS_WITH_EVENTS = 8
+"""So many steps with KV events are taken in one go at most: events are told at its end, and not late."""
+
 
 class StepWork:
     """What a step works on."""
@@ -110,7 +113,13 @@ class Batch:
         if work.decoding:
             left = min(sequence.output_tokens - sequence.emitted for sequence in work.decoding)
             most = self._steps_with_room(work.decoding, min(most, left))
+        if self.config.kv_events and (work.chunks or not self._evicts_nothing(work.decoding, most)):
+            most = min(most, STEPS_WITH_EVENTS)
         return most
+
+    def _evicts_nothing(self, decoding: list[Sequence], steps: int) -> bool:
+        """Whether empty blocks are enough for so many tokens of each."""
+        return len(decoding) * self.kv.blocks_for(steps) <= self.kv.empty
 
     def _steps_with_room(self, decoding: list[Sequence], most: int) -> int:
         """How many tokens each of them may grow by before blocks run out; at least 1, which is taken."""

@@ -63,6 +63,11 @@ class KvBlocks:
         return self._empty + len(self._idle)
 
     @property
+    def empty(self) -> int:
+        """Free blocks in which nothing is lost if they are taken."""
+        return self._empty
+
+    @property
     def used(self) -> int:
         return self.total - self.free
 
