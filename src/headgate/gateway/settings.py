@@ -206,16 +206,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = True
     engine_metrics_interval_s: Annotated[
         float,
-        _says(
-            "Between two looks at an engine where nothing presses; of several workers, each looks after so "
-            "many times as long.",
-            ge=0.05,
-            le=3600,
-        ),
+        _says("Between two looks of a worker at an engine where nothing presses.", ge=0.05, le=3600),
     ] = 1.0
     engine_metrics_quick_s: Annotated[
         float,
-        _says("Between two looks at an engine where requests wait, or soon may.", ge=0.01, le=3600),
+        _says("Between two of them where requests wait, or soon may.", ge=0.01, le=3600),
     ] = 0.1
     engine_metrics_per_s: Annotated[
         int,

@@ -32,6 +32,8 @@ def test_a_pressed_engine_is_looked_at_more_often(figures, after_s):
 def test_an_engine_that_is_slow_with_its_page_is_spared():
     """At most a twentieth of its time goes into pages, however pressed it is."""
     assert PACE.after(reading(waiting=9), 0.05) == pytest.approx(0.05 / ENGINE_SHARE)
+    shared = Pace(rest_s=1.0, quick_s=0.1, lookers=4)
+    assert shared.after(reading(waiting=9), 0.05) == pytest.approx(4 * 0.05 / ENGINE_SHARE)
 
 
 def test_many_engines_share_what_the_gateway_reads():

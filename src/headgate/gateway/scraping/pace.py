@@ -26,6 +26,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Where nothing presses."""
     quick_s: float
     """Where requests wait."""
+    lookers: int = 1
+    """Processes that look at the same engines."""
     round_s: float = 0.0
     """How long it takes until each engine has had a turn, if all want one."""
     old_s: float = 5.0
@@ -35,7 +37,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         """Until the next look, after one that took `took_s` and came to `reading`."""
         quick_s = min(self.quick_s, self.rest_s)
         wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** pressure(reading)
-        return max(wanted_s, min(took_s / ENGINE_SHARE, LONGEST_S))
+        return max(wanted_s, min(took_s * self.lookers / ENGINE_SHARE, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:
         """Until the next look, after so many in a row without success."""

@@ -60,11 +60,12 @@ class Scraper:
         wanted: dict[routing.Endpoint, Target] = {}
         if self.is_started and settings.engine_metrics:
             wanted = targets((pool.pool for pool in self._proxy.pools.values()), settings)
-        # Each worker looks for itself, so much less often that engines are asked no more in all.
+        # Each worker looks for itself, in its share of the turns and of the engines' time.
         self._turn_s = settings.workers / settings.engine_metrics_per_s
         self._pace = Pace(
-            rest_s=settings.engine_metrics_interval_s * settings.workers,
+            rest_s=settings.engine_metrics_interval_s,
             quick_s=settings.engine_metrics_quick_s,
+            lookers=settings.workers,
             round_s=len(wanted) * self._turn_s,
             old_s=settings.engine_metrics_stale_s,
         )
