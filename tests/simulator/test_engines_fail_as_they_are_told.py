@@ -252,3 +252,17 @@ async def test_slow_and_stalled_engines_say_nothing(serve, eventually, fast):
     async with serve(engine=engine, failures=FailureSettings(slowdown=10)) as server:
         await server.client.post(TEXT, json=BODY)
         assert server.live.statistics().busy_s_total == pytest.approx(0.08)
+
+
+async def test_metrics_fail_by_schedule(serve):
+    """A blackout cuts the scraper; stale figures are those of when that began."""
+    count = 'vllm:generation_tokens_total{engine="0",model_name="tiny"}'
+    async with serve() as server:
+        await set_failures(server, faults=[{"kind": "blackout", "at_s": 0}])
+        with pytest.raises(httpx2.TransportError):
+            await server.client.get("/metrics")
+        await set_failures(server, faults=[{"kind": "stale", "at_s": 0}])
+        await server.client.post(TEXT, json=BODY)
+        assert f"{count} 0.0" in (await server.client.get("/metrics")).text
+        await set_failures(server, faults=[])
+        assert f"{count} 8.0" in (await server.client.get("/metrics")).text

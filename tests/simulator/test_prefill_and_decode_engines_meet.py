@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from headgate.simulator.server.kv_transfer.store import BlockStore
+
 TEXT = "/v1/completions"
 PREFILL = {"do_remote_decode": True, "do_remote_prefill": False}
 BODY = {"model": "tiny", "prompt": "Once upon a time there was a canal", "max_tokens": 1}
@@ -55,7 +57,8 @@ async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
         params = await prefilled(prefill, prompt=list(range(160)))
         assert prefill.live.statistics().kv_blocks_used == 10
         body = BODY | {"prompt": list(range(160)), "kv_transfer_params": params}
-        await decode.client.post(TEXT, json=body)
+        usage = (await decode.client.post(TEXT, json=body)).json()["usage"]
+        assert usage["prompt_tokens_details"] == {"cached_tokens": 159}
         assert decode.live.statistics().prefill_tokens_total == 1
         assert prefill.live.statistics().kv_blocks_used == 0
 
@@ -233,3 +236,25 @@ async def test_a_prefill_that_is_cancelled_ends_its_decode(serve, eventually, sl
         prefilling.cancel()
         assert (await decoding).status_code == 500
         assert (await protocol(prefill))["open_rooms"] == 0
+
+
+async def test_engines_find_prompts_in_a_store_that_they_share(serve, tmp_path):
+    """After a plain prefill the decode engine computes only what the prompt has beyond full blocks."""
+    prompt = list(range(100))
+    shared = {"kv_store": str(tmp_path / "blocks")}
+    async with serve(role="prefill", check_protocol=True, **shared) as prefill, serve(**shared) as decode:
+        await prefill.client.post(TEXT, json=BODY | {"prompt": prompt})
+        await decode.client.post(TEXT, json=BODY | {"prompt": prompt, "max_tokens": 5})
+        assert decode.live.statistics().prefill_tokens_total == 4
+        assert (await protocol(decode))["seen"] == {"prefix found in the store": 1}
+        salted = BODY | {"prompt": prompt, "cache_salt": "other"}
+        await decode.client.post(TEXT, json=salted)
+        assert decode.live.statistics().prefill_tokens_total == 104
+        streamed = await prefill.client.post(TEXT, json=BODY | {"stream": True})
+        assert streamed.status_code == 400
+
+
+def test_a_store_that_cannot_be_is_said_plainly(tmp_path):
+    """The message has the option and the path."""
+    with pytest.raises(OSError, match=r"--kv-store: cannot use .*/missing/blocks"):
+        BlockStore(str(tmp_path / "missing" / "blocks"))

@@ -112,6 +112,10 @@ _COUNT = click.IntRange(min=1)
     help="Where other engines reach this one, if not at --host.",
 )  # fmt: skip
 @click.option(
+    "--kv-store", type=click.Path(dir_okay=False),
+    help="File in which engines of this machine find each other's prompts by content.",
+)  # fmt: skip
+@click.option(
     "--kv-hold", type=_SECONDS, default=480.0, show_default=True,
     help="Seconds that a prompt waits to be read by the decode side.",
 )  # fmt: skip
@@ -170,6 +174,7 @@ def engine(
     role: "Role",
     check_protocol: bool,
     side_channel_host: str | None,
+    kv_store: str | None,
     kv_hold: float,
     bootstrap_port: int,
     bootstrap_timeout: float,
@@ -213,6 +218,7 @@ def engine(
             role=role,
             check_protocol=check_protocol,
             side_channel_host=side_channel_host,
+            kv_store=kv_store,
             kv_hold_s=kv_hold,
             bootstrap_timeout_s=bootstrap_timeout,
             kv_transfer_s_per_token=kv_transfer_s_per_token,

@@ -50,7 +50,7 @@ class Instance:
                 closing.callback(publisher.close)
             for publisher in self.publishers:
                 publisher.bind()
-            async with contextlib.aclosing(self.transfers.side_channel), asyncio.TaskGroup() as group:
+            async with contextlib.aclosing(self.transfers), asyncio.TaskGroup() as group:
                 tasks = [group.create_task(engine.run()) for engine in self.ranks.engines]
                 tasks.append(group.create_task(self.failures.run()))
                 tasks += [group.create_task(publisher.serve_replays()) for publisher in self.publishers]

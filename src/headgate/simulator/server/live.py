@@ -262,7 +262,8 @@ class LiveEngine:
         ticket, choice = self._waiting_for.pop(finished.request_id)
         self.timings.finished(finished, choice.request)
         choice.finish_reason = finished.reason
-        choice.cached_tokens = finished.cached_tokens
+        received = min(choice.request.received_tokens, choice.request.prompt_tokens - 1)
+        choice.cached_tokens = max(finished.cached_tokens, received)  # as vLLM counts both
         ticket.aborted |= finished.reason == "abort"
         ticket.unfinished -= 1
         if ticket.every_token or not ticket.unfinished:

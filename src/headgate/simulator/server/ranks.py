@@ -32,7 +32,12 @@ class Ranks:
 
     def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:
         """Start all sequences on one rank: the one that is named, or the one with the least to do."""
-        engine = min(self.engines, key=_load) if rank is None else self.engines[rank]
+        if rank is not None:
+            engine = self.engines[rank]
+        elif len(self.engines) == 1:
+            engine = self.engines[0]
+        else:
+            engine = min(self.engines, key=_load)
         return engine.submit(asks, every_token=every_token)
 
     def cancel_all(self) -> None:

@@ -68,12 +68,16 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
     """The script of a choice, for which there is room in the context."""
     seed = author.seed
     prompt = index // generation.choices_per_prompt
-    rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
-    if calls := _calls(generation, rng):
-        return _of_calls(calls, generation.max_tokens or room)
-    text = _text(author, generation, prompt, rng)
-    if text is not None:
-        return _of_text(text, generation, room)
+    if generation.tools or generation.schema is not None:
+        rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
+        if calls := _calls(generation, rng):
+            return _of_calls(calls, generation.max_tokens or room)
+        if generation.schema is not None:
+            text = msgspec.json.encode(value_of(generation.schema, rng)).decode()
+            return _of_text(text, generation, room)
+    if author.echoes:
+        said = generation.said[prompt] or detokenize(generation.prompts[prompt])
+        return _of_text(said, generation, room)
     words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
     tokens, reason = _length(author, generation, room)
     spoken = tokens - 1 if reason == "stop" else tokens
@@ -90,15 +94,6 @@ def _length(author: Author, generation: Generation, room: int) -> tuple[int, Fin
     if generation.ignore_eos or room < own:
         return room, "length"
     return own, "stop"
-
-
-def _text(author: Author, generation: Generation, prompt: int, rng: random.Random) -> str | None:
-    """What is said where that is not just words."""
-    if generation.schema is not None:
-        return msgspec.json.encode(value_of(generation.schema, rng)).decode()
-    if not author.echoes:
-        return None
-    return generation.said[prompt] or detokenize(generation.prompts[prompt])
 
 
 def _of_text(text: str, generation: Generation, room: int, reason: FinishReason = "stop") -> Script:

@@ -82,6 +82,7 @@ def _uvicorn_config(app: EngineApp, settings: ServerSettings) -> uvicorn.Config:
     return serving.configuration(
         app,
         timeout_keep_alive=KEEP_ALIVE_S,
+        proxy_headers=False,
         # Streams are cut after `drain_s`; this is for a client that does not even read that.
         timeout_graceful_shutdown=settings.drain_s + 1,
     )

@@ -57,6 +57,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether requests that deviate from the prefill/decode protocol are refused."""
     side_channel_host: str | None = None
     """Where other engines reach this one, if that is not the address that it listens on."""
+    kv_store: str | None = None
+    """A file that engines of one machine share, in which they find each other's prompts by content."""
     kv_hold_s: float = 480.0
     """How long a computed prompt waits to be read by another engine; vLLM's default."""
     bootstrap_timeout_s: float = 300.0

@@ -11,6 +11,7 @@ from headgate.simulator.server.kv_transfer.nixl import NixlDecode, NixlPrefill
 from headgate.simulator.server.kv_transfer.protocol import Protocol
 from headgate.simulator.server.kv_transfer.rooms import Rooms
 from headgate.simulator.server.kv_transfer.side_channel import SideChannel
+from headgate.simulator.server.kv_transfer.store import BlockStore, StoredPrefix
 from headgate.simulator.server.kv_transfer.transfer import Transfer
 from headgate.simulator.server.settings import ServerSettings
 
@@ -27,6 +28,7 @@ class Transfers:
         self.protocol = Protocol(strict=settings.check_protocol)
         self.held = HeldPrompts(settings.engine.block_size, settings.kv_hold_s, time.monotonic)
         self.rooms = Rooms(settings.bootstrap_timeout_s)
+        self._store = BlockStore(settings.kv_store) if settings.kv_store else None
         self.side_channel = SideChannel(engine_id, self.held, self.rooms, self.protocol)
 
     def of(self, generation: Generation) -> Transfer:
@@ -46,6 +48,8 @@ class Transfers:
         if role == "prefill":
             self.protocol.saw("plain prefill")
             self.protocol.found(checks.prefill_shape(generation))
+        if self._store is not None:
+            return StoredPrefix(generation, self._store, self._settings.engine.block_size, self.protocol)
         return PLAIN
 
     def _bootstrap(self, generation: Generation) -> Transfer:
@@ -66,6 +70,11 @@ class Transfers:
             message = "bootstrap_host: the decode side must be told where the prefill side is"
             raise ApiError(400, message, param="bootstrap_host")
         return BootstrapDecode(generation, bootstrap, self.side_channel, self.protocol)
+
+    async def aclose(self) -> None:
+        await self.side_channel.aclose()
+        if self._store is not None:
+            self._store.close()
 
     def statistics(self) -> dict[str, object]:
         """For /admin/protocol."""
