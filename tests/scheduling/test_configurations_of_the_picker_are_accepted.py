@@ -73,6 +73,8 @@ requestHandler: {parsers: [{pluginRef: openai-parser}]}
     assert [weight for _, weight in profile.scorers] == [2, 2, 3, 2]
     assert profile.picker == "weighted-random-picker"
     assert len(said(reading, "note")) == 3
+    newest = configuration.read({"apiVersion": "llm-d.ai/v1", "kind": "EndpointPickerConfig", "plugins": []})
+    assert newest.plan is not None
     assert said(reading, "warning") == []
     policy = reading.plan.policy(NoPrefixes())
     assert policy.uses_prefix
@@ -129,6 +131,23 @@ def test_prefill_and_decode_have_profiles_of_their_own():
         choice = policy.pick(asked, pool, 0.0, rng)
         assert choice is not None
         assert choice.load is pool[place]
+
+
+def test_the_older_handler_prefills_elsewhere_from_its_threshold_on():
+    """A threshold of 0 is always, as an operator that writes such files means it."""
+    text = """
+plugins:
+- {type: prefill-header-handler}
+- {type: prefill-filter}
+- {type: decode-filter}
+- {type: queue-scorer}
+- {type: pd-profile-handler, parameters: {threshold: %d}}
+schedulingProfiles:
+- {name: prefill, plugins: [{pluginRef: prefill-filter}, {pluginRef: queue-scorer, weight: 1.0}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}, {pluginRef: queue-scorer, weight: 1.0}]}
+"""
+    for threshold in (0, 100):
+        assert plan_of(text % threshold).policy(NoPrefixes()).remote_tokens == threshold
 
 
 @pytest.mark.parametrize("deciding", ["{}", "{deciders: {}}"])

@@ -76,6 +76,19 @@ scheduler:
     ]
 
 
+def test_older_files_are_bare():
+    """The same, without a key above it; what is wrong has the path that it has there."""
+    text = """
+pluginConfig: [{name: least-request, args: {maxWaitingRequests: 3}}]
+plugins:
+  Filter: {enabled: [least-request]}
+  Score: {enabled: [{name: least-request}, {name: kv-cache}]}
+"""
+    assert profile(text).scorers == (("least-request", 1),)
+    assert [each.path for each in read(text).problems] == ["plugins.Score.enabled[1].name"]
+    assert read("plugins: {Scores: {}}\n").plan is None
+
+
 def test_random_alone_is_kept():
     """It is the one scorer."""
     assert profile("scheduler: {plugins: {Score: {enabled: [{name: random}]}}}\n").scorers == (("random", 1),)

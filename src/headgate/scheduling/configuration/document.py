@@ -12,7 +12,7 @@ from headgate.api import quantity
 from headgate.scheduling.configuration import elsewhere
 from headgate.scheduling.configuration.problems import Problems, meant
 
-VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
+VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1")
 _GATES = {
     "flowControl": "requests are not queued by the gateway",
     "dataLayer": "",

@@ -42,7 +42,10 @@ _OBJECTS = "endpoints come from the objects of the API server"
 
 TYPES: Mapping[str, Elsewhere] = {
     "approx-prefix-cache-producer": _done(_INDEX),
-    "precise-prefix-cache-producer": _done(f"{_INDEX}; engines that publish events feed it"),
+    "precise-prefix-cache-producer": _done(
+        f"{_INDEX}; engines that publish events feed it",
+        instead="annotate Pods whose engines publish events with headgate.dev/kv-events",
+    ),
     "inflight-load-producer": _done("each request is in the ledger of its endpoint from pick to end"),
     "predicted-latency-producer": _done("each endpoint's rates are learned from its answers"),
     "token-producer": _done(_TOKENS),
@@ -61,6 +64,7 @@ TYPES: Mapping[str, Elsewhere] = {
         instead="give the Pods those labels",
         alpha=True,
     ),
+    "models-responder": _done("GET /v1/models lists all models and adapters that have a route", alpha=True),
     "openai-parser": _done(_PARSES),
     "anthropic-parser": _done(_PARSES),
     "passthrough-parser": _done(_PARSES),
@@ -73,6 +77,7 @@ TYPES: Mapping[str, Elsewhere] = {
     "file-discovery": _idle(_OBJECTS),
     "dcgm-data-source": _idle("GPUs are not asked, only engines", alpha=True),
     "dcgm-extractor": _idle("GPUs are not asked, only engines", alpha=True),
+    "dp-rank-header-handler": _idle("engines choose among their ranks themselves"),
     "mm-embeddings-cache-producer": _idle("media are not told apart from text"),
     "burst-prefix-cache-producer": _idle(
         "no request is held back: each is in the index as soon as it is sent", alpha=True

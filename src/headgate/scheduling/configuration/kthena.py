@@ -61,28 +61,35 @@ _DEFAULT = _Scheduler(
 
 
 def is_meant(document: Mapping[str, Any]) -> bool:
-    return "scheduler" in document and "kind" not in document
+    """With all of it under `scheduler`, or as older files have it, bare."""
+    return "kind" not in document and ("scheduler" in document or _is_bare(document))
+
+
+def _is_bare(document: Mapping[str, Any]) -> bool:
+    return "pluginConfig" in document or isinstance(document.get("plugins"), Mapping)
 
 
 def read(document: Mapping[str, Any], problems: Problems) -> Plan | None:
     """What the router would do by this file, without its errors; says what is skipped."""
-    said = read_struct(_Document, document, "", problems)
-    if said is None:
-        return None
-    if said.auth is not None:
-        problems.warning("auth", "the gateway checks no tokens: this part has no effect")
-    scheduler = said.scheduler if said.scheduler is not None else _DEFAULT
-    plugins = _configured(scheduler, problems)
+    if "scheduler" not in document and _is_bare(document):
+        scheduler, at = read_struct(_Scheduler, document, "", problems), ""
+    else:
+        said = read_struct(_Document, document, "", problems)
+        if said is not None and said.auth is not None:
+            problems.warning("auth", "the gateway checks no tokens: this part has no effect")
+        scheduler, at = said.scheduler if said is not None else None, "scheduler."
+    scheduler = scheduler or _DEFAULT
+    plugins = _configured(scheduler, at, problems)
     filters = _known(
         scheduler.plugins.filter.enabled,
         scheduler.plugins.filter.disabled,
         Filter,
-        "scheduler.plugins.Filter.enabled[{}]",
+        at + "plugins.Filter.enabled[{}]",
         problems,
     )
-    scorers = _scorers(scheduler.plugins.score, problems)
+    scorers = _scorers(scheduler.plugins.score, at, problems)
     if not scorers:
-        problems.warning("scheduler.plugins.Score.enabled", "no scorer is left: any endpoint is as good")
+        problems.warning(f"{at}plugins.Score.enabled", "no scorer is left: any endpoint is as good")
     profile = ProfilePlan(name="default", filters=tuple(filters), scorers=tuple(scorers))
     for name in (*filters, *(name for name, _ in scorers)):
         plugins.setdefault(name, _plain(name))
@@ -94,10 +101,10 @@ def _plain(name: str) -> PluginPlan:
     return PluginPlan(name=name, kind=kind, parameters=kind.Parameters())
 
 
-def _configured(scheduler: _Scheduler, problems: Problems) -> dict[str, PluginPlan]:
+def _configured(scheduler: _Scheduler, within: str, problems: Problems) -> dict[str, PluginPlan]:
     plugins: dict[str, PluginPlan] = {}
     for at, config in enumerate(scheduler.plugin_config):
-        path = f"scheduler.pluginConfig[{at}]"
+        path = f"{within}pluginConfig[{at}]"
         if config is None:
             continue
         kind = KTHENA.get(config.name)
@@ -141,8 +148,8 @@ def _unknown(name: str, path: str, problems: Problems) -> None:
     problems.warning(path, f"no plugin is called {name}: it is skipped", meant(name, KTHENA))
 
 
-def _scorers(score: _Scores, problems: Problems) -> list[tuple[str, float]]:
-    path = "scheduler.plugins.Score.enabled[{}]"
+def _scorers(score: _Scores, within: str, problems: Problems) -> list[tuple[str, float]]:
+    path = within + "plugins.Score.enabled[{}]"
     given = [each for each in score.enabled if each is not None]
     names = _known(tuple(each.name for each in given), score.disabled, Scorer, path + ".name", problems)
     if "random" in names and len(names) > 1:
