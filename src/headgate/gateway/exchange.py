@@ -150,8 +150,8 @@ class Exchange(PairedDelivery):
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
-                if self.booking is not None:
-                    self.booking.first_token(now)
+                if self.booking is not None and self.status < 400:
+                    self.booking.first_token(now)  # an error tells nothing of prefilling
             self.tail.add(data)
             self.bytes_out += len(data)
         elif self.handover is not None and not self._answer.has_begun:
