@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
 from headgate.simulator.fleet import EngineGroup, FleetDescription
-from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, StepCosts
+from headgate.simulator.model import (
+    DEFAULT_PROFILE,
+    PROFILES,
+    EngineConfig,
+    Fault,
+    FaultKind,
+    FaultSchedule,
+    StepCosts,
+)
 from headgate.simulator.traces import TimedRequest
 
 SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
@@ -36,6 +45,44 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     cache_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None = None
     """Size of the KV cache, instead of `kv_blocks`."""
     labels: dict[str, str] = {}
+    role: Literal["both", "prefill", "decode"] = "both"
+    """Which phase of a request they are for."""
+
+
+class FaultSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that goes wrong with some endpoints for some time."""
+
+    kind: FaultKind
+    engines: str = "*"
+    """Names of endpoints, as a pattern with `*` and `?`."""
+    at: Annotated[float, SECONDS]
+    duration: Annotated[float, SECONDS] | None = None
+    """For ever, if nothing is said."""
+    factor: float = 1.0
+    delay: Annotated[float, SECONDS] = 0.0
+    status: int = 500
+    share: float = 1.0
+    period: Annotated[float, SECONDS] = 0.0
+
+    def fault(self) -> Fault:
+        return Fault(
+            kind=self.kind,
+            engines=self.engines,
+            at_s=self.at,
+            duration_s=math.inf if self.duration is None else self.duration,
+            factor=self.factor,
+            delay_s=self.delay,
+            status=self.status,
+            share=self.share,
+            period_s=self.period,
+        )
+
+
+class LinkSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Over which engines that prefill hand their caches over; all transfers share it."""
+
+    bytes_per_s: Annotated[float, msgspec.Meta(gt=0)] = 40e9
+    latency: Annotated[float, SECONDS] = 0.0
 
 
 class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +98,10 @@ class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Further attempts for a request whose endpoint failed before its first token."""
+    remote_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Prompts with fewer uncached tokens are prefilled where they are decoded."""
+    link: LinkSection = LinkSection()
+    faults: list[FaultSection] = []
 
 
 class Problem(NamedTuple):
@@ -80,7 +131,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
     """
     groups: list[EngineGroup] = []
     notes: dict[str, list[str]] = {}
-    problems = _of_all_groups(file)
+    problems = [*_of_all_groups(file), *_of_faults(file)]
     for number, group in enumerate(file.groups):
         path = f"groups[{number}]"
         found = _of_group(group, path)
@@ -95,7 +146,15 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
             continue
         for note in fitted:
             notes.setdefault(note, []).append(group.name)
-        groups.append(EngineGroup(name=group.name, engine=config, count=group.replicas, labels=group.labels))
+        groups.append(
+            EngineGroup(
+                name=group.name,
+                engine=config,
+                count=group.replicas,
+                role=group.role,
+                labels=group.labels,
+            )
+        )
     if problems:
         return Settled(None, [], problems)
     fleet = FleetDescription(
@@ -103,6 +162,10 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         scrape_s=file.scrape,
         max_requests=file.max_requests or sys.maxsize,
         retries=file.retries,
+        remote_tokens=file.remote_tokens,
+        link_bytes_per_s=file.link.bytes_per_s,
+        link_latency_s=file.link.latency,
+        faults=FaultSchedule(faults=tuple(section.fault() for section in file.faults)),
     )
     told = [
         note if len(names) == len(groups) else f"{', '.join(names)}: {note}" for note, names in notes.items()
@@ -125,10 +188,22 @@ def _of_all_groups(file: FleetFile) -> list[Problem]:
         if group.name in seen:
             problems.append(Problem(f"groups[{number}].name", f"another group is called {group.name} too"))
         seen.add(group.name)
+    if file.groups and all(group.role == "prefill" for group in file.groups):
+        problems.append(Problem("groups", "engines that only prefill need others that decode"))
     if not file.groups:
         problems.append(Problem("groups", "a fleet has at least one group"))
     if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
         problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
+    return problems
+
+
+def _of_faults(file: FleetFile) -> list[Problem]:
+    """By the fields of the file, which leave the units of seconds out."""
+    problems = []
+    for number, section in enumerate(file.faults):
+        for told in section.fault().problems():
+            field, _, message = told.partition(": ")
+            problems.append(Problem(f"faults[{number}].{field.removesuffix('_s')}", message))
     return problems
 
 

@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.simulate import simulate
+
+TRACE = str(Path(__file__).parents[2] / "examples" / "simulate" / "trace.jsonl")
+
+
+@pytest.fixture
+def replay(tmp_path):
+    """Replays the example's trace on a fleet that is given as YAML."""
+
+    def run(fleet: str, *words: str):
+        file = tmp_path / "fleet.yaml"
+        file.write_text(fleet)
+        return CliRunner().invoke(simulate, ["trace", TRACE, "--fleet", str(file), *words])
+
+    return run
+
+
+def summary(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["runs"][0]["summary"]
+
+
+GROUP = "{name: e, replicas: 2, profile: fast}"
+
+
+def test_requests_fail_where_all_endpoints_are_down(replay):
+    """From a fault of the file."""
+    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at: 0s}}]"
+    figures = summary(replay(fleet, "--policy", "random", "--output", "json"))
+    assert figures["failed"] + figures["refused"] == figures["requests"]
+    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at: 0s, engines: e-1}}]"
+    figures = summary(replay(fleet, "--policy", "random", "--output", "json"))
+    assert figures["served"] == figures["requests"]
+    assert figures["retried"] > 0
+
+
+def test_prefill_and_decode_may_be_apart(replay):
+    """All is served, and slower where the link is slow."""
+    groups = "groups: [{name: p, profile: fast, role: prefill}, {name: d, profile: fast, role: decode}]"
+    slow = summary(replay(groups + "\nlink: {bytes_per_s: 1e9}", "--policy", "random", "--output", "json"))
+    fast = summary(replay(groups, "--policy", "random", "--output", "json"))
+    assert slow["served"] == fast["served"] == fast["requests"]
+    assert slow["ttft_s"]["p50"] > 10 * fast["ttft_s"]["p50"]
+
+
+def test_mistakes_of_faults_and_roles_are_told_with_their_places(replay):
+    """By the fields as the file has them."""
+    result = replay(
+        "groups: [{name: p, role: prefill}]\n"
+        "faults:\n- {kind: slow, at: 1s}\n- {kind: stall, at: 1s}\n- {kind: latency, at: 1s, delay: 0s}\n"
+    )
+    assert result.exit_code != 0
+    for told in (
+        "engines that only prefill need others that decode",
+        "faults[0].factor",
+        "faults[1].duration",
+        "faults[2].delay",
+    ):
+        assert told in result.output
+    assert "did you mean crash?" in replay(f"groups: [{GROUP}]\nfaults: [{{kind: crahs, at: 1s}}]").output
