@@ -13,6 +13,7 @@ from headgate.simulator.fleet import Slo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _SIZE = (8.0, 4.5)
@@ -21,6 +22,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Okabe and Ito's, which people who see colours differently can tell apart."""
 _DASHES = ("-", "--", ":", "-.")
 _MOST_ENDPOINTS_NAMED = 16
+_FEWEST_OF_A_LINE = 10
 _STYLE: Any = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -93,7 +95,7 @@ def _ttft_cdf(runs: Sequence[Drawn], slo: Slo) -> Figure:
         axes.step(times, shares, where="post", label=drawn.label, **_line_style(index))
     _mark_slo(axes, slo, vertical=True)
     axes.set(xscale="log", xlabel="seconds after arrival", ylabel="share of requests", ylim=(0, 1.02))
-    axes.xaxis.set_major_formatter("{x:g}")
+    _plain_numbers(axes.xaxis, *axes.get_xlim())
     axes.legend(loc="lower right")
     return figure
 
@@ -103,11 +105,11 @@ def _ttft_over_time(runs: Sequence[Drawn], slo: Slo) -> Figure:
     for index, drawn in enumerate(runs):
         series = drawn.run.series
         style = _line_style(index)
-        axes.plot(*_known(series.window_s, series.ttft_p90_s), label=drawn.label, **style)
-        axes.plot(*_known(series.window_s, series.ttft_p50_s), linewidth=0.8, alpha=0.7, **style)
+        _curve(axes, series.window_s, series.ttft_p90_s, label=drawn.label, **style)
+        _curve(axes, series.window_s, series.ttft_p50_s, linewidth=0.8, alpha=0.7, **style)
     _mark_slo(axes, slo, vertical=False)
     axes.set(yscale="log", xlabel="simulated seconds", ylabel="seconds to first token")
-    axes.yaxis.set_major_formatter("{x:g}")
+    _plain_numbers(axes.yaxis, *axes.get_ylim())
     axes.legend(loc="best")
     return figure
 
@@ -116,7 +118,7 @@ def _hit_rate_over_time(runs: Sequence[Drawn]) -> Figure:
     figure, axes = _figure("Hit rate by time of arrival: cached share of prompt tokens")
     for index, drawn in enumerate(runs):
         series = drawn.run.series
-        axes.plot(*_known(series.window_s, series.hit_rate), label=drawn.label, **_line_style(index))
+        _curve(axes, series.window_s, series.hit_rate, label=drawn.label, **_line_style(index))
     axes.set(xlabel="simulated seconds", ylabel="cached share", ylim=(-0.02, 1.02))
     axes.legend(loc="best")
     return figure
@@ -156,10 +158,19 @@ def _load_per_endpoint(runs: Sequence[Drawn]) -> Figure:
     return figure
 
 
-def _known(window_s: float, values: Sequence[float | None]) -> tuple[list[float], list[float]]:
-    """Middles of the windows that have a value, and the values."""
+def _curve(axes: Axes, window_s: float, values: Sequence[float | None], **style: Any) -> None:
+    """A line through the middles of the windows that have a value; dots where they are too few for one."""
     points = [((n + 0.5) * window_s, value) for n, value in enumerate(values) if value is not None]
-    return [at for at, _ in points], [value for _, value in points]
+    marker = "o" if len(points) < _FEWEST_OF_A_LINE else ""
+    axes.plot([at for at, _ in points], [value for _, value in points], marker=marker, **style)
+
+
+def _plain_numbers(axis: Axis, least: float, most: float) -> None:
+    """Numbers without powers on a logarithmic axis; between the tens only where there is room for them."""
+    from matplotlib.ticker import NullFormatter
+
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("{x:g}" if most < 20 * least else NullFormatter())
 
 
 def _mark_slo(axes: Axes, slo: Slo, *, vertical: bool) -> None:

@@ -76,6 +76,13 @@ def _before(plan: Plan) -> list[str]:
         notes.append(f"each request comes later by up to {jitter_s:g} s, by chance")
     elif grid_s:
         notes.append(f"times are on a grid of {grid_s:g} s, as bursts: --jitter auto spreads them")
+    context = max(group.engine.max_model_len for group in plan.fleet.groups)
+    too_long = sum(request.prompt_tokens + request.output_tokens > context for request in used.requests)
+    if too_long:
+        notes.append(
+            f"{too_long:,} of the requests are longer than any engine's context and are refused: "
+            f"max_model_len is {context:,}"
+        )
     if plan.options.curve is not None:
         notes.append(f"the rate rises and falls as in {plan.options.curve}, squeezed into the trace's time")
     return notes
