@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate import engines
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.xdist_group("engine")]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 TEXT = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
 

@@ -177,7 +177,7 @@ def test_what_is_passed_over_says_why():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.floats(0, 40), st.integers(0, 3)), min_size=1, max_size=60
+        st.tuples(st.sampled_from("abcdefghij"), st.floats(0, 40), st.integers(0, 3)), min_size=1, max_size=60
     )
 )
 def test_homes_are_kept_within_the_places_of_engines(steps):
