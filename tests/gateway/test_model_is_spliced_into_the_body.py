@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway.inspect import Fields, inspect, replace_model
@@ -67,6 +67,7 @@ def bodies(draw):
 
 
 @given(bodies())
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_all_other_bytes_stay(parts):
     """Whatever else is in the body, of any key's spelling, nesting or number: only the value changes."""
     before, value, after = (part.encode() for part in parts)
