@@ -2,8 +2,10 @@
 
 import asyncio
 
+import httpx2
 import pytest
 
+from headgate.simulator.server import ServerSettings, listen, running
 from headgate.simulator.server.kv_transfer.store import BlockStore
 
 TEXT = "/v1/completions"
@@ -236,6 +238,28 @@ async def test_a_prefill_that_is_cancelled_ends_its_decode(serve, eventually, sl
         prefilling.cancel()
         assert (await decoding).status_code == 500
         assert (await protocol(prefill))["open_rooms"] == 0
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+async def test_who_waits_for_the_other_side_is_let_go_as_the_server_stops(serve, fast, role):
+    """Long before the timeout; the request gets a 500."""
+    settings = ServerSettings(
+        engine=fast(), models=("tiny",), api="sglang", role=role, bootstrap_timeout_s=600, drain_s=0
+    )
+    sock = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    async with (
+        serve(api="sglang", role="prefill", bootstrap=True, bootstrap_timeout_s=600) as peer,
+        httpx2.AsyncClient(base_url=url, timeout=20, verify=False) as client,
+    ):
+        async with running(settings, sock):
+            asking = asyncio.ensure_future(client.post(TEXT, json=BODY | room(peer, 1)))
+            async with asyncio.timeout(20):
+                while not (await client.get("/admin/protocol")).json()["seen"]:
+                    await asyncio.sleep(0.001)
+            if role == "decode":
+                await until_rooms(peer, 1)
+        assert (await asking).status_code == 500
 
 
 async def test_engines_find_prompts_in_a_store_that_they_share(serve, tmp_path):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -38,7 +39,8 @@ def start():
         )
         processes.append(process)
         line = process.stdout.readline()
-        return process, re.search(r"http://\S+", line)[0]
+        process.bootstrap = (re.findall(r"bootstrap on port (\d+)", line) or [None])[0]
+        return process, re.search(r"http://[^\s,]+", line)[0]
 
     yield launch
     for process in processes:
@@ -113,6 +115,12 @@ def test_a_port_in_use_is_said_plainly(start):
         (["--base-s", "-1"], "--base-s"),
         (["--base-s", "nan"], "costs.base_s"),
         (["--model", ""], "at least one served name is needed"),
+        (["--lora-modules", "sql"], "neither name=path nor JSON"),
+        (["--model", "a", "--lora-modules", "a=/x"], "must differ"),
+        (["--kv-events-config", '{"port": 1}'], "unknown field `port`"),
+        (["--kv-events-config", '{"endpoint": "5557"}'], "address of ZMQ"),
+        (["--failure-types", "boredom"], "boredom"),
+        (["--engine", "sglang", "--metrics-generation", "old"], "sglang has new"),
     ],
 )
 def test_bad_options_are_usage_errors(options, message):
@@ -120,6 +128,53 @@ def test_bad_options_are_usage_errors(options, message):
     result = CliRunner().invoke(simulate, ["engine", *options])
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("- {kind: slow}", "at_s"), ("- {kind: slow, at_s: 1}", "factor"), ("{a: 1", "is not YAML")],
+)
+def test_a_wrong_schedule_is_a_usage_error(tmp_path, text, message):
+    """The file is read before anything starts."""
+    path = tmp_path / "faults.yaml"
+    path.write_text(text)
+    result = CliRunner().invoke(simulate, ["engine", "--port", "0", "--faults", str(path)])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_an_address_of_events_in_use_is_said_plainly(start):
+    """Not a traceback, but which address it is."""
+    _, url = start()
+    taken = url.removeprefix("http://")
+    config = json.dumps({"endpoint": f"tcp://{taken}"})
+    result = CliRunner().invoke(simulate, ["engine", "--port", "0", "--kv-events-config", config])
+    assert result.exit_code == 1
+    assert f"cannot publish KV events on tcp://{taken}" in result.output
+
+
+def test_a_pair_of_processes_meets_at_the_bootstrap_port(start):
+    """SGLang's form through the command's options."""
+    options = ("--engine", "sglang", "--profile", "fast", "--bootstrap-port", "0")
+    process, prefill = start(*options, "--role", "prefill")
+    line = process.bootstrap
+    _, decode = start(*options, "--role", "decode")
+    body = {
+        "model": "simulated",
+        "prompt": "Once",
+        "max_tokens": 2,
+        "bootstrap_host": "127.0.0.1",
+        "bootstrap_port": int(line),
+        "bootstrap_room": 7,
+    }
+
+    def ask(url):
+        request = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)["usage"]["completion_tokens"]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, (prefill, decode))) == [2, 2]
 
 
 def test_profiles_lists_all_of_them():

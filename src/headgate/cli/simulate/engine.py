@@ -241,7 +241,10 @@ def _serve(
     told = f"simulating {', '.join(settings.models)} ({profile}) on http://{address}"
     if bootstrap is not None:
         told += f", bootstrap on port {bootstrap.getsockname()[1]}"
-    server.run(settings, sock, lambda: click.echo(told), bootstrap)
+    try:
+        server.run(settings, sock, lambda: click.echo(told), bootstrap)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _failures(rate: float, types: str | None, path: str | None) -> "FailureSettings":
@@ -263,7 +266,7 @@ def _failures(rate: float, types: str | None, path: str | None) -> "FailureSetti
     try:
         return msgspec.convert(given, FailureSettings)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(f"--failure-types, --faults: {error}") from error
 
 
 def _listen(host: str, port: int, option: str) -> "socket.socket":

@@ -68,7 +68,7 @@ class Instance:
     def _crash(self) -> None:
         """The process dies: whoever waits is cut, and all memory is lost."""
         self.ranks.restart()
-        self.transfers.rooms.close_all()
+        self.transfers.side_channel.cut()
         self.transfers.held.clear()
         for publisher in self.publishers:
             publisher.restart()
@@ -76,7 +76,7 @@ class Instance:
     def cut(self) -> None:
         """End what is in flight, and what waits for another engine."""
         self.ranks.cancel_all()
-        self.transfers.rooms.close_all()
+        self.transfers.side_channel.cut()
 
     def _publishers(self, address: str) -> "list[Publisher]":
         config = self.settings.kv_events

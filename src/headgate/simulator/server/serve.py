@@ -49,7 +49,12 @@ async def running(
     instance = Instance(settings, host, port)
     server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings))
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
-    async with contextlib.aclosing(server), instance.running(), asyncio.TaskGroup() as group:
+    async with contextlib.AsyncExitStack() as parts:
+        for each in sockets:
+            parts.callback(each.close)  # also if it never came to serving
+        await parts.enter_async_context(contextlib.aclosing(server))
+        await parts.enter_async_context(instance.running())
+        group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
         await server.accepting.wait()
         try:

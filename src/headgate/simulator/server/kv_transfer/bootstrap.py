@@ -29,6 +29,8 @@ class BootstrapPrefill(Transfer):
             async with asyncio.timeout(self._rooms.timeout_s):
                 for room in self._entered:
                     await room.decode_came.wait()
+                    if room.computed.done():
+                        raise ApiError(500, "Prefill bootstrap failed: the room was closed")
         except TimeoutError as error:
             told = f"Prefill bootstrap failed: the decode side did not come in {self._rooms.timeout_s:g} s"
             raise ApiError(500, told) from error

@@ -68,6 +68,7 @@ class Rooms:
             del self._rooms[number]
         if not room.computed.done():
             room.computed.set_result(None)
+        room.decode_came.set()  # who waits for that side learns that it will not come
 
     def close_all(self) -> None:
         for number, room in list(self._rooms.items()):

@@ -38,6 +38,7 @@ class SideChannel:
         self._rooms = rooms
         self._protocol = protocol
         self._client: httpx2.AsyncClient | None = None
+        self._asking: set[asyncio.Future[httpx2.Response]] = set()
 
     async def serve_blocks(self, exchange: Exchange) -> None:
         """POST /kv_transfer/blocks: 200 with what was computed, or 404."""
@@ -69,8 +70,14 @@ class SideChannel:
         """Wait in a room of the engine that prefills."""
         return await self._ask(f"{_origin(host, port)}/kv_transfer/rooms/{room}", b"", self._rooms.timeout_s)
 
-    async def aclose(self) -> None:
+    def cut(self) -> None:
+        """Stop waiting for other engines, and let those go that wait here."""
         self._rooms.close_all()
+        for asking in self._asking:
+            asking.cancel()
+
+    async def aclose(self) -> None:
+        self.cut()
         if self._client is not None:
             await self._client.aclose()
 
@@ -80,14 +87,21 @@ class SideChannel:
         if self._client is None:
             limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
             self._client = httpx2.AsyncClient(limits=limits, trust_env=False, verify=False)
+        asking = asyncio.ensure_future(self._client.post(url, content=body, timeout=timeout_s))
+        self._asking.add(asking)
         try:
-            async with asyncio.timeout(timeout_s):
-                response = await self._client.post(url, content=body, timeout=timeout_s)
+            await asyncio.wait((asking,), timeout=timeout_s)
+            if asking.cancelled() or not asking.done():
+                return None
+            response = asking.result()
             if response.status_code != 200:
                 return None
             return msgspec.json.decode(response.content, type=Computed)
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, msgspec.DecodeError):
+        except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.DecodeError):
             return None
+        finally:
+            self._asking.discard(asking)
+            asking.cancel()
 
 
 def _origin(host: str, port: int) -> str:
