@@ -52,10 +52,10 @@ def read(fields: Fields, path: str) -> Prompt:
 
 
 def _whole(main: bytes, fields: Fields, *, has_marks: bool = False) -> Prompt:
-    parts = [bytes(part) for part in (fields.tools, fields.instructions, fields.system) if part]
-    parts = [part for part in parts if part != _NULL]
-    parts.append(main[:-1])
-    text = b"\n".join(parts)
+    text = main[:-1]
+    if fields.tools or fields.instructions or fields.system:
+        before = [bytes(part) for part in (fields.tools, fields.instructions, fields.system) if part]
+        text = b"\n".join((*(part for part in before if part != _NULL), text))
     if has_marks and b'"cache_control"' in text:
         text = _CACHE_CONTROL.sub(b"", text)
     if len(text) < SEARCHED_BYTES or not media.is_likely(text):
