@@ -40,7 +40,7 @@ class ExactIndex:
         residency = self.residency
         for n, (anywhere, on_gpu) in enumerate(residency.held(known, loads)):
             load = loads[n]
-            if residency.block_tokens(load) != block_tokens:
+            if load not in residency or residency.block_tokens(load) not in (0, block_tokens):
                 continue
             worth = on_gpu + int(LOWER_TIER_WEIGHT * (anywhere - on_gpu))
             if anywhere == len(known):
@@ -52,13 +52,13 @@ class ExactIndex:
 
     def expect(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
         """A prompt was sent to an engine, which will tell of it soon."""
-        chains = self._chains.get(self.residency.block_tokens(load))
+        chains = self._chains.get(self._block_tokens(load))
         if chains is not None:
             self.residency.expect(load, chains.of(prefix), now)
 
     def wants(self, prefix: Sequence[int], load: EndpointLoad) -> bool:
         """Whether the tokens of a prompt are worth knowing that was sent to an engine."""
-        block_tokens = self.residency.block_tokens(load)
+        block_tokens = self._block_tokens(load)
         if not block_tokens or not prefix:
             return False
         chains = self._chains.get(block_tokens)
@@ -75,13 +75,20 @@ class ExactIndex:
     ) -> None:
         """Takes the tokens of a prompt that was sent to an engine. `shares` is how much of it comes before
         the end of each block."""
-        block_tokens = self.residency.block_tokens(load)
+        block_tokens = self._block_tokens(load)
         if not block_tokens:
             return
         chains = self._chains.get(block_tokens)
         if chains is None:
             chains = self._chains[block_tokens] = PromptChains(block_tokens)
         self.residency.expect(load, chains.learn(prefix, shares, tokens, adapter), now)
+
+    def _block_tokens(self, load: EndpointLoad) -> int:
+        """By what the engine has told of, or else by its metrics; 0 if it has said neither."""
+        told = self.residency.block_tokens(load)
+        if told or load not in self.residency:
+            return told
+        return (load.reading.block_tokens or 0) if load.reading is not None else 0
 
     def statistics(self) -> dict[str, int]:
         return {

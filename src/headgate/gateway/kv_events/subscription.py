@@ -127,7 +127,7 @@ class Subscription:
             self.counts["invalid"] += 1
             self.problem = str(error)
             return
-        verdict = self._order.hear(number)
+        verdict = self._order.hear(number, payload)
         if verdict == "restart":
             self._begin_anew()
             self.is_complete = False
@@ -143,7 +143,7 @@ class Subscription:
         self._changed()
 
     def _use(self, number: int, payload: bytes, counted_as: str) -> None:
-        self._order.take(number)
+        self._order.take(number, payload)
         try:
             events = kv_events.read(payload)
             for event in events:
@@ -177,7 +177,7 @@ class Subscription:
             self.counts["missed"] += until - expected
             self._begin_anew()
         self.is_complete = False
-        self._order.take(until - 1)
+        self._order.skip_to(until)
 
     async def _repeat(self, until: int | None, context: zmq.asyncio.Context) -> None:
         socket = self._socket(context, zmq.DEALER)
