@@ -109,6 +109,19 @@ def test_a_matched_prefix_counts_by_its_share_and_long_ones_more():
     assert scores(PrefixCacheScorer(), pool, request(10), caches) == [0.0, 0.0, 0.0]
 
 
+def test_exact_matches_count_by_the_worth_of_their_tiers():
+    """S12: 3.8 of the best 4 blocks score .95; nothing held anywhere is 0 for all."""
+
+    class Tiers(Caches):
+        def weighed(self, prefix, loads):
+            return [3.8 if count == 3 else float(count) for count in self.matched(prefix, loads)]
+
+    pool, scorer = endpoints({}, {}, {}), prefix_scorers.PrecisePrefixCacheScorer()
+    asked = request(blocks=4)
+    assert scores(scorer, pool, asked, Tiers(pool, [3, 4, 0])) == [0.95, 1.0, 0.0]
+    assert scores(scorer, pool, asked, Tiers(pool, [0, 0, 0])) == [0.0, 0.0, 0.0]
+
+
 def test_prompts_that_no_cache_holds_go_round():
     """S9: never used first, in the pool's order; once used, last; a warm prompt is .5 for all."""
     pool, scorer = endpoints({}, {}, {}), NoHitLruScorer()

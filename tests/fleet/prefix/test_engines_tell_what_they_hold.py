@@ -75,6 +75,20 @@ def test_what_is_held_is_known_without_having_been_sent():
     assert setting.matched() == [10, 0]
 
 
+def test_slower_memory_counts_for_less():
+    """S12: three blocks on the accelerator and one that is not are worth 3.8 of 4, and 3 whole ones."""
+    setting = Setting()
+    setting.prefix, setting.tokens = setting.prefix[:4], setting.tokens[: 4 * BYTES_BLOCK_TOKENS]
+    setting.tell(stored(setting.tokens[: 3 * BYTES_BLOCK_TOKENS]))
+    setting.tell(stored(setting.tokens, medium="CPU"))
+    shares = [(n + 1) / 4 for n in range(4)]
+    setting.exact.learn(setting.prefix, shares, array("I", setting.tokens), "", setting.telling, -1e9)
+    setting.residency.sweep(1e9)
+    loads = [setting.telling, setting.other]
+    assert setting.index.weighed(setting.prefix, loads) == pytest.approx([3.8, 0.0])
+    assert setting.matched() == [3, 0]
+
+
 def test_what_was_evicted_is_not_believed():
     """The prompt was sent there and is believed on both; one engine tells that its end is gone."""
     setting = Setting()

@@ -24,10 +24,17 @@ class ExactIndex:
         """By the number of tokens in a block: engines may differ."""
 
     def corrected(self, counts: list[int], prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+        """How many whole blocks each endpoint holds, given how many it is believed to hold."""
+        return list(map(int, self.weighed(counts, prefix, loads)))
+
+    def weighed(
+        self, counts: Sequence[float], prefix: Sequence[int], loads: Sequence[EndpointLoad]
+    ) -> list[float]:
         """How many blocks each endpoint holds, given how many it is believed to hold.
 
         Blocks outside of the accelerator's memory count for less.
         """
+        counts = list(counts)
         for chains in self._chains.values():
             known = chains.of(prefix)
             if known:
@@ -35,14 +42,14 @@ class ExactIndex:
         return counts
 
     def _correct(
-        self, counts: list[int], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
+        self, counts: list[float], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
     ) -> None:
         residency = self.residency
         for n, (anywhere, on_gpu) in enumerate(residency.held(known, loads)):
             load = loads[n]
             if load not in residency or residency.block_tokens(load) not in (0, block_tokens):
                 continue
-            worth = on_gpu + int(LOWER_TIER_WEIGHT * (anywhere - on_gpu))
+            worth = on_gpu + LOWER_TIER_WEIGHT * (anywhere - on_gpu)
             if anywhere == len(known):
                 counts[n] = worth + max(counts[n] - anywhere, 0)
             elif residency.is_complete(load):

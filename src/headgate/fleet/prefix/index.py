@@ -67,6 +67,13 @@ class PrefixIndex:
         counts = masks.longest(self._owners, prefix, self._bits_of(loads))
         return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+        """The same, where a block that is held in slower memory than the accelerator's is a part of one."""
+        if not prefix or not loads:
+            return [0.0] * len(loads)
+        counts = masks.longest(self._owners, prefix, self._bits_of(loads))
+        return list(counts) if self.exact is None else self.exact.weighed(counts, prefix, loads)
+
     def _bits_of(self, loads: Sequence[EndpointLoad]) -> list[int]:
         """The bits of endpoints. A pool is mostly asked for whole: then, what was found before holds."""
         known, bits = self._asked.get(loads[0], _NONE)

@@ -26,6 +26,10 @@ class PrefixIndex(Protocol):
         """An endpoint is about to hold these blocks."""
         ...
 
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+        """Of each endpoint, how many blocks it holds, of which slower memories count for less."""
+        ...
+
 
 class NoPrefixes:
     """Where nothing is known of caches."""
@@ -35,6 +39,9 @@ class NoPrefixes:
 
     def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
         pass
+
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+        return list(self.matched(prefix, loads))
 
 
 class Cycle:

@@ -120,6 +120,7 @@ class PrecisePrefixCacheScorer(Scorer):
         super().__init__()
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        shares = cycle.held_shares(loads)
-        most = max(shares)
-        return [share / most for share in shares] if most else shares
+        prefix = cycle.request.prefix
+        worth = cycle.prefixes.weighed(prefix, loads) if prefix else [0.0] * len(loads)
+        most = max(worth)
+        return [each / most for each in worth] if most else worth
