@@ -21,10 +21,16 @@ def test_the_profile_table_has_the_constants(profile):
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     costs, config = profile.config.costs, profile.config
     assert cells[1] == profile.description
-    assert [seconds(cell) for cell in cells[2:6]] == pytest.approx(
-        [costs.base_s, costs.per_decode_sequence_s, costs.per_kv_token_s, costs.per_prefill_token_s]
+    assert [seconds(cell) for cell in cells[2:7]] == pytest.approx(
+        [
+            costs.base_s,
+            costs.per_decode_sequence_s,
+            costs.per_kv_token_s,
+            costs.per_prefill_token_s,
+            costs.per_start_s,
+        ]
     )
-    assert cells[6:] == [str(config.max_num_seqs), str(config.max_model_len), str(config.kv_blocks)]
+    assert cells[7:] == [str(config.max_num_seqs), str(config.max_model_len), str(config.kv_blocks)]
     assert config.block_size == 16
 
 

@@ -53,6 +53,9 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--per-prefill-token-s", type=_SECONDS, help="Seconds for each prompt token prefilled in a step."
 )
+@click.option("--prefill-base-s", type=_SECONDS, help="What a step that prefills has for --base-s, if more.")
+@click.option("--least-prefill-s", type=_SECONDS, help="Seconds that a step that prefills takes at least.")
+@click.option("--per-start-s", type=_SECONDS, help="Seconds for each request that starts in a step.")
 @click.option("--max-num-seqs", type=_COUNT, help="Sequences that run at once.")
 @click.option("--max-model-len", type=_COUNT, help="Tokens of prompt and answer together.")
 @click.option("--prefill-budget-tokens", type=_COUNT, help="Prompt tokens that one step may prefill.")

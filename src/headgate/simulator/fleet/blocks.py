@@ -8,6 +8,7 @@ import xxhash
 
 _MASK = (1 << 64) - 1
 _ODD = 0x9E3779B97F4A7C15
+_OTHER_ODD = 0xC2B2AE3D27D4EB4F
 
 
 def engine_blocks(
@@ -23,10 +24,11 @@ def engine_blocks(
         return ()
     if block_size == block_tokens:
         return prefix[:full]
+    last = min(full * block_size, len(prefix) * block_tokens)
+    parts = [block * _ODD for block in prefix]
     return [
-        mixed(prefix[(end - 1) // block_tokens], end)
-        for end in range(block_size, full * block_size + 1, block_size)
-        if end <= len(prefix) * block_tokens
+        (parts[(end - 1) // block_tokens] + end * _OTHER_ODD) & _MASK
+        for end in range(block_size, last + 1, block_size)
     ]
 
 
@@ -35,11 +37,4 @@ def of_adapter(prefix: Sequence[int], adapter: str) -> Sequence[int]:
     if not adapter:
         return prefix
     salt = xxhash.xxh3_64_intdigest(adapter.encode())
-    return [mixed(block, salt) for block in prefix]
-
-
-def mixed(block: int, salt: int) -> int:
-    """Another hash for each salt, in 64 bits."""
-    value = (block ^ (salt * _ODD)) & _MASK
-    value = ((value ^ (value >> 31)) * _ODD) & _MASK
-    return value ^ (value >> 29)
+    return [(block * _ODD + salt) & _MASK for block in prefix]

@@ -1,10 +1,12 @@
 """Named engines: constants that were published or follow from published ones.
 
-`7b-a100` is the fit of the Gateway API Inference Extension's first simulator. The others start from the ready
-latency profiles of llm-d's simulator (time per prompt token, inter-token latency L when alone, load factor F
-at a full batch): prefill per token as given, per sequence L x (F - 1) / 255 for a batch of 256, and the base
-is what remains of L. The term per KV token is bytes of KV per token over memory bandwidth; KV blocks are what
-90 % of the memory leaves beside 16-bit weights.
+`7b-a100` is the fit of the Gateway API Inference Extension's first simulator. The others start from latency
+profiles like those that llm-d's simulator comes with: an overhead O of each first token, a time per prompt
+token, the inter-token latency L when alone, a load factor F at a full batch. Prefill per token is as given;
+per sequence it is L x (F - 1) / 255 for a batch of 256, and the base is what remains of L; what remains of O
+is charged for each start. The term per KV token is bytes of KV per token over memory bandwidth; KV blocks are
+what 90 % of the memory leaves beside the weights, of 16 bits if nothing else is said. O and L of engines
+without a published profile lie in the middle of their published ranges.
 """
 
 import msgspec
@@ -31,9 +33,12 @@ _ALL = (
                 per_decode_sequence_s=1.0265e-4,
                 per_kv_token_s=5.353e-7,
                 per_prefill_token_s=6.769e-5,
+                prefill_base_s=0.01969,
+                least_prefill_s=0.04,
             ),
             max_model_len=4096,
             kv_blocks=2810,
+            kv_bytes_per_token=524_288,
         ),
     ),
     EngineProfile(
@@ -45,6 +50,7 @@ _ALL = (
                 per_decode_sequence_s=4.7e-5,
                 per_kv_token_s=3.9e-8,
                 per_prefill_token_s=2.5e-4,
+                per_start_s=0.01805,
             ),
             kv_blocks=27_000,
         ),
@@ -58,8 +64,10 @@ _ALL = (
                 per_decode_sequence_s=1.96e-4,
                 per_kv_token_s=1.2e-8,
                 per_prefill_token_s=5e-4,
+                per_start_s=0.0552,
             ),
             kv_blocks=85_000,
+            kv_bytes_per_token=327_680,
         ),
     ),
     EngineProfile(
@@ -71,8 +79,54 @@ _ALL = (
                 per_decode_sequence_s=2.9e-5,
                 per_kv_token_s=1.33e-7,
                 per_prefill_token_s=3.5e-4,
+                per_start_s=0.00503,
             ),
             kv_blocks=20_000,
+            kv_bytes_per_token=114_688,
+        ),
+    ),
+    EngineProfile(
+        name="13b-h100",
+        description="13B class on one H100: L 18 ms, F 2, 800 KB of KV a token",
+        config=EngineConfig(
+            costs=StepCosts(
+                base_s=0.01793,
+                per_decode_sequence_s=7.1e-5,
+                per_kv_token_s=2.45e-7,
+                per_prefill_token_s=4e-4,
+                per_start_s=0.04,
+            ),
+            max_model_len=4096,
+            kv_blocks=3500,
+            kv_bytes_per_token=819_200,
+        ),
+    ),
+    EngineProfile(
+        name="8b-l40s",
+        description="8B class on one L40S: L 30 ms, F 2, 128 KB of KV a token",
+        config=EngineConfig(
+            costs=StepCosts(
+                base_s=0.02988,
+                per_decode_sequence_s=1.18e-4,
+                per_kv_token_s=1.52e-7,
+                per_prefill_token_s=6e-4,
+                per_start_s=0.045,
+            ),
+            kv_blocks=12_900,
+        ),
+    ),
+    EngineProfile(
+        name="8b-h100-fp8",
+        description="8B class with 8-bit weights on one H100: L 6 ms, F 2, 128 KB of KV a token",
+        config=EngineConfig(
+            costs=StepCosts(
+                base_s=0.00598,
+                per_decode_sequence_s=2.35e-5,
+                per_kv_token_s=3.9e-8,
+                per_prefill_token_s=2.5e-4,
+                per_start_s=0.02402,
+            ),
+            kv_blocks=30_500,
         ),
     ),
     EngineProfile(
