@@ -80,6 +80,7 @@ extra: 1
         (HEAD + "plugins: [3]\n", "plugins[0]"),
         ("- 1\n", ""),
         ("other: 1\n", ""),
+        ("kind: ConfigMap\ndata: {routerConfiguration: 'scheduler: {}'}\n", "kind"),
         (HEAD + "plugins: [{type: queue-scorer, parameters: [1]}]\n", "plugins[0].parameters"),
         (
             HEAD
@@ -132,7 +133,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(words, values, max_size=6))
 def test_no_document_is_too_wrong_to_be_judged(document):
     """Every document is a plan or has errors, each with a message; a plan makes a policy."""

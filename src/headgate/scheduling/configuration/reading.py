@@ -32,7 +32,12 @@ def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
     of them."""
     problems = Problems()
     plan: Plan | None = None
-    if isinstance(document, Mapping) and kthena.is_meant(document):
+    if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
+        names = document.get("data")
+        within = ", ".join(map(str, names)) if isinstance(names, Mapping) else "data"
+        fix = f"write what is under {within} into a file of its own"
+        problems.error("kind", "a ConfigMap holds a configuration, and is none", fix)
+    elif isinstance(document, Mapping) and kthena.is_meant(document):
         plan = kthena.read(document, problems)
     elif isinstance(document, Mapping) and ("kind" in document or "plugins" in document):
         plan = picker.read(document, problems, allow_alpha=allow_alpha)
