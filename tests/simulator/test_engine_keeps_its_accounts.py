@@ -28,8 +28,11 @@ class EngineAccounts(RuleBasedStateMachine):
         block_size=st.integers(1, 8),
         spare_blocks=st.integers(0, 6),
         max_waiting=st.integers(0, 6),
+        host_blocks=st.sampled_from([0, 0, 10]),
     )
-    def start(self, seqs: int, budget: int, block_size: int, spare_blocks: int, max_waiting: int) -> None:
+    def start(
+        self, seqs: int, budget: int, block_size: int, spare_blocks: int, max_waiting: int, host_blocks: int
+    ) -> None:
         self.config = EngineConfig(
             costs=COSTS,
             max_num_seqs=seqs,
@@ -38,6 +41,7 @@ class EngineAccounts(RuleBasedStateMachine):
             kv_blocks=-(-CONTEXT // block_size) + spare_blocks,
             block_size=block_size,
             max_waiting=max_waiting,
+            host_kv_blocks=host_blocks,
         )
         self.engine = Engine(self.config)
         self.now = 0.0
@@ -47,6 +51,7 @@ class EngineAccounts(RuleBasedStateMachine):
         self.ended: dict[RequestId, str] = {}
         self.first_admissions: list[RequestId] = []
         self.findable: set[int] = set()
+        self.in_host: set[int] = set()
 
     @rule(prompt=st.integers(1, CONTEXT - 1), output=st.integers(1, CONTEXT), family=st.integers(0, 2))
     def submit(self, prompt: int, output: int, family: int) -> None:
@@ -122,15 +127,17 @@ class EngineAccounts(RuleBasedStateMachine):
         assert self.first_admissions == sorted(self.first_admissions, key=int), "admission out of order"
 
     def follow_kv_events(self) -> None:
-        """A reader of the events knows what can be found."""
+        """A reader of the events knows what can be found, and where."""
         for event in self.engine.take_kv_events():
+            found = self.findable if event.medium == "GPU" else self.in_host
             if isinstance(event, BlockStored):
-                assert not self.findable & set(event.hashes), "stored twice"
-                assert event.parent is None or event.parent in self.findable, "stored without what is before"
-                self.findable |= set(event.hashes)
+                assert not found & set(event.hashes), "stored twice"
+                assert event.parent is None or event.parent in found, "stored without what is before"
+                found |= set(event.hashes)
             elif isinstance(event, BlockRemoved):
-                assert self.findable >= set(event.hashes), "removed what was not there"
-                self.findable -= set(event.hashes)
+                assert found >= set(event.hashes), "removed what was not there"
+                found -= set(event.hashes)
+        assert len(self.in_host) <= self.config.host_kv_blocks
 
     def teardown(self) -> None:
         """Left alone, the engine ends everything and holds nothing."""

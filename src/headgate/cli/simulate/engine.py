@@ -62,6 +62,12 @@ _COUNT = click.IntRange(min=1)
 @click.option("--kv-blocks", type=_COUNT, help="Blocks of the KV cache.")
 @click.option("--block-size", type=_COUNT, help="Tokens in one KV block.")
 @click.option(
+    "--host-kv-blocks",
+    type=click.IntRange(min=0),
+    help="Blocks of a second cache in the host's memory, which has what the first one drops.",
+)
+@click.option("--host-token-s", type=_SECONDS, help="Seconds for each cached token that comes from there.")
+@click.option(
     "--max-waiting", type=click.IntRange(min=0), help="Requests taken beyond max-num-seqs; more get a 429."
 )
 @click.option(

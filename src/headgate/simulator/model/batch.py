@@ -48,7 +48,11 @@ class Batch:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         self.kv = KvBlocks(
-            config.kv_blocks, config.block_size, named=config.prefix_cache, tells=config.kv_events
+            config.kv_blocks,
+            config.block_size,
+            named=config.prefix_cache,
+            tells=config.kv_events,
+            host_blocks=config.host_kv_blocks,
         )
         self.adapters = AdapterSlots(config.max_adapters)
         self.waiting = WaitingQueue(by_priority=config.by_priority)

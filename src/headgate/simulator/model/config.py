@@ -30,6 +30,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether blocks of a prompt are found again by those who share it."""
     kv_events: bool = True
     """Whether `Engine.take_kv_events` has something to tell: it keeps all events until it is called."""
+    host_kv_blocks: int = 0
+    """Blocks of a second cache in the host's memory, which has what the first one drops."""
+    host_token_s: float = 0.0
+    """How much longer a step takes for each cached token that it gets from there."""
     max_adapters: int = 8
     """Adapters in memory at a time."""
     adapter_load_s: float = 0.0
@@ -55,6 +59,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "block_size": 1,
             "kv_bytes_per_token": 1,
             "max_waiting": 0,
+            "host_kv_blocks": 0,
+            "host_token_s": 0,
             "max_adapters": 0,
             "adapter_load_s": 0,
             "adapter_kv_blocks": 0,

@@ -49,6 +49,7 @@ class Engine:
         self._output_tokens = 0
         self._prefix_queries = 0
         self._prefix_hits = 0
+        self._host_hits = 0
 
     # -- requests
 
@@ -95,7 +96,8 @@ class Engine:
         for sequence in work.admitted:
             if not sequence.preemptions:
                 self._prefix_queries += sequence.request.prompt_tokens
-                self._prefix_hits += sequence.cached_tokens
+                self._prefix_hits += sequence.cached_tokens - sequence.host_tokens
+                self._host_hits += sequence.host_tokens
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
@@ -188,6 +190,7 @@ class Engine:
             output_tokens_total=self._output_tokens,
             prefix_queries_total=self._prefix_queries,
             prefix_hits_total=self._prefix_hits,
+            host_hits_total=self._host_hits,
         )
 
     def validate(self) -> None:

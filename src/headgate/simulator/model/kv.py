@@ -11,14 +11,15 @@ request before its front. Other than vLLM's, the blocks of an answer are not nam
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
+from headgate.simulator.model.host_tier import HostTier
+from headgate.simulator.model.kv_events import CPU, GPU, AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.request import SimulatedRequest
 
 
 class Holding:
     """The blocks of one request, whose tokens fill them in order, the last one partly."""
 
-    __slots__ = ("blocks", "cached_tokens", "hashes", "looked_at", "named", "request", "room")
+    __slots__ = ("blocks", "cached_tokens", "hashes", "host_tokens", "looked_at", "named", "request", "room")
 
     def __init__(
         self,
@@ -26,16 +27,19 @@ class Holding:
         hashes: Sequence[int],
         blocks: int,
         block_size: int,
-        cached_tokens: int,
+        found: int,
+        found_in_host: int,
     ) -> None:
         self.request = request
         self.hashes = hashes
         self.blocks = blocks
         self.room = blocks * block_size
         """Tokens that fit."""
-        self.cached_tokens = cached_tokens
+        self.cached_tokens = (found + found_in_host) * block_size
         """Tokens that need not be computed: they were found as the request started."""
-        self.looked_at = cached_tokens // block_size
+        self.host_tokens = found_in_host * block_size
+        """Those of them that come from the host's memory."""
+        self.looked_at = found
         """So many blocks from the front have been named, if their names were not taken yet."""
         self.named = list(hashes[: self.looked_at])
         """The hashes that it holds, front first."""
@@ -44,7 +48,9 @@ class Holding:
 class KvBlocks:
     """The blocks of one engine. Blocks without a name are counted, named ones are known by their hash."""
 
-    def __init__(self, total: int, block_size: int, *, named: bool = True, tells: bool = True) -> None:
+    def __init__(
+        self, total: int, block_size: int, *, named: bool = True, tells: bool = True, host_blocks: int = 0
+    ) -> None:
         self.total = total
         self.block_size = block_size
         self._named = named  # whether blocks are ever found again
@@ -55,6 +61,7 @@ class KvBlocks:
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._unnamed = 0
+        self.host = HostTier(host_blocks)
         self._events: list[KvEvent] = []
 
     @property
@@ -115,6 +122,8 @@ class KvBlocks:
         revived = sum(1 for block in hashes[:found] if block in idle)
         if blocks - found > self.free - revived:
             return None
+        # From where the accelerator has no more, the host may: as with the former, never the last token.
+        in_host = self.host.use(hashes[found : (tokens - 1) // self.block_size])
         for block in hashes[:found]:
             if block in references:
                 references[block] += 1
@@ -122,7 +131,9 @@ class KvBlocks:
                 del idle[block]
                 references[block] = 1
         self._take(blocks - found)
-        return Holding(request, hashes, blocks, self.block_size, found * self.block_size)
+        holding = Holding(request, hashes, blocks, self.block_size, found, in_host)
+        self.name(holding, holding.cached_tokens)
+        return holding
 
     def grow(self, holding: Holding, tokens: int) -> bool:
         """Add blocks until `tokens` tokens fit; False, and no change, if there are not enough."""
@@ -194,6 +205,7 @@ class KvBlocks:
             return False
         self._empty += len(self._idle)
         self._idle.clear()
+        self.host.clear()
         if self._tells:
             self._events.append(AllBlocksCleared())
         return True
@@ -216,6 +228,9 @@ class KvBlocks:
         assert sum(sums.values()) == self.total, f"{sums} do not add up to {self.total} blocks"
         assert min(sums.values()) >= 0, f"a negative count: {sums}"
         assert not self._references.keys() & self._idle.keys(), "a block is held and idle"
+        assert len(self.host) <= self.host.blocks, (
+            f"{len(self.host)} of {self.host.blocks} blocks in the host"
+        )
         assert all(count > 0 for count in self._references.values()), "a held block without a holder"
 
     def _take(self, blocks: int) -> None:
@@ -226,8 +241,21 @@ class KvBlocks:
         if empty < blocks:
             idle = self._idle
             removed = [idle.popitem(last=False)[0] for _ in range(blocks - empty)]
-            if self._tells:
-                self._events.append(BlockRemoved(hashes=tuple(removed)))
+            self._tell_removed(removed, GPU)
+            if self.host.blocks:
+                self._move_to_host(removed)
+
+    def _move_to_host(self, hashes: list[int]) -> None:
+        new, dropped = self.host.store(hashes)
+        if new and self._tells:
+            self._events.append(
+                BlockStored(hashes=tuple(new), parent=None, block_size=self.block_size, medium=CPU)
+            )
+        self._tell_removed(dropped, CPU)
+
+    def _tell_removed(self, hashes: list[int], medium: str) -> None:
+        if hashes and self._tells:
+            self._events.append(BlockRemoved(hashes=tuple(hashes), medium=medium))
 
     def _tell_stored(self, holding: Holding, hashes: list[int], end: int) -> None:
         if not hashes or not self._tells:

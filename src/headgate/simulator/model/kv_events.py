@@ -6,18 +6,21 @@ from headgate.simulator.model.request import RequestId
 
 GPU = "GPU"
 """The medium of blocks in the accelerator's memory, by vLLM's name."""
+CPU = "CPU"
+"""The medium of blocks in the host's memory."""
 
 
 class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive full blocks of a prompt can be found by their hashes from now on."""
+    """Consecutive full blocks of a prompt can be found by their hashes from now on. Of the host's memory only
+    the hashes are told, in no order, as vLLM does."""
 
     hashes: tuple[int, ...]
     parent: int | None
     """Hash of the block before the first of them; None at the front of a prompt."""
     block_size: int
-    request_id: RequestId
+    request_id: RequestId | None = None
     """Whose prompt they are a part of: who has the text knows their token ids from it and from `position`."""
-    position: int
+    position: int = 0
     """Index of the first of them among the blocks of that prompt."""
     adapter: str = ""
     medium: str = GPU

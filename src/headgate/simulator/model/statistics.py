@@ -31,7 +31,9 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     prefix_queries_total: int
     """Prompt tokens of requests that started, each request once."""
     prefix_hits_total: int
-    """Those of them that were found in the cache."""
+    """Those of them that were found in the accelerator's cache."""
+    host_hits_total: int
+    """Those of them that were found in the host's memory."""
 
     @property
     def kv_usage(self) -> float:

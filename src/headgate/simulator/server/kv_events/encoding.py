@@ -38,12 +38,15 @@ class Encoder:
         match event:
             case BlockStored():
                 first = event.position * event.block_size
-                tokens = prompt_of(event.request_id)[first : first + len(event.hashes) * event.block_size]
+                size = len(event.hashes) * event.block_size
+                tokens = (
+                    prompt_of(event.request_id)[first : first + size].tolist() if event.request_id else []
+                )
                 return {
                     "type": "BlockStored",
                     "block_hashes": event.hashes,
                     "parent_block_hash": event.parent,
-                    "token_ids": tokens.tolist(),
+                    "token_ids": tokens,
                     "block_size": event.block_size,
                     "lora_id": self._adapters(event.adapter) if event.adapter else None,
                     "medium": event.medium,
