@@ -9,6 +9,7 @@ import msgspec
 from headgate.simulator.model import EngineStatistics
 from headgate.simulator.server.live import Ask, LiveEngine, Ticket
 from headgate.simulator.server.metrics import Reading, Timings
+from headgate.simulator.server.metrics.fake import FakeMetrics
 from headgate.simulator.server.settings import ServerSettings
 
 WAITING_WEIGHT = 4
@@ -24,6 +25,9 @@ class Ranks:
         self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._adapters_changed: dict[int, float] = {}
         self.asleep = False
+        self.fake: FakeMetrics | None = None
+        """Figures that readings have in place of what is so."""
+        self.fake_since_s = 0.0
         publishes = settings.kv_events is not None and settings.kv_events.enabled
         config = msgspec.structs.replace(settings.engine, kv_events=publishes)
         self.engines = tuple(
@@ -75,6 +79,14 @@ class Ranks:
         return functools.reduce(_sum, others, first)
 
     def readings(self) -> Iterator[Reading]:
+        """All ranks as a scraper is to see them."""
+        for reading in self._true_readings():
+            if self.fake is None:
+                yield reading
+            else:
+                yield self.fake.over(reading, time.monotonic() - self.fake_since_s)
+
+    def _true_readings(self) -> Iterator[Reading]:
         for rank, engine in enumerate(self.engines):
             now = engine.statistics()
             adapters = (tuple(sorted(now.adapters_running)), tuple(sorted(now.adapters_waiting)))

@@ -44,12 +44,15 @@ class Failures:
         self._began_s = time.monotonic()
         self.is_down = False
         self._begin(settings)
+        self._fake(settings)
 
     def configure(self, settings: FailureSettings) -> None:
         """Replace all settings, or none: `ConfigError` if the schedule is wrong."""
         renewed = settings.faults != self.settings.faults
         if renewed:
             self._begin(settings)
+        if settings.fake_metrics != self.settings.fake_metrics:
+            self._fake(settings)
         self.settings = settings
         self._apply()
         self._changed.set()
@@ -112,6 +115,10 @@ class Failures:
     def _begin(self, settings: FailureSettings) -> None:
         self._faults = FaultSchedule.from_objects(settings.faults).of(self._name)
         self._began_s = time.monotonic()
+
+    def _fake(self, settings: FailureSettings) -> None:
+        self._ranks.fake = settings.fake_metrics
+        self._ranks.fake_since_s = time.monotonic()
 
     def _apply(self) -> None:
         """Bring the engines to what is the case now."""

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from headgate.simulator.server.metrics.fake import FakeMetrics
+
 Refusal = Literal[
     "rate_limit", "invalid_api_key", "context_length", "server_error", "invalid_request", "model_not_found"
 ]
@@ -44,5 +46,7 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Whether /health says so."""
     metrics: Literal["on", "off", "stale"] = "on"
     """Whether /metrics answers, and with figures of now or of when this was set."""
+    fake_metrics: FakeMetrics | None = None
+    """Figures that /metrics shows in place of the engine's."""
     faults: Annotated[list[Any], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """A schedule of faults, whose times count from when it is set."""
