@@ -292,7 +292,9 @@ class Exchange(PairedDelivery):
 
     def _cut_off(self, outcome: str, message: str) -> None:
         refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
-        if self._answer is None or self._take_back_answer():
+        if self._answer is None or not self._answer.has_begun:
+            self._answer = None
+            self.bytes_out = 0
             self._refuse(refusal)
             return
         self.error_message = refusal.message

@@ -23,6 +23,7 @@ from headgate.telemetry import Registry
 
 ANSWERS = (
     faults.plain(b'{"text":"deep","usage":{"prompt_tokens":3,"completion_tokens":5}}'),
+    faults.plain(b'{"kv_transfer_params":{"remote_port":1},"usage":{"prompt_tokens":3}}'),
     faults.chunked([b'{"text":', b'"deep"}']),
     faults.events(["un", "deux"]),
     faults.unframed(b'{"text":"deep"}'),
@@ -93,11 +94,16 @@ class Transport(asyncio.Transport):
 
 
 class Stories(RuleBasedStateMachine):
-    """One gateway, three endpoints, and whoever comes."""
+    """One gateway, three endpoints, and whoever comes; in some stories every second one only prefills."""
 
-    @initialize(attempts=st.sampled_from((None, 0, 2)), timeout_s=st.sampled_from((None, 5.0)))
-    def begin(self, attempts, timeout_s):
+    @initialize(
+        attempts=st.sampled_from((None, 0, 2)),
+        timeout_s=st.sampled_from((None, 5.0)),
+        connector=st.sampled_from((None, "http", "nixl", "sglang")),
+    )
+    def begin(self, attempts, timeout_s, connector):
         self.loop = Loop()
+        self.connector = connector
         self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0}
         self.exchanges: list[exchange.Exchange] = []
         self.settled: Counter[int] = Counter()
@@ -147,7 +153,14 @@ class Stories(RuleBasedStateMachine):
             rules=(routing.Rule("rule", None, (routing.Target(key, 100),)),),
             created="2026-01-01T00:00:00Z",
         )
-        pool = routing.Pool(key=key, endpoints=made, **self.pool)
+        phases = None
+        if self.connector is not None:
+            roles = {
+                endpoint: routing.Role(prefills=place % 2 == 0, decodes=place % 2 == 1, group="g")
+                for place, endpoint in zip(places, made, strict=True)
+            }
+            phases = routing.PrefillDecode(connector=self.connector, roles=roles, remote_tokens=0)
+        pool = routing.Pool(key=key, endpoints=made, phases=phases, **self.pool)
         self.proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
         self.proxy.is_ready = True
 
@@ -202,6 +215,18 @@ class Stories(RuleBasedStateMachine):
             self.to_send[transport] = left[size:]
         transport.protocol.data_received(left[:size])
 
+    @precondition(lambda self: self.connector is not None and self.exchanges)
+    @rule(answer=st.sampled_from(ANSWERS[:3]))
+    def prompts_are_prefilled(self, answer):
+        """All that is under way to endpoints that prefill goes well."""
+        while self.connecting:
+            self.a_connection_is_answered(True)
+            self.loop.settle()
+        for transport in self._asked():
+            if b'"max_tokens":1' in transport.written and transport not in self.to_send:
+                transport.written = b""
+                transport.protocol.data_received(answer.wire)
+
     @precondition(lambda self: self._asked())
     @rule(data=st.data(), how=st.sampled_from(("closes", "resets", "babbles")))
     def an_endpoint(self, data, how):
@@ -237,7 +262,10 @@ class Stories(RuleBasedStateMachine):
         self.loop.settle()
         self.proxy.ledger.validate()
         running = [each for each in self.exchanges if not each.settled]
-        assert self.proxy.ledger.statistics()["requests"] == sum(each.load is not None for each in running)
+        answering = sum(each.load is not None for each in running)
+        prefilling = sum(each.handover is not None and each.handover.is_prefilling for each in running)
+        left = len(self.proxy.left_prefills)
+        assert self.proxy.ledger.statistics()["requests"] == answering + prefilling + left
         assert all(self.settled[id(each)] == each.settled for each in self.exchanges)
         assert len(running) <= len(self._open_clients())
 
@@ -259,4 +287,4 @@ class Stories(RuleBasedStateMachine):
 
 
 TestStories = Stories.TestCase
-TestStories.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestStories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
