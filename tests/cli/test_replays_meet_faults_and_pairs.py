@@ -31,10 +31,10 @@ GROUP = "{name: e, replicas: 2, profile: fast}"
 
 def test_requests_fail_where_all_endpoints_are_down(replay):
     """From a fault of the file."""
-    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at: 0s}}]"
+    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at_s: 0}}]"
     figures = summary(replay(fleet, "--policy", "random", "--output", "json"))
     assert figures["failed"] + figures["refused"] == figures["requests"]
-    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at: 0s, engines: e-1}}]"
+    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at_s: 0, engines: e-1}}]"
     figures = summary(replay(fleet, "--policy", "random", "--output", "json"))
     assert figures["served"] == figures["requests"]
     assert figures["retried"] > 0
@@ -43,24 +43,24 @@ def test_requests_fail_where_all_endpoints_are_down(replay):
 def test_prefill_and_decode_may_be_apart(replay):
     """All is served, and slower where the link is slow."""
     groups = "groups: [{name: p, profile: fast, role: prefill}, {name: d, profile: fast, role: decode}]"
-    slow = summary(replay(groups + "\nlink: {bytes_per_s: 1e9}", "--policy", "random", "--output", "json"))
+    slow = summary(replay(groups + "\nlink_bytes_per_s: 1e9", "--policy", "random", "--output", "json"))
     fast = summary(replay(groups, "--policy", "random", "--output", "json"))
     assert slow["served"] == fast["served"] == fast["requests"]
     assert slow["ttft_s"]["p50"] > 10 * fast["ttft_s"]["p50"]
 
 
 def test_mistakes_of_faults_and_roles_are_told_with_their_places(replay):
-    """By the fields as the file has them."""
+    """By the fields of the schedule."""
     result = replay(
         "groups: [{name: p, role: prefill}]\n"
-        "faults:\n- {kind: slow, at: 1s}\n- {kind: stall, at: 1s}\n- {kind: latency, at: 1s, delay: 0s}\n"
+        "faults:\n- {kind: slow, at_s: 1}\n- {kind: stall, at_s: 1}\n- {kind: latency, at_s: 1, delay_s: 0}\n"
     )
     assert result.exit_code != 0
     for told in (
         "engines that only prefill need others that decode",
         "faults[0].factor",
-        "faults[1].duration",
-        "faults[2].delay",
+        "faults[1].duration_s",
+        "faults[2].delay_s",
     ):
         assert told in result.output
-    assert "did you mean crash?" in replay(f"groups: [{GROUP}]\nfaults: [{{kind: crahs, at: 1s}}]").output
+    assert "did you mean crash?" in replay(f"groups: [{GROUP}]\nfaults: [{{kind: crahs, at_s: 1}}]").output

@@ -101,6 +101,30 @@ def test_mistakes_between_the_fields_of_a_fleet_are_told_too(tmp_path):
         assert told in output
 
 
+def test_mistakes_in_what_goes_wrong_are_told_too(tmp_path):
+    """Kinds, times, endpoints that there are not, and roles that do not go together."""
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        "groups:\n"
+        "  - {name: a, role: prefill}\n"
+        "faults:\n"
+        "  - {kind: crash, engines: b-*, at_s: 3s}\n"
+        "  - {kind: slow, at_s: -3}\n"
+    )
+    output = replayed(TRACE, "--fleet", str(fleet)).output
+    for told in (
+        ":1:1: error: groups: engines that only prefill need others that decode",
+        ":4:28: error: faults[0].engines: 'b-*' is the name of no endpoint: there are a-0",
+        ":5:24: error: faults[1].at_s: must be at least 0, got -3.0",
+        "error: faults[1].factor: say how much slower: 2 takes twice as long",
+    ):
+        assert told in output
+    fleet.write_text("groups: [{}]\nfaults: [{kind: crsh, at_s: soon}]\n")
+    output = replayed(TRACE, "--fleet", str(fleet)).output
+    assert "fix: did you mean crash?" in output
+    assert 'faults[0].at_s: "soon" is not a time such as 2s or 1m30s' in output
+
+
 @pytest.mark.parametrize("text", ["", "[]", "groups: []", "slo: {}", "a: &a [*a]", "groups: [1]"])
 def test_a_file_that_is_no_fleet_is_told_as_that(tmp_path, text):
     """Whatever it is instead."""

@@ -195,6 +195,31 @@ def test_requests_that_fit_into_no_context_are_refused_and_counted():
     assert f"note: {refused} of the requests are longer than any engine's context and are refused" in output
 
 
+def test_a_fleet_fails_by_its_schedule(tmp_path):
+    """Requests of an endpoint that dies and is not retried have failed; with a retry they are served."""
+    fleet = tmp_path / "fleet.yaml"
+    text = "groups: [{{replicas: 2}}]\nretries: {}\nfaults: [{{kind: crash, engines: engine-1, at_s: 4s}}]\n"
+    fleet.write_text(text.format(0))
+    headings, row = rows(replayed(TRACE, "--limit", "60", "--fleet", str(fleet)).output)
+    assert int(row[headings.index("failed")]) > 0
+    fleet.write_text(text.format(2))
+    run = json.loads(replayed(TRACE, "--limit", "60", "--fleet", str(fleet), "-o", "json").output)["runs"][0]
+    assert run["summary"]["retried"] > 0
+    requests = {endpoint["name"]: endpoint["requests"] for endpoint in run["endpoints"]}
+    assert requests["engine-0"] > requests["engine-1"]
+
+
+def test_a_fleet_may_prefill_and_decode_apart(tmp_path):
+    """Both kinds of engines have requests in flight, and none is lost."""
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text("groups:\n  - {name: p, role: prefill}\n  - {name: d, role: decode}\n")
+    run = json.loads(replayed(TRACE, "--limit", "40", "--fleet", str(fleet), "-o", "json").output)["runs"][0]
+    assert run["summary"]["served"] == 40
+    held = {name: sum(windows) for name, windows in run["series"]["in_flight"].items()}
+    assert held["p-0"] > 0
+    assert held["d-0"] > 0
+
+
 def test_a_workload_is_replayed_without_a_file():
     """With its parameters, which the document has in full."""
     words = (

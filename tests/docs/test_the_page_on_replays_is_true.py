@@ -46,9 +46,12 @@ def test_the_fleet_on_the_page_can_be_read(tmp_path):
     fleet.write_text(re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1])
     request = TimedRequest(at_s=0, prompt_tokens=10, output_tokens=10)
     read, settled = fleet_file.from_file(str(fleet), [request])
+    assert settled.problems == []
     assert settled.fleet.groups[0].count == 3
     for name in (*read.__struct_fields__, *read.groups[0].__struct_fields__):
         assert f"{name}:" in PAGE
+    for name in read.faults[0].__struct_fields__:
+        assert re.search(rf"{name}[:`]", PAGE)
 
 
 def test_every_option_and_workload_is_on_the_page():

@@ -81,3 +81,11 @@ def test_a_fleet_that_carries_nothing_has_no_rate():
     """Twelve tries, then it is said."""
     found = replay.highest_rate(lambda rate: 0.5, 8.0, 0.9, 0.02)
     assert (found.rate_per_s, len(found.tried)) == (0.0, 12)
+
+
+def test_a_request_counts_where_it_is_prefilled_and_then_where_it_is_decoded():
+    """Up to its first token, and from there on; without one it was never decoded."""
+    apart = record(at_s=0.0, ttft_s=1.0, ended_s=3.0, prefill_endpoint="p")
+    lost = record(at_s=3.0, ended_s=4.0, first_token_s=None, outcome="failed", prefill_endpoint="p")
+    found = replay.series([apart, lost], ["p", "a"], windows=4)
+    assert found.in_flight == {"p": [1.0, 0.0, 0.0, 1.0], "a": [0.0, 1.0, 1.0, 0.0]}

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -79,7 +80,7 @@ def _heading(results: Results) -> str:
         told += f", {100 * used.ideal_hit_rate:.1f}% of prompt tokens seen before"
     slo = configuration.slo
     tpot = f", tokens after it {1000 * slo['tpot_s']:g} ms" if slo["tpot_s"] is not None else ""
-    groups = ", ".join(f"{group['replicas']} x {group['profile']}" for group in configuration.fleet["groups"])
+    groups = ", ".join(map(_group, configuration.fleet["groups"]))
     objective = f"first token within {slo['ttft_s']:g} s{tpot}"
     return f"{told}\n{groups}; objective: {objective}; seed {configuration.seed}"
 
@@ -88,6 +89,11 @@ def _draw(directory: Path, drawn: Sequence[Drawn], slo: Slo) -> None:
     with _told_of(directory):
         written = plots.write(directory, drawn, slo)
     click.echo(f"{len(written)} plots in {directory}", err=True)
+
+
+def _group(group: dict[str, Any]) -> str:
+    apart = "" if group["role"] == "both" else f" ({group['role']})"
+    return f"{group['replicas']} x {group['profile']}{apart}"
 
 
 def _count(number: int, noun: str) -> str:

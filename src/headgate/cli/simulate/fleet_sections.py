@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
+import fnmatch
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from headgate.simulator.fleet import EngineGroup, FleetDescription
-from headgate.simulator.model import (
-    DEFAULT_PROFILE,
-    PROFILES,
-    EngineConfig,
-    Fault,
-    FaultKind,
-    FaultSchedule,
-    StepCosts,
-)
+from headgate.simulator.fleet.description import Role
+from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
 from headgate.simulator.traces import TimedRequest
 
 SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
 """Marks seconds that a file may also write as 90s or 1m30s."""
 MAX_ENDPOINTS = 1000
 _MAX_TOKENS = 1 << 40
+_NAMES_SHOWN = 4
 
 
 class SloSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,45 +38,9 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     """Constants of the profile that are other here, by their names."""
     cache_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None = None
     """Size of the KV cache, instead of `kv_blocks`."""
+    role: Role = "both"
+    """Where prefill and decode are apart: which of them these do."""
     labels: dict[str, str] = {}
-    role: Literal["both", "prefill", "decode"] = "both"
-    """Which phase of a request they are for."""
-
-
-class FaultSection(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that goes wrong with some endpoints for some time."""
-
-    kind: FaultKind
-    engines: str = "*"
-    """Names of endpoints, as a pattern with `*` and `?`."""
-    at: Annotated[float, SECONDS]
-    duration: Annotated[float, SECONDS] | None = None
-    """For ever, if nothing is said."""
-    factor: float = 1.0
-    delay: Annotated[float, SECONDS] = 0.0
-    status: int = 500
-    share: float = 1.0
-    period: Annotated[float, SECONDS] = 0.0
-
-    def fault(self) -> Fault:
-        return Fault(
-            kind=self.kind,
-            engines=self.engines,
-            at_s=self.at,
-            duration_s=math.inf if self.duration is None else self.duration,
-            factor=self.factor,
-            delay_s=self.delay,
-            status=self.status,
-            share=self.share,
-            period_s=self.period,
-        )
-
-
-class LinkSection(msgspec.Struct, frozen=True, kw_only=True):
-    """Over which engines that prefill hand their caches over; all transfers share it."""
-
-    bytes_per_s: Annotated[float, msgspec.Meta(gt=0)] = 40e9
-    latency: Annotated[float, SECONDS] = 0.0
 
 
 class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +56,13 @@ class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Further attempts for a request whose endpoint failed before its first token."""
+    faults: list[Fault] = []
+    """What goes wrong with engines, and when."""
+    link_bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 40e9
+    """Of the link over which engines that prefill hand their caches to those that decode."""
+    link_latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     remote_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Prompts with fewer uncached tokens are prefilled where they are decoded."""
-    link: LinkSection = LinkSection()
-    faults: list[FaultSection] = []
 
 
 class Problem(NamedTuple):
@@ -148,11 +109,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
             notes.setdefault(note, []).append(group.name)
         groups.append(
             EngineGroup(
-                name=group.name,
-                engine=config,
-                count=group.replicas,
-                role=group.role,
-                labels=group.labels,
+                name=group.name, engine=config, count=group.replicas, role=group.role, labels=group.labels
             )
         )
     if problems:
@@ -162,10 +119,10 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         scrape_s=file.scrape,
         max_requests=file.max_requests or sys.maxsize,
         retries=file.retries,
+        faults=FaultSchedule(faults=tuple(file.faults)),
+        link_bytes_per_s=file.link_bytes_per_s,
+        link_latency_s=file.link_latency_s,
         remote_tokens=file.remote_tokens,
-        link_bytes_per_s=file.link.bytes_per_s,
-        link_latency_s=file.link.latency,
-        faults=FaultSchedule(faults=tuple(section.fault() for section in file.faults)),
     )
     told = [
         note if len(names) == len(groups) else f"{', '.join(names)}: {note}" for note, names in notes.items()
@@ -188,22 +145,27 @@ def _of_all_groups(file: FleetFile) -> list[Problem]:
         if group.name in seen:
             problems.append(Problem(f"groups[{number}].name", f"another group is called {group.name} too"))
         seen.add(group.name)
-    if file.groups and all(group.role == "prefill" for group in file.groups):
-        problems.append(Problem("groups", "engines that only prefill need others that decode"))
     if not file.groups:
         problems.append(Problem("groups", "a fleet has at least one group"))
+    if file.groups and all(group.role == "prefill" for group in file.groups):
+        problems.append(Problem("groups", "engines that only prefill need others that decode"))
     if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
         problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
     return problems
 
 
 def _of_faults(file: FleetFile) -> list[Problem]:
-    """By the fields of the file, which leave the units of seconds out."""
+    names = [f"{group.name}-{replica}" for group in file.groups for replica in range(group.replicas)]
     problems = []
-    for number, section in enumerate(file.faults):
-        for told in section.fault().problems():
-            field, _, message = told.partition(": ")
-            problems.append(Problem(f"faults[{number}].{field.removesuffix('_s')}", message))
+    for number, fault in enumerate(file.faults):
+        path = f"faults[{number}]"
+        for problem in fault.problems():
+            field, _, message = problem.partition(": ")
+            problems.append(Problem(f"{path}.{field}", message))
+        if not fnmatch.filter(names, fault.engines):
+            few = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+            message = f"{fault.engines!r} is the name of no endpoint: there are {few}"
+            problems.append(Problem(f"{path}.engines", message))
     return problems
 
 

@@ -88,11 +88,12 @@ class Document:
                 given[name] = self._value(entry.value, hints[name], f"{path}.{name}" if path else name)
         for name in _required(kind):
             if name not in given:
-                self.report(path, f"lacks {name}", f"it is {wanted(hints[name])}", span=_start(node))
+                self.report(path, f"lacks {name}", f"it is {wanted(*bare(hints[name]))}", span=_start(node))
         return kind(**given) if len(self.findings) == before else None
 
     def _value(self, node: Node, hint: Any, path: str) -> Any:
-        kind, marks = _bare(hint)
+        kind, marks = bare(hint)
+        marks["duration"] = marks.get("duration") or (path.endswith("_s") and kind is float)
         item = get_args(kind)[0] if get_origin(kind) is list else None
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._struct(node, kind, path)
@@ -117,7 +118,10 @@ class Document:
 
 
 def convert(value: object, hint: Any, marks: dict[str, Any]) -> Any:
-    """The value as its field has it; raises ValueError that says what is wanted instead."""
+    """The value as its field has it; raises ValueError that says what is wanted instead.
+
+    Seconds, which are marked or whose names end with _s, may be written as 90s or 1m30s too.
+    """
     given = value
     if marks.get("duration") and isinstance(value, str):
         try:
@@ -127,15 +131,14 @@ def convert(value: object, hint: Any, marks: dict[str, Any]) -> Any:
     try:
         converted = msgspec.convert(given, hint)
     except msgspec.ValidationError:
-        raise ValueError(f"{_shown(value)} is not {wanted(hint)}") from None
+        raise ValueError(f"{_shown(value)} is not {wanted(bare(hint)[0], marks)}") from None
     if isinstance(converted, float) and not math.isfinite(converted):
-        raise ValueError(f"{_shown(value)} is not {wanted(hint)}")
+        raise ValueError(f"{_shown(value)} is not {wanted(bare(hint)[0], marks)}")
     return converted
 
 
-def wanted(hint: Any) -> str:
+def wanted(kind: Any, marks: dict[str, Any]) -> str:
     """The values that a field takes, in words."""
-    kind, marks = _bare(hint)
     if marks.get("duration"):
         return "a time such as 2s or 1m30s"
     if get_origin(kind) is Literal:
@@ -160,7 +163,7 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else f"{number:g}"
 
 
-def _bare(hint: Any) -> tuple[Any, dict[str, Any]]:
+def bare(hint: Any) -> tuple[Any, dict[str, Any]]:
     """A type without None and without its marks, and the marks."""
     marks: dict[str, Any] = {}
     if get_origin(hint) in (Union, types.UnionType):

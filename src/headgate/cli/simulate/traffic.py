@@ -12,7 +12,7 @@ from typing import IO, Any, get_type_hints
 import click
 import msgspec
 
-from headgate.cli.simulate.strict import wanted
+from headgate.cli.simulate.strict import bare, wanted
 from headgate.cli.validation.spelling import closest
 from headgate.simulator import traces, workloads
 from headgate.simulator.traces import MAX_LINE_BYTES, TimedRequest
@@ -105,7 +105,7 @@ def _parameters(kind: type[workloads.Workload], given: Mapping[str, str]) -> dic
         try:
             values[name] = msgspec.convert(text, hints[name], strict=False)
         except msgspec.ValidationError:
-            wrong.append(f"--set {name}: {text!r} is not {wanted(hints[name])}")
+            wrong.append(f"--set {name}: {text!r} is not {wanted(*bare(hints[name]))}")
     if wrong:
         raise click.UsageError("\n".join(wrong))
     return values

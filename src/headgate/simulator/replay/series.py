@@ -21,7 +21,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     ttft_p90_s: list[float | None]
     hit_rate: list[float | None]
     in_flight: dict[str, list[float]]
-    """For each endpoint: requests that it had, on average over the window."""
+    """For each endpoint: requests that it had, on average over the window. Where another prefilled, that one
+    counts until the first token."""
 
 
 def series(records: Sequence[RequestRecord], endpoints: Sequence[str], windows: int = WINDOWS) -> Series:
@@ -32,8 +33,12 @@ def series(records: Sequence[RequestRecord], endpoints: Sequence[str], windows: 
     in_flight = {name: [0.0] * windows for name in endpoints}
     for record in records:
         arrived[_window(record.arrived_s, window_s, windows)].append(record)
+        begins_s = record.arrived_s
+        if record.prefill_endpoint:
+            begins_s = record.ended_s if record.first_token_s is None else record.first_token_s
+            _add(in_flight[record.prefill_endpoint], record.arrived_s, begins_s, window_s)
         if record.endpoint:
-            _add(in_flight[record.endpoint], record.arrived_s, record.ended_s, window_s)
+            _add(in_flight[record.endpoint], begins_s, record.ended_s, window_s)
     times = [[record.ttft_s for record in each if record.ttft_s is not None] for each in arrived]
     return Series(
         window_s=window_s,
