@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from headgate.api.kthena_networking import PDGroup
+
 LLM = {"app": "llm"}
 
 
@@ -66,3 +68,35 @@ def test_a_bad_duration_is_not_accepted(kit):
     assert found["Accepted"][:2] == ("False", "InvalidDuration")
     assert found["Accepted"][2].startswith("spec.trafficPolicy.timeout: 'soon'")
     assert found["Ready"][0] == "True"
+
+
+def with_roles(server):
+    """The server, with Pods that prefill and Pods that decode."""
+    group = PDGroup(group_key="group", prefill_labels={"role": "p"}, decode_labels={"role": "d"})
+    selector = msgspec.structs.replace(server.spec.workload_selector, pd_group=group)
+    return msgspec.structs.replace(
+        server, spec=msgspec.structs.replace(server.spec, workload_selector=selector)
+    )
+
+
+def test_pods_are_counted_by_role(kit):
+    """Ready takes an endpoint that answers clients: those that only prefill are not enough."""
+    server = with_roles(kit.server("s", LLM))
+    prefill = kit.pod("p", LLM | {"role": "p", "group": "a"})
+    decode = kit.pod("d", LLM | {"role": "d", "group": "a"})
+    found = kit.conditions(server, prefill, decode)
+    assert found["Ready"] == ("True", "EndpointsReady", "2 of 2 Pods ready: 1 prefill, 1 decode")
+    assert found["ResolvedRefs"][0] == "True"
+    found = kit.conditions(server, prefill)
+    assert found["Ready"] == ("False", "NoReadyEndpoints", "1 of 1 Pods ready: 1 prefill, 0 decode")
+    assert found["ResolvedRefs"][:2] == ("False", "GroupIncomplete")
+
+
+def test_pods_that_take_no_part_are_told(kit):
+    """A Pod without a role is not among those that are ready, and the condition names it."""
+    server = with_roles(kit.server("s", LLM))
+    pods = [kit.pod(role, LLM | {"role": role, "group": "a"}) for role in ("p", "d")]
+    found = kit.conditions(server, *pods, kit.pod("x", LLM))
+    assert found["Ready"][2] == "2 of 3 Pods ready: 1 prefill, 1 decode"
+    assert found["ResolvedRefs"][:2] == ("False", "PodWithoutRole")
+    assert "Pod default/x has neither prefillLabels nor decodeLabels" in found["ResolvedRefs"][2]
