@@ -6,6 +6,7 @@ HEADGATE_TEST_ENGINE_PYTHON names a Python that has vLLM; docs/engine-metrics.md
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import signal
 import socket
@@ -48,6 +49,8 @@ class RealEngine:
     port: int
     directory: Path
     """Of its model, and in it the adapter's."""
+    events: routing.KvEvents
+    """Where it publishes what its cache holds."""
 
     def post(self, path, body):
         return httpx2.post(
@@ -83,20 +86,25 @@ def vllm(engine_python, tmp_path_factory):
     environment = {**os.environ, **ENVIRONMENT}
     environment.pop("PYTHONPATH", None)
     subprocess.run([engine_python, str(MAKER), str(directory)], check=True, env=environment, timeout=START_S)
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port, events_port, replay_port = _free_ports(3)
+    published = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": f"tcp://*:{events_port}",
+        "replay_endpoint": f"tcp://*:{replay_port}",
+    }
+    options = (*OPTIONS, "--kv-events-config", json.dumps(published))
     command = (engine_python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory))
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--port", str(port), *OPTIONS],
+            [*command, "--port", str(port), *options],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
             cwd=directory,
             start_new_session=True,
         )
-    engine = RealEngine(port, directory)
+    engine = RealEngine(port, directory, routing.KvEvents(port=events_port, replay_port=replay_port))
     try:
         _wait_until_healthy(engine, process)
         yield engine
@@ -108,6 +116,14 @@ def vllm(engine_python, tmp_path_factory):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _free_ports(count):
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in socks:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in socks]
 
 
 def _wait_until_healthy(engine, process):
@@ -168,11 +184,12 @@ async def gateway(vllm):
         routing.Snapshot(
             models={"tiny": (route,)},
             adapters={"nonsense": (route,)},
-            pools={key: routing.Pool(key=key, endpoints=(endpoint,))},
+            pools={key: routing.Pool(key=key, endpoints=(endpoint,), kv_events={endpoint: vllm.events})},
         )
     )
     proxy.is_ready = True
     proxy.scraper.start()
+    proxy.kv_events.start()
     gateway = Gateway(proxy, server.sockets[0].getsockname()[1])
     yield gateway
     await gateway.client.aclose()

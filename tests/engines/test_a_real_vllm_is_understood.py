@@ -1,6 +1,7 @@
 """A real vLLM behind the gateway: its page is read as it is meant, and its cache does what was predicted."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate import engines
+from headgate.fleet.prefix import hashing
+from headgate.gateway import prompt
+from headgate.gateway.inspect import inspect
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -95,3 +99,29 @@ def _cached(response):
 def _expected_share(response):
     cached, prompt = re.search(r"cached=(\d+)/(\d+)", response.headers["x-headgate-decision"]).groups()
     return int(cached) / int(prompt)
+
+
+async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
+    """What it publishes agrees with what it says that the tokens of a prompt are: of both APIs."""
+    events = gateway.proxy.kv_events
+    await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
+    chat = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": TEXT[3600:5200]}]}
+    completion = {"model": "tiny", "max_tokens": 2, "prompt": TEXT[5200:7200]}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/completions", completion)):
+        learned = events.tokens.counts["learned"]
+        data = json.dumps(body).encode()
+        response = await gateway.client.post(path, content=data, headers={"content-type": "application/json"})
+        assert response.status_code == 200, response.text
+        await gateway.until(lambda before=learned: events.tokens.counts["learned"] == before + 1)
+        fields = inspect(data)
+        prefix = hashing.hashes(prompt.read(fields, path).text, hashing.seed("tiny"))
+        assert len(prefix) >= 3
+        # Neither what was sent nor what is expected counts, but what the engine has told of.
+        gateway.proxy.prefixes.forget(gateway.load)
+        events.exact.residency.sweep(1e12)
+        await gateway.until(
+            lambda prefix=prefix: gateway.proxy.prefixes.matched(prefix, [gateway.load]) == [len(prefix)]
+        )
+    assert events.counts()["invalid"] == 0
+    assert events.counts()["missed"] == 0
+    assert events.shown(gateway.load, 0.0)["block_tokens"] == 32

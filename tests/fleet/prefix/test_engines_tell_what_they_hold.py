@@ -294,7 +294,8 @@ class ResidencyMachine(RuleBasedStateMachine):
                 anywhere = {front for front, _, _ in self.held.get(place, ())}
                 on_gpu = {front for front, medium, _ in self.held.get(place, ()) if medium == "GPU"}
                 expected.append((front_length(fronts, anywhere), front_length(fronts, on_gpu)))
-            assert self.residency.held(blocks, self.loads) == expected
+            anywhere, on_gpu = self.residency.held(blocks, self.residency.accounts(self.loads))
+            assert list(zip(anywhere, on_gpu, strict=True)) == expected
 
 
 def front_length(fronts, held):

@@ -44,18 +44,17 @@ class ExactIndex:
     def _correct(
         self, counts: list[float], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
     ) -> None:
-        residency = self.residency
-        for n, (anywhere, on_gpu) in enumerate(residency.held(known, loads)):
-            load = loads[n]
-            if load not in residency or residency.block_tokens(load) not in (0, block_tokens):
+        accounts = self.residency.accounts(loads)
+        anywhere, on_gpu = self.residency.held(known, accounts)
+        for n, account in enumerate(accounts):
+            if account is None or account.block_tokens not in (0, block_tokens):
                 continue
-            worth = on_gpu + LOWER_TIER_WEIGHT * (anywhere - on_gpu)
-            if anywhere == len(known):
-                counts[n] = worth + max(counts[n] - anywhere, 0)
-            elif residency.is_complete(load):
+            held = anywhere[n]
+            worth = on_gpu[n] + LOWER_TIER_WEIGHT * (held - on_gpu[n])
+            if held == len(known):
+                counts[n] = worth + max(counts[n] - held, 0)
+            elif account.is_complete or worth > counts[n]:
                 counts[n] = worth
-            else:
-                counts[n] = max(worth, counts[n])
 
     def expect(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
         """A prompt was sent to an engine, which will tell of it soon."""

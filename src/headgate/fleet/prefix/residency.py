@@ -45,7 +45,7 @@ class TooManyBlocksError(ValueError):
     """An engine tells of more blocks than any cache has."""
 
 
-class _Account:
+class Account:
     """What the ranks of one engine hold. `places` maps rank, tier and the engine's hash to our own."""
 
     def __init__(self, bit: int) -> None:
@@ -61,10 +61,12 @@ class Residency:
     """Block hash to a bitmask of the engines that say that they hold it, on the accelerator and anywhere."""
 
     def __init__(self) -> None:
-        self._accounts: dict[EndpointLoad, _Account] = {}
+        self._accounts: dict[EndpointLoad, Account] = {}
         self._free_bits: list[int] = []
         self._on_gpu: dict[int, int] = {FRONT: -1}
         self._anywhere: dict[int, int] = {FRONT: -1}
+        self._lower_tier_blocks = 0
+        """Places outside of the accelerator's memory, of all engines."""
         self._expected: deque[tuple[float, EndpointLoad, list[int]]] = deque()
         self.unplaced = 0
         """Blocks whose beginning was never told of."""
@@ -79,7 +81,7 @@ class Residency:
         """Keeps account of an engine from now on, with nothing in its cache as yet."""
         self.end(load)
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._accounts)
-        self._accounts[load] = _Account(bit)
+        self._accounts[load] = Account(bit)
 
     def end(self, load: EndpointLoad) -> None:
         """Keeps no account of an engine any more."""
@@ -125,7 +127,7 @@ class Residency:
             for block in account.places.pop((rank, is_gpu), {}).values():
                 self._drop(account, block, is_gpu)
 
-    def _store(self, account: _Account, event: kv_events.Stored, rank: int) -> None:
+    def _store(self, account: Account, event: kv_events.Stored, rank: int) -> None:
         if not account.block_tokens:
             account.block_tokens = event.block_tokens
         if event.parent is None:
@@ -146,14 +148,14 @@ class Residency:
                 places[told] = block
                 self._hold(account, block, is_gpu)
 
-    def _place(self, account: _Account, rank: int, told: EngineHash) -> int | None:
+    def _place(self, account: Account, rank: int, told: EngineHash) -> int | None:
         for is_gpu in (True, False):
             block = account.places.get((rank, is_gpu), {}).get(told)
             if block is not None:
                 return block
         return None
 
-    def _remove(self, account: _Account, event: kv_events.Removed, rank: int) -> None:
+    def _remove(self, account: Account, event: kv_events.Removed, rank: int) -> None:
         is_gpu = event.medium == kv_events.GPU
         places = account.places.get((rank, is_gpu), {})
         for told in event.hashes:
@@ -161,22 +163,26 @@ class Residency:
             if block is not None:
                 self._drop(account, block, is_gpu)
 
-    def _hold(self, account: _Account, block: int, is_gpu: bool) -> None:
+    def _hold(self, account: Account, block: int, is_gpu: bool) -> None:
         on_gpu, anywhere = account.holders
         if is_gpu:
             on_gpu[block] += 1
             self._on_gpu[block] = self._on_gpu.get(block, 0) | account.bit
+        else:
+            self._lower_tier_blocks += 1
         anywhere[block] += 1
         self._anywhere[block] = self._anywhere.get(block, 0) | account.bit
 
-    def _drop(self, account: _Account, block: int, is_gpu: bool) -> None:
+    def _drop(self, account: Account, block: int, is_gpu: bool) -> None:
         on_gpu, anywhere = account.holders
-        if is_gpu and _less(on_gpu, block):
+        if not is_gpu:
+            self._lower_tier_blocks -= 1
+        elif _less(on_gpu, block):
             _unset(self._on_gpu, block, account.bit)
         if _less(anywhere, block):
             _unset(self._anywhere, block, account.bit)
 
-    def _clear(self, account: _Account) -> None:
+    def _clear(self, account: Account) -> None:
         for block in account.holders[0]:
             _unset(self._on_gpu, block, account.bit)
         for block in account.holders[1]:
@@ -187,6 +193,9 @@ class Residency:
                 for block in blocks:
                     _unset(self._on_gpu, block, account.bit)
                     _unset(self._anywhere, block, account.bit)
+        self._lower_tier_blocks -= sum(
+            len(places) for (_, is_gpu), places in account.places.items() if not is_gpu
+        )
         account.holders = (Counter(), Counter())
         account.places.clear()
 
@@ -216,19 +225,29 @@ class Residency:
                 if block not in account.holders[1]:
                     _unset(self._anywhere, block, account.bit)
 
-    def held(self, blocks: Sequence[int], loads: Sequence[EndpointLoad]) -> list[tuple[int, int]]:
-        """Of blocks that follow one another from the front of a prompt: how many each engine holds, and on
-        the accelerator. Nothing for those of which no account is kept."""
-        none = _Account(0)
-        bits = [self._accounts.get(load, none).bit for load in loads]
+    def held(self, blocks: Sequence[int], accounts: Sequence[Account | None]) -> tuple[list[int], list[int]]:
+        """Of blocks that follow one another from the front of a prompt: how many each engine holds, and how
+        many on the accelerator. Nothing for those of which no account is kept."""
+        bits = [account.bit if account is not None else 0 for account in accounts]
         anywhere = masks.longest(self._anywhere, blocks, bits)
-        on_gpu = masks.longest(self._on_gpu, blocks, bits)
-        return list(zip(anywhere, on_gpu, strict=True))
+        if not self._lower_tier_blocks:
+            return anywhere, anywhere
+        return anywhere, masks.longest(self._on_gpu, blocks, bits)
+
+    def accounts(self, loads: Sequence[EndpointLoad]) -> list[Account | None]:
+        """Those of engines, None where none is kept."""
+        return list(map(self._accounts.get, loads))
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
         bits = [account.bit for account in self._accounts.values()] + self._free_bits
         assert sorted(bits) == [1 << n for n in range(len(bits))]
+        assert self._lower_tier_blocks == sum(
+            len(places)
+            for account in self._accounts.values()
+            for (_, is_gpu), places in account.places.items()
+            if not is_gpu
+        )
         expected = {(load, block) for _, load, blocks in self._expected for block in blocks}
         for load, account in self._accounts.items():
             told: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
