@@ -37,10 +37,10 @@ async def test_without_prefix_cache_nothing_is_found(serve, fast):
         assert [await cached(server), await cached(server)] == [0, 0]
 
 
-async def test_a_conversation_finds_its_answers_again(serve, fast):
-    """The next turn brings the answer back, whose tokens are those that were generated."""
+async def test_a_generated_text_has_as_many_tokens_as_were_generated(serve):
+    """So an answer that comes back in the next prompt is exactly what it was."""
     question = {"role": "user", "content": "Tell me of the water gates in this old town. "}
-    async with serve(engine=fast(block_size=4)) as server:
+    async with serve() as server:
         asked = {"model": "tiny", "messages": [question], "max_tokens": 40}
         answer = (await server.client.post("/v1/chat/completions", json=asked)).json()
         text = answer["choices"][0]["message"]["content"]
