@@ -69,7 +69,7 @@ def traffic(draw, block_size):
     return events
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_the_times_are_those_of_single_steps(data):
     """Every request ends at the same time, to the last bit, and so do all counts."""
@@ -84,7 +84,7 @@ def test_the_times_are_those_of_single_steps(data):
     assert _told(together) == _told(single)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_looking_in_between_changes_nothing(data):
     """`settle` at any time: the accounts are valid then, tokens are complete, and the end is the same."""

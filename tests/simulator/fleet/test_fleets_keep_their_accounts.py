@@ -108,7 +108,7 @@ class Faithful(Observer):
         assert len(found) == engine.statistics().kv_blocks_cached
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(TRACES, FLEETS, st.integers(0, 5))
 def test_no_request_is_lost_whatever_goes_wrong(trace, description, seed):
     """One record each, times in order, no more cached than asked; no account and no block stays open; and
