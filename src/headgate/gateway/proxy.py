@@ -400,6 +400,8 @@ class Proxy:
         return {
             "clients": len(self.clients),
             "ledger": self.ledger.statistics(),
+            "prefixes": self.prefixes.statistics() | self.kv_events.exact.statistics(),
+            "bytes_per_token": self.prompt_sizes.statistics(),
             "connections": {
                 endpoint.address: connections.statistics()
                 for (endpoint, _), connections in self._connections.items()

@@ -98,7 +98,7 @@ class ExactIndex:
 
     def statistics(self) -> dict[str, int]:
         return {
-            "engines": len(self.residency.loads()),
-            "known_blocks": sum(map(len, self._chains.values())),
+            "publishing": len(self.residency.loads()),
+            "tokenized_blocks": sum(map(len, self._chains.values())),
             "unplaced": self.residency.unplaced,
         }

@@ -58,9 +58,6 @@ class Held:
     def __len__(self) -> int:
         return len(self._batch_of)
 
-    def __contains__(self, block: int) -> bool:
-        return block in self._batch_of
-
     def used_at(self, block: int) -> float | None:
         """About when a block was used last; None if it is not held."""
         batch = self._batch_of.get(block)

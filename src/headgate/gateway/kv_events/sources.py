@@ -55,7 +55,6 @@ class Source:
         events, endpoint = self.target.events, self.target.endpoint
         self.ranks = [
             Subscription(
-                endpoint.name,
                 endpoint.host,
                 events.port + rank,
                 events.replay_port + rank if events.replay_port else None,
@@ -180,6 +179,7 @@ class KvEventSources:
             if wanted.get(load) != source.target:
                 self._past.update(source.counts())
                 source.end()
+                self.tokens.forget(load)
                 del self.sources[load]
         if wanted and self._context is None:
             self._context = zmq.asyncio.Context()

@@ -44,7 +44,6 @@ class Subscription:
 
     def __init__(
         self,
-        name: str,
         host: str,
         port: int,
         replay_port: int | None,
@@ -53,7 +52,6 @@ class Subscription:
         changed: Callable[[], None],
     ) -> None:
         """`begin_anew` is called where all that was told of before holds no more."""
-        self.name = name
         place = f"[{host}]" if ":" in host else host
         self._address = f"tcp://{place}:{port}"
         self._replay_address = f"tcp://{place}:{replay_port}" if replay_port else ""
