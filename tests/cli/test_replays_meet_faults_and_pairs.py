@@ -64,3 +64,17 @@ def test_mistakes_of_faults_and_roles_are_told_with_their_places(replay):
     ):
         assert told in result.output
     assert "did you mean crash?" in replay(f"groups: [{GROUP}]\nfaults: [{{kind: crahs, at_s: 1}}]").output
+
+
+def test_a_fault_of_endpoints_that_there_are_not_is_told(replay):
+    """It would do nothing, and nobody would know; a link without a speed is no link."""
+    fleet = f"groups: [{GROUP}]\nfaults: [{{kind: crash, at_s: 1s, engines: b-*}}]"
+    assert "faults[0].engines: 'b-*' is the name of no endpoint: there are e-0, e-1" in replay(fleet).output
+    output = replay(f"groups: [{GROUP}]\nlink_bytes_per_s: 0").output
+    assert "link_bytes_per_s: 0 is not a number of at least 1" in output
+
+
+def test_the_heading_tells_what_engines_are_for(replay):
+    """Where the phases are apart."""
+    groups = "groups: [{name: p, profile: fast, role: prefill}, {name: d, profile: fast, role: decode}]"
+    assert "1 x fast (prefill), 1 x fast (decode); objective" in replay(groups, "--limit", "5").output

@@ -93,7 +93,9 @@ class Document:
 
     def _value(self, node: Node, hint: Any, path: str) -> Any:
         kind, marks = bare(hint)
-        marks["duration"] = marks.get("duration") or (path.endswith("_s") and kind is float)
+        marks["duration"] = marks.get("duration") or (
+            kind is float and path.endswith("_s") and not path.endswith("_per_s")
+        )
         item = get_args(kind)[0] if get_origin(kind) is list else None
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._struct(node, kind, path)
