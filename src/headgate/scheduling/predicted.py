@@ -67,6 +67,8 @@ class PredictedFirstToken(Policy):
         for at, load in enumerate(candidates):
             estimator = load.estimator
             score = estimator.busy_until
+            if score > best_score:
+                continue
             if score < now:
                 score = now
             if estimator.is_simple_until < now:
