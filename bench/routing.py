@@ -33,7 +33,7 @@ from headgate.simulator.traces import TimedRequest
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"
 LOWEST_RATE, HIGHEST_RATE = 0.5, 20.0
 QUICK_REQUESTS = 2000
-QUICK_STEPS = 5
+STEPS, QUICK_STEPS = 9, 5
 
 progress = Console(stderr=True)
 
@@ -66,12 +66,15 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ENGINES: dict[str, type[Replay] | type[Stepped]] = {"first-order": Replay, "step": Stepped}
-RATES = {
-    ("conversation", 6000): 12.0,
-    ("conversation", 600): 8.0,
-    ("synthetic", 6000): 12.0,
-    ("synthetic", 600): 5.0,
+FIXED_RATES = {
+    ("first-order", "conversation", 6000): 12.0,
+    ("first-order", "conversation", 600): 8.0,
+    ("first-order", "synthetic", 6000): 12.0,
+    ("first-order", "synthetic", 600): 5.0,
+    ("step", "conversation", 6000): 7.0,
+    ("step", "conversation", 600): 5.0,
 }
+USUAL_FIXED_RATE = 5.0
 
 
 def read(path: Path, limit: int | None, seed: int) -> list[TimedRequest]:
@@ -149,8 +152,8 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="first-order")
 @click.option("--replicas", default=8, type=click.IntRange(1))
 @click.option("--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens a second of each.")
-@click.option("--steps", default=9, type=click.IntRange(1), help="Of the bisection.")
-@click.option("--quick", is_flag=True, help="The first 2,000 requests of each trace, five steps.")
+@click.option("--steps", type=click.IntRange(1), help="Of the bisection; 9, or 5 if it is to be quick.")
+@click.option("--quick", is_flag=True, help="The first 2,000 requests of each trace.")
 @click.option("--seed", default=1, help="Of jitter and ties.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
@@ -159,7 +162,7 @@ def main(**options: Any) -> None:
     if unknown := [name for name in names if name not in POLICIES]:
         raise click.UsageError(f"--only: no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
     cells, requests = _cells(options)
-    steps = QUICK_STEPS if options["quick"] else options["steps"]
+    steps = options["steps"] or (QUICK_STEPS if options["quick"] else STEPS)
     scores = []
     for name in names:
         for cell in cells:
@@ -188,7 +191,7 @@ def _cells(options: dict[str, Any]) -> tuple[list[Cell], dict[str, list[TimedReq
         ideal = ideal_hit_rate(requests[trace])
         for blocks in map(int, options["caches"].split(",")):
             size = Fleet(options["replicas"], options["prefill_rate"], blocks)
-            rate = RATES.get((trace, blocks), 8.0)
+            rate = FIXED_RATES.get((options["engine"], trace, blocks), USUAL_FIXED_RATE)
             cells.append(
                 Cell(
                     name=f"{trace}, {blocks}", trace=trace, fleet=size, fixed_rate=rate, ideal_hit_rate=ideal
