@@ -206,3 +206,20 @@ async def test_connections_are_kept_for_the_next(split, chat, handed_over):
         (await some.decode[0].call()).answer(b"{}")
         assert (await client.response()).status == 200
     assert [len(endpoint.connections) for endpoint in (*some.prefill, *some.decode)] == [1, 1]
+
+
+async def test_adapters_stay_at_home_in_both_phases(split, chat, handed_over, eventually):
+    """Requests for an adapter go where the first one went, although another endpoint has less to do."""
+    some = await split("nixl", prefill=2, decode=2)
+    for endpoint in some.prefill:
+        endpoint.behave = handed_over
+    clients = [await some.gateway.connect() for _ in range(3)]
+    for number, client in enumerate(clients, 1):
+        client.post(chat(model="adapter"))
+        await eventually(lambda number=number: sum(len(each.calls) for each in some.decode) == number)
+    for endpoints in (some.prefill, some.decode):
+        assert sorted(len(each.calls) for each in endpoints) == [0, 3]
+    for call in (*some.decode[0].calls, *some.decode[1].calls):
+        call.answer(b"{}")
+    for client in clients:
+        assert (await client.response()).status == 200
