@@ -108,3 +108,13 @@ def test_a_burst_never_breaks_the_bounds_nor_invents_blocks(sent, limit, max_blo
             assert held == [n < matched[place] for n in range(len(fronts))]
             assert truth[place].issuperset(fronts[: matched[place]])
             assert index.blocks(load) <= limit
+
+
+def test_a_prompt_that_was_used_again_still_leaves_from_its_tail():
+    """Its blocks are in the order of the prompt however often it was used."""
+    index, (load,) = PrefixIndex(default_limit=32, ttl_s=64.0), loads(1)
+    for now in (10.0, 20.0, 30.0):
+        index.add(prompt("a", 10), load, now)
+    index.limit(load, 4)
+    assert index.matched(prompt("a", 10), [load]) == [4]
+    index.validate()
