@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api bench bench-routing-live bench-apiserver soak generated lock clean help
+.PHONY: up test check unit test-api bench bench-routing bench-routing-live bench-apiserver soak generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -31,6 +31,9 @@ test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECON
 
 bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)
+
+bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, in virtual time (ARGS="--traces DIR")
+	$(BIN)/python bench/routing.py $(ARGS)
 
 bench-routing-live: $(DEV_STAMP)  ## where requests of a trace land, over HTTP, against the Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)

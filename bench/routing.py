@@ -3,9 +3,9 @@
 Each policy picks through `headgate.scheduling.pick` with the gateway's own ledger, in virtual time. Engines
 are of first order (`contest/replicas.py`), or step (`contest/stepped.py`). docs/benchmarks.md says more.
 
-    python bench/routing.py
-    python bench/routing.py --engine step --quick
-    python bench/routing.py --quick --only headgate,"Dynamo lmetric"
+    make bench-routing ARGS="--traces DIR"
+    make bench-routing ARGS="--traces DIR --engine step --quick"
+    make bench-routing ARGS="--traces DIR --quick --only 'headgate,Dynamo lmetric'"
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from contest.stepped import Stepped
 from headgate.simulator import traces
 from headgate.simulator.traces import TimedRequest
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"
 LOWEST_RATE, HIGHEST_RATE = 0.5, 20.0
 QUICK_REQUESTS = 2000
 STEPS, QUICK_STEPS = 9, 5
@@ -86,7 +85,7 @@ def read(path: Path, limit: int | None, seed: int) -> list[TimedRequest]:
 
 
 def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
-    """Of one cache that forgets nothing."""
+    """Of one cache that forgets nothing, in blocks and with the last of each prompt, as replicas count."""
     seen: set[int] = set()
     hits = blocks = 0
     for request in requests:
@@ -144,7 +143,7 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
 
 @click.command()
 @click.option(
-    "--traces", "folder", type=click.Path(path_type=Path), default=TRACES, help="Where the traces are."
+    "--traces", "folder", type=click.Path(path_type=Path), required=True, help="The folder of the traces."
 )
 @click.option("--trace", "chosen", default="conversation,synthetic", help="Of mooncake_*.jsonl.")
 @click.option("--cache", "caches", default="6000,600", help="Blocks of 512 tokens of each replica.")

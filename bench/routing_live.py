@@ -31,7 +31,6 @@ from live import clients, prompts
 
 ENGINES = tuple(f"127.72.0.{number}" for number in range(1, 9))
 ROUTERS = ("headgate", "vllm-router", "sglang-router", "smg")
-TRACE = Path("../shared/data/traces/mooncake_conversation.jsonl")
 BLOCK_TOKENS = prompts.BLOCK_TOKENS
 
 progress = Console(stderr=True)
@@ -146,7 +145,12 @@ def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
 
 
 @click.command(help=__doc__)
-@click.option("--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=TRACE)
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A trace in Mooncake's format; docs/benchmarks.md says where to get one.",
+)
 @click.option("--requests", type=click.IntRange(2), default=1000, show_default=True)
 @click.option(
     "--rate", type=click.FloatRange(min=0.01), default=9.0, show_default=True, help="Requests a second."

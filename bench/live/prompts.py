@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import upstream
+from headgate.simulator import traces
 
 BLOCK_TOKENS = 512
 BYTES_PER_TOKEN = 4
-GRID_S = 3.0
-"""The conversation trace has its times on a grid of this width: requests come anywhere inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +49,16 @@ def block_text(block: int) -> str:
 
 def read(path: Path, *, requests: int, rate: float, most_output: int, seed: int) -> list[Request]:
     """The first requests of a Mooncake trace at so many a second, spread within the grid of its times."""
-    rng = random.Random(seed)
-    rows = []
-    with path.open() as lines:
-        for line in lines:
-            row = json.loads(line)
-            rows.append((row["timestamp"] / 1000 + rng.random() * GRID_S, row))
-            if len(rows) == requests:
-                break
-    rows.sort(key=lambda each: each[0])
-    begin, end = rows[0][0], rows[-1][0]
-    scale = (len(rows) / rate) / max(end - begin, 1e-9)
+    with path.open("rb") as lines:
+        every = list(traces.requests(path.name, lines, traces.Mooncake(BLOCK_TOKENS)))
+    arrivals = traces.Arrivals(limit=requests, jitter_s=traces.grid_s(every), rate_per_s=rate)
+    timed = traces.arrange(every, arrivals, random.Random(seed))
     return [
         Request(
-            at_s=(at - begin) * scale,
-            prompt_tokens=row["input_length"],
-            output_tokens=max(1, min(row["output_length"], most_output)),
-            blocks=tuple(row["hash_ids"]),
+            at_s=each.at_s - timed[0].at_s,
+            prompt_tokens=each.prompt_tokens,
+            output_tokens=min(each.output_tokens, most_output),
+            blocks=each.prefix,
         )
-        for at, row in rows
+        for each in timed
     ]
