@@ -5,7 +5,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.engines import transfer
@@ -249,6 +249,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text(), JSON, max_size=6), st.sampled_from([*VLLM, "sglang"]))
 def test_members_that_nobody_knows_stay(members, name):
     """In both bodies: their values, their order, numbers of any size."""

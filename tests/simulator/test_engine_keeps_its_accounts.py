@@ -152,4 +152,4 @@ class EngineAccounts(RuleBasedStateMachine):
 
 
 TestEngineAccounts = EngineAccounts.TestCase
-TestEngineAccounts.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestEngineAccounts.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -9,6 +9,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from headgate.cli.simulate import simulate
@@ -119,7 +120,8 @@ def test_a_port_in_use_is_said_plainly(start):
         (["--model", "a", "--lora-modules", "a=/x"], "must differ"),
         (["--kv-events-config", '{"port": 1}'], "unknown field `port`"),
         (["--kv-events-config", '{"endpoint": "5557"}'], "address of ZMQ"),
-        (["--failure-types", "boredom"], "boredom"),
+        (["--kv-events-config", "{"], 'is not JSON such as {"endpoint"'),
+        (["--failure-types", "reset,boredom"], "there is no 'boredom'; there are rate_limit"),
         (["--engine", "sglang", "--metrics-generation", "old"], "sglang has new"),
     ],
 )
@@ -132,7 +134,12 @@ def test_bad_options_are_usage_errors(options, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("- {kind: slow}", "at_s"), ("- {kind: slow, at_s: 1}", "factor"), ("{a: 1", "is not YAML")],
+    [
+        ("- {kind: slow}", "at_s"),
+        ("- {kind: slow, at_s: 1}", "factor"),
+        ("{a: 1", "is not YAML"),
+        ("a: 1", "is no list"),
+    ],
 )
 def test_a_wrong_schedule_is_a_usage_error(tmp_path, text, message):
     """The file is read before anything starts."""
@@ -182,6 +189,36 @@ def test_profiles_lists_all_of_them():
     output = CliRunner().invoke(simulate, ["profiles"]).output
     assert all(name in output for name in PROFILES)
     assert f"{DEFAULT_PROFILE} (default)" in output
+
+
+def test_constants_have_the_names_that_change_them():
+    """Each that is listed can be given to a replay's --engine."""
+    output = CliRunner().invoke(simulate, ["profiles"]).output
+    constants = dict(line.split() for line in output.splitlines() if line.startswith(" "))
+    assert {"base_s", "kv_blocks", "max_adapters"} <= constants.keys()
+    given = [word for name, value in constants.items() for word in ("--engine", f"{name}={value}")]
+    result = CliRunner().invoke(
+        simulate, ["trace", "--workload", "burst", "--set", "requests=1", "--set", "output_tokens=1", *given]
+    )
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("trace --policy pre", ["predicted"]),
+        ("trace --policy random,least-w", ["random,least-work"]),
+        ("trace --policy random,r", ["random,round-robin"]),
+        ("trace --workload bu", ["burst"]),
+        ("trace --profile 70", ["70b-8xh100"]),
+        ("engine --profile 70", ["70b-8xh100"]),
+    ],
+)
+def test_a_shell_completes_names(words, offered):
+    """Of policies also behind a comma, without those that stand there."""
+    *before, last = words.split()
+    completion = ShellComplete(simulate, {}, "simulate", "_SIMULATE_COMPLETE")
+    assert [item.value for item in completion.get_completions(before, last)] == offered
 
 
 def test_the_command_group_imports_no_server():

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.cli.simulate.completing import complete_profile
+
 if TYPE_CHECKING:
     import socket
 
@@ -24,7 +26,7 @@ _SECONDS = click.FloatRange(min=0)
 _COUNT = click.IntRange(min=1)
 
 
-@click.command()
+@click.command(short_help="Serve the OpenAI API from a simulated engine.")
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -43,7 +45,7 @@ _COUNT = click.IntRange(min=1)
 )  # fmt: skip
 @click.option(
     "--profile", callback=_find_profile, default="8b-h100", show_default=True,
-    help="Constants to start from; `headgate simulate profiles` lists them.",
+    shell_complete=complete_profile, help="Constants to start from; `headgate simulate profiles` lists them.",
 )  # fmt: skip
 @click.option("--base-s", type=_SECONDS, help="Seconds that every step takes.")
 @click.option(
@@ -199,7 +201,7 @@ def engine(
     embedding_dimensions: int,
     **overrides: float | None,
 ) -> None:
-    """Serve the OpenAI API from a simulated engine with vLLM's metrics.
+    """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
 
     Options without a default here have the profile's.
     """
@@ -261,21 +263,28 @@ def _failures(rate: float, types: str | None, path: str | None) -> "FailureSetti
     import msgspec
     import yaml
 
-    from headgate.simulator.server import FailureSettings
+    from headgate.simulator.server import FAILURE_TYPES, FailureSettings
 
     given: dict[str, object] = {"failure_injection_rate": rate}
     if types:
-        given["failure_types"] = types.split(",")
+        given["failure_types"] = names = [name.strip() for name in types.split(",")]
+        if unknown := [name for name in names if name not in FAILURE_TYPES]:
+            raise ValueError(
+                f"--failure-types: there is no {', '.join(map(repr, unknown))}; "
+                f"there are {', '.join(FAILURE_TYPES)}"
+            )
     if path is not None:
         with open(path) as file:
             try:
                 given["faults"] = yaml.safe_load(file)
             except yaml.YAMLError as error:
                 raise ValueError(f"--faults: {path} is not YAML: {error}") from error
+        if not isinstance(given["faults"], list):
+            raise ValueError(f"--faults: {path} is no list, as of `- {{kind: slow, at_s: 60, factor: 4}}`")
     try:
         return msgspec.convert(given, FailureSettings)
     except msgspec.ValidationError as error:
-        raise ValueError(f"--failure-types, --faults: {error}") from error
+        raise ValueError(f"--faults: {path}: {error}") from error
 
 
 def _listen(host: str, port: int, option: str) -> "socket.socket":

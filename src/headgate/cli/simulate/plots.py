@@ -57,6 +57,7 @@ def write(directory: Path, runs: Sequence[Drawn], slo: Slo) -> list[Path]:
                 # Without the day in it, equal runs give equal files.
                 metadata: dict[str, Any] = {"Date": None} if suffix == "svg" else {"Software": "headgate"}
                 figure.savefig(path, dpi=_DPI, metadata=metadata)
+                figure.set_layout_engine("none")  # what it found for the one fits the other
                 written.append(path)
     return written
 

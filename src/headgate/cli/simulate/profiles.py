@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
 )
 def profiles(output: str) -> None:
-    """List the engine profiles and their constants."""
+    """List the engine profiles and their constants.
+
+    Constants have the names by which `headgate simulate trace --engine` and fleets change them.
+    """
     import json
 
     from headgate.simulator.model import DEFAULT_PROFILE, PROFILES
@@ -34,12 +37,13 @@ def profiles(output: str) -> None:
         default = " (default)" if profile.name == DEFAULT_PROFILE else ""
         click.echo(f"{profile.name}{default}: {profile.description}")
         for name, value in _constants(profile.config).items():
-            click.echo(f"    --{name.replace('_', '-'):<24}{value}")
+            click.echo(f"    {name:<24}{value:g}")
 
 
 def _constants(config: "EngineConfig") -> dict[str, float]:
-    """All constants of an engine by the names of their options."""
+    """The numbers that make an engine, by their names in fleets; what is only on or off is not among them."""
     import msgspec
 
     constants = msgspec.structs.asdict(config)
-    return {**msgspec.structs.asdict(constants.pop("costs")), **constants}
+    every = {**msgspec.structs.asdict(constants.pop("costs")), **constants}
+    return {name: value for name, value in every.items() if not isinstance(value, bool)}

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from headgate.cli.simulate.completing import complete_policies, complete_profile, complete_workload
+
 Command: TypeAlias = Callable[..., Any]
 
 _COUNT = click.IntRange(min=1)
@@ -83,7 +85,12 @@ _TRAFFIC = _options(
     click.option(
         "--block-tokens", type=_COUNT, default=512, show_default=True, help="Tokens of a Mooncake block."
     ),
-    click.option("--workload", metavar="NAME", help="Instead of FILE: traffic that is made up."),
+    click.option(
+        "--workload",
+        metavar="NAME",
+        shell_complete=complete_workload,
+        help="Instead of FILE: traffic that is made up.",
+    ),
     click.option(
         "--set",
         "parameters",
@@ -146,7 +153,9 @@ _FLEET = _options(
     ),
     click.option("--replicas", type=_COUNT, help="Instead of --fleet: so many equal engines.  [default: 8]"),
     click.option(
-        "--profile", help="Their profile; `headgate simulate profiles` lists them.  [default: 8b-h100]"
+        "--profile",
+        shell_complete=complete_profile,
+        help="Their profile; `headgate simulate profiles` lists them.  [default: 8b-h100]",
     ),
     click.option(
         "--engine",
@@ -156,7 +165,10 @@ _FLEET = _options(
         help="A constant of theirs, as kv_blocks=600; repeat it for more.",
     ),
     click.option(
-        "--policy", metavar="NAME[,NAME...]", help="How endpoints are chosen.  [default: predicted]"
+        "--policy",
+        metavar="NAME[,NAME...]",
+        shell_complete=complete_policies,
+        help="How endpoints are chosen.  [default: predicted]",
     ),
     click.option(
         "--policy-config",
@@ -192,7 +204,7 @@ _OUTPUT = _options(
 )
 
 
-@click.command()
+@click.command(short_help="Replay a trace over a simulated fleet.")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
 @_TRAFFIC
 @_PACE

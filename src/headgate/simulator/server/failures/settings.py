@@ -1,6 +1,6 @@
 """The settings that /admin/config reads and changes."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,8 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "invalid_request": (400, "Invalid request"),
     "model_not_found": (404, "The model does not exist"),
 }
+
+FAILURE_TYPES: tuple[str, ...] = (*REFUSALS, *get_args(MishapKind))
 
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 

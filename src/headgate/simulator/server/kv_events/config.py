@@ -47,5 +47,9 @@ def from_json(text: str) -> KvEventsConfig:
     """Raises ValueError that names the field."""
     try:
         return msgspec.json.decode(text, type=KvEventsConfig)
-    except msgspec.DecodeError as error:
+    except msgspec.ValidationError as error:
         raise ValueError(f"--kv-events-config: {error}") from error
+    except msgspec.DecodeError as error:
+        raise ValueError(
+            f'--kv-events-config: is not JSON such as {{"endpoint": "tcp://*:5557"}}: {error}'
+        ) from error

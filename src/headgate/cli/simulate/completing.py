@@ -1,0 +1,26 @@
+"""What a shell offers after Tab: names of profiles, workloads and policies."""
+
+from __future__ import annotations
+
+import click
+
+
+def complete_profile(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from headgate.simulator.model import PROFILES
+
+    return [name for name in PROFILES if name.startswith(incomplete)]
+
+
+def complete_workload(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from headgate.simulator.workloads import WORKLOADS
+
+    return [name for name in WORKLOADS if name.startswith(incomplete)]
+
+
+def complete_policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Of names with commas between, the last; those before it are not offered again."""
+    from headgate.scheduling.configuration import NAMES
+
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{name}" for name in NAMES if name.startswith(last) and name not in given]
