@@ -71,6 +71,16 @@ def test_given_up_prompts_are_owed_no_more():
     assert endpoint.estimator.queue_s(1.0) == 0.0
 
 
+def test_an_endpoint_whose_prompts_were_all_given_up_has_no_queue():
+    """The delay of an idle endpoint was that of a request that is gone."""
+    endpoint = load()
+    endpoint.book(0, 0, 0.0).first_token(0.0)
+    endpoint.book(0, 0, 0.0).end(0.0)
+    assert endpoint.estimator.queue_s(0.0) == 0.0
+    endpoint.book(0, 0, 0.0, is_streamed=False)
+    assert endpoint.estimator.queue_s(0.0) > 0.0
+
+
 def test_answers_in_one_piece_tell_nothing_of_prefill():
     """The first byte of such an answer is its last: it is not late, and nothing is learned from it."""
     endpoint = load()

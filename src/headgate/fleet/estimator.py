@@ -206,6 +206,8 @@ class Estimator:
             tokens = waiting.popleft().uncached_tokens + 1
             self._void -= tokens
             self._served += tokens
+        if self._served == self._booked:
+            self._delay_s = 0.0  # of nothing that is owed, nothing is waited for
         return True
 
     def _close_group(self) -> None:
