@@ -1,6 +1,7 @@
 """What an engine counts at the end of an answer corrects what the gateway believed of it."""
 
 import json
+import time
 
 import pytest
 
@@ -195,3 +196,15 @@ def test_one_odd_prompt_does_not_change_what_is_known_of_the_others():
     sizes.learn("short", 100, 90)
     sizes.learn("none", 1000, 0)
     assert sizes.statistics() == {"m": pytest.approx(sizes.bytes_per_token("m"), abs=1e-3)}
+
+
+def test_counts_are_looked_for_in_bounded_time():
+    """An answer can end in thousands of braces of which none belongs to another: a minute's work for one who
+    counts them for each of as many members."""
+    tail = Tail()
+    text = b'"usage":{' * 850 + b"{" * 4000 + b"}" * 3990
+    for start in range(0, len(text), 4000):
+        tail.add(text[start : start + 4000])
+    began = time.process_time()
+    assert tail.usage() is None
+    assert time.process_time() - began < 5

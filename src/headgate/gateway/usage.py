@@ -10,6 +10,10 @@ import msgspec
 MERGE_BELOW_BYTES = 256
 KEEP_BYTES = 4096
 """Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
+MOST_LOOKED_AT = 64
+"""Members called `usage`, from the last one on, of which each may be null."""
+MOST_INNER = 32
+"""Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -77,12 +81,14 @@ class Tail:
         if self._third:
             text = b"".join((self._first, self._second, self._third, text))
         at = text.rfind(_KEY)
-        while at >= 0:
+        for _ in range(MOST_LOOKED_AT):
+            if at < 0:
+                break
             value = _object(text, at + len(_KEY))
             if value:
                 try:
                     return _decode(value)
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     return None
             at = text.rfind(_KEY, 0, at)
         return None
@@ -115,6 +121,8 @@ def _object(text: bytes, start: int) -> bytes:
     end = text.find(b"}", start)
     if text[start : start + 1] != b"{" and not text[start:end].lstrip().startswith(b"{"):
         return b""
-    while end >= 0 and text.count(b"{", start, end) > text.count(b"}", start, end) + 1:
+    for _ in range(MOST_INNER):
+        if end < 0 or text.count(b"{", start, end) <= text.count(b"}", start, end) + 1:
+            return text[start : end + 1]
         end = text.find(b"}", end + 1)
-    return text[start : end + 1]
+    return b""
