@@ -183,3 +183,10 @@ def test_a_histogram_with_half_of_its_series_is_not_read():
     )
     assert read(page).ttft is None
     assert read(page).malformed == 1
+
+
+def test_sums_beyond_all_time_are_malformed():
+    """Seconds that overflow as milliseconds would fail those who reckon with them."""
+    name = "vllm:time_to_first_token_seconds"
+    assert read(f"{name}_count 4\n{name}_sum 1e307\n") == engines.Figures(malformed=1)
+    assert read(f"{name}_count 4\n{name}_sum 1e6\n").ttft == (1e6, 4)

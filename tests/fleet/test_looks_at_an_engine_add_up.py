@@ -40,6 +40,11 @@ def test_a_quiet_interval_keeps_the_mean_and_lets_it_age():
     assert reading.at == 9
 
 
+def test_a_part_of_a_sample_makes_no_mean():
+    """Samples are whole; a second over next to none of one would be any number, or none at all."""
+    assert seen((0, ttft(0, 0)), (1, ttft(1e12, 1e-300))).reading.ttft_s is None
+
+
 def test_quick_looks_share_an_interval():
     """Looks of a tenth of a second have too few tokens each for a mean of their own."""
     looks = [(tenth / 10, ttft(tenth * 1.0, tenth)) for tenth in range(10)]

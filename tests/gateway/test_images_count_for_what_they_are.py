@@ -104,3 +104,11 @@ def test_a_text_that_breaks_off_is_no_image():
     assert media.replaced(cut.replace(b'"data":"', b'"url":";base64,')) == cut.replace(
         b'"data":"', b'"url":";base64,'
     )
+
+
+def test_an_image_of_many_empty_segments_is_not_gone_through():
+    """A body may have thousands of those; the size of such an image is taken from its length."""
+    frame = b"\xff\xc0\0\x11\x08" + struct.pack(">HH", 640, 640) + NOISE[:20_000]
+    few, many = (b"\xff\xd8" + b"\xff\xe0\0\x02" * count + frame for count in (100, 4000))
+    assert media.tokens(base64.b64encode(few)) == 640 * 640 // media.PIXELS_PER_TOKEN
+    assert media.tokens(base64.b64encode(many)) == len(many) * media.PIXELS_PER_BYTE // media.PIXELS_PER_TOKEN

@@ -54,6 +54,7 @@ def test_a_pod_goes_before_its_model_server(server, pod):
         (REPLAY, "yes"),
         (RANKS, "0"),
         (RANKS, "65"),
+        (RANKS, "00011111"),
         (RANKS, "many"),
     ],
 )

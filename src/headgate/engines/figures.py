@@ -15,6 +15,8 @@ PROCESS_START = "process_start_time_seconds"
 MAX_COUNT = 1_000_000_000
 """Requests, blocks or tokens: more is no figure of an engine."""
 MAX_ADAPTERS = 4096
+MAX_SUM_S = 1e12
+"""Of a histogram of seconds: a thousand years of them, in each of thirty requests at a time."""
 MAX_KV_USAGE = 1.1
 """A share of a little over one is rounding; of more, something else than a share."""
 
@@ -117,7 +119,11 @@ class _Reader:
             if counts:
                 sums = self._page.samples(f"{name}_sum")
                 total = Total(sum(s.value for s in sums), sum(s.value for s in counts))
-                if len(sums) == len(counts) and 0 <= total.sum_s < math.inf and 0 <= total.samples < math.inf:
+                if (
+                    len(sums) == len(counts)
+                    and 0 <= total.sum_s <= MAX_SUM_S
+                    and 0 <= total.samples < math.inf
+                ):
                     return total
                 self._malformed += 1
         return None

@@ -57,7 +57,7 @@ class IntervalMean:
         if at - self._at < INTERVAL_S:
             return
         count = total.samples - self._before.samples
-        if count > 0:
+        if count >= 1:  # samples are whole: a part of one would make any mean
             self.mean_s = max(total.sum_s - self._before.sum_s, 0.0) / count
             self.mean_at = at
         self._before, self._at = total, at

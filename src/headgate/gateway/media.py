@@ -30,6 +30,8 @@ OTHER_TOKENS = 2250
 """Videos and files: ten frames of 640 by 360 pixels."""
 HEAD_CHARACTERS = 32 * 1024
 """Of the base64, in which the size of an image is looked for."""
+MOST_SEGMENTS = 256
+"""Before the frame header of a JPEG: a made-up image could have thousands of empty ones."""
 
 _DATA_MEMBER = re.compile(rb'[ \t\r\n]*:[ \t\r\n]*"')
 
@@ -118,7 +120,9 @@ def _area(head: bytes, at: int, form: str) -> int:
 def _jpeg_pixels(head: bytes) -> int:
     """The area that the frame header says (ITU-T T.81, B.2.2); 0 if it is not within the head."""
     at = 2
-    while at + 9 <= len(head) and head[at] == 0xFF:
+    for _ in range(MOST_SEGMENTS):
+        if at + 9 > len(head) or head[at] != 0xFF:
+            break
         marker = head[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             return _area(head, at + 5, ">HH")

@@ -9,6 +9,7 @@ from headgate.api import marks
 from headgate.routing.snapshot import KvEvents
 
 _ADDRESS = re.compile(r"(?:tcp://[^/:\s]*(?:\[[0-9a-fA-F:]*\])?:)?([0-9]{1,5})")
+_RANKS = re.compile(r"[1-9][0-9]?")
 MAX_RANKS = 64
 
 
@@ -30,7 +31,7 @@ def kv_events(server: api.ModelServer, pod: api.Pod) -> KvEvents | None:
     if port is None:
         return None
     ranks = notes.get(marks.KV_EVENTS_RANKS, "1")
-    if not ranks.isascii() or not ranks.isdigit() or not 1 <= int(ranks[:4]) <= MAX_RANKS:
+    if not _RANKS.fullmatch(ranks) or int(ranks) > MAX_RANKS:
         raise InvalidEventsAnnotationError(
             marks.KV_EVENTS_RANKS, f"{ranks[:64]!r} is no number of ranks: 1 to {MAX_RANKS} are possible"
         )
