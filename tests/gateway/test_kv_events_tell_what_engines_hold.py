@@ -207,6 +207,25 @@ def prefix_of_prompt():
     return hashing.hashes(text, hashing.seed("m"))
 
 
+async def test_a_flood_of_messages_leaves_others_their_turns(publisher, start_gateway, start_endpoint):
+    """Messages that are there already are received without waiting; requests come in between all the same."""
+    publisher.sent = [msgspec.msgpack.encode([0.0, [], 0])] * 500
+    endpoint = await start_endpoint()
+    gateway = await start_gateway(endpoint)
+    told = routing.Endpoint("default/pod-0", "127.0.0.1", endpoint.port)
+    events = routing.KvEvents(port=publisher.port, replay_port=publisher.replay_port)
+    gateway.proxy.kv_events.start()
+    gateway.serve([endpoint], kv_events={told: events})
+    read, most = 0, 0
+    async with asyncio.timeout(15):
+        while read < 500:
+            await asyncio.sleep(0)
+            counts = gateway.proxy.kv_events.counts()
+            before, read = read, counts["read"] + counts["repeated"]
+            most = max(most, read - before)
+    assert most <= 5
+
+
 async def test_what_was_missed_is_asked_for(listening, publisher):
     """A hole in the numbers is filled from the memory of the publisher."""
     gateway, _ = await listening()

@@ -118,3 +118,13 @@ def test_a_prompt_that_was_used_again_still_leaves_from_its_tail():
     index.limit(load, 4)
     assert index.matched(prompt("a", 10), [load]) == [4]
     index.validate()
+
+
+def test_nothing_is_kept_of_endpoints_that_were_only_asked_about():
+    """Endpoints come and go, and many leave before anything was sent to them."""
+    index = PrefixIndex()
+    for number in range(5):
+        load = fleet.EndpointLoad(routing.Endpoint(f"pod-{number}", "127.0.0.1", 8000))
+        assert index.matched([1], [load]) == [0]
+        index.remove(load)
+    assert index._asked == {}

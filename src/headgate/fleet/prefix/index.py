@@ -154,12 +154,12 @@ class PrefixIndex:
         self.forget(load)
         if self.exact is not None:
             self.exact.residency.end(load)
+        self._asked.clear()  # it may have been asked about, though it never held anything
         held = self._held.pop(load, None)
         if held is not None:
             self._free_bits.append(held.bit)
             del self._bits[load]
             self._swept = []
-            self._asked.clear()
 
     def sweep(self, now: float) -> None:
         """Lets blocks go that were not used for long: a bounded number of one endpoint; called now and then.

@@ -85,6 +85,8 @@ class Subscription:
                     await self._connection_changed(told["event"], context)
                 if socket in ready:
                     await self._take(await socket.recv_multipart(), context)
+                    # What is there already is received at once, and a flood must not hold up requests.
+                    await asyncio.sleep(0)
         finally:
             socket.disable_monitor()
             monitor.close(linger=0)
@@ -191,6 +193,7 @@ class Subscription:
                     self.is_complete = self.is_complete or not self._order.expected
                     return
                 self._repeated(number, payload, until)
+                await asyncio.sleep(0)  # others have their turn between two messages
         finally:
             socket.close(linger=0)
 

@@ -109,7 +109,8 @@ class PromptTokens:
             tokens = ids if ids is not None else await self._tokens(body, load, tls)
         except (FetchError, msgspec.DecodeError, OverflowError, ssl.SSLError) as error:
             self.counts["failed"] += 1
-            self._paused_until[load] = self._proxy.now() + PAUSE_S
+            if load in self._proxy.kv_events.sources:  # it may have gone meanwhile
+                self._paused_until[load] = self._proxy.now() + PAUSE_S
             log.info("%s does not tokenise: %s", load.endpoint.name, error)
             return
         finally:
