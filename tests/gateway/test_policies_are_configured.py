@@ -3,8 +3,10 @@
 import logging
 import random
 
+import pytest
 import yaml
 
+from headgate import scheduling
 from headgate.api import ObjectKey
 from headgate.fleet import EngineReading
 from headgate.gateway import explaining, gauges, pages
@@ -111,6 +113,18 @@ schedulingProfiles:
 """
 
 
+async def test_a_new_configuration_is_for_decoding_too(start_gateway, start_endpoint):
+    """Who answers where others prefill is picked by the new policy, if that judges it, and never the old."""
+    gateway = await start_gateway(await start_endpoint(), settings={"scheduler": "round-robin"})
+    pool = gateway.proxy.pools[POOL]
+    assert pool.decoding is pool.policy
+    before = gateway.proxy.settings
+    gateway.proxy.change(type(before)(**configured("plugins: [{type: queue-scorer}]\n")))
+    assert pool.decoding is pool.policy
+    gateway.proxy.change(type(before)(scheduler="predicted"))
+    assert pool.decoding.name == "least-decoding"
+
+
 async def test_a_pool_may_name_its_profile_or_policy(start_gateway, start_endpoint, caplog):
     """By the annotation; a name that is neither has no effect, and is told."""
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
@@ -145,6 +159,40 @@ async def test_a_prompt_goes_where_its_beginning_is_cached(start_gateway, start_
             answer = await gateway.ask({"model": "m", "prompt": prompt}, path="/v1/completions")
             assert served.setdefault(talk, answer.body) == answer.body
     assert len(set(served.values())) > 1
+
+
+class Raising(scheduling.Policy):
+    """Fails with each pick after the first `works`."""
+
+    def __init__(self, works):
+        self.works = works
+
+    def pick(self, request, candidates, now, rng):
+        self.works -= 1
+        if self.works < 0:
+            raise RuntimeError("no idea")
+        return scheduling.Choice(load=candidates[0])
+
+
+@pytest.mark.parametrize("works", [0, 1])
+async def test_a_policy_that_raises_fails_the_request_alone(start_gateway, start_endpoint, caplog, works):
+    """500 at once, also where an attempt has failed already and nobody waits for the next to return; the
+    connection and the books stay in order."""
+    endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
+    gateway = await start_gateway(*endpoints)
+    await endpoints[0].stop()
+    (pool,) = gateway.proxy.pools.values()
+    pool.policy = Raising(works)
+    client = await gateway.connect()
+    client.post()
+    failed = await client.response()
+    assert (failed.status, failed.json["error"]["code"]) == (500, "internal_error")
+    assert "RuntimeError: no idea" in caplog.text
+    gateway.proxy.ledger.validate()
+    assert gateway.proxy.ledger.statistics()["requests"] == 0
+    pool.policy = Raising(9)
+    client.post()
+    assert (await client.response()).body == b"b"
 
 
 async def test_scorers_of_ones_own_are_counted_when_they_fail(start_gateway, start_endpoint, monkeypatch):

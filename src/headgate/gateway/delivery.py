@@ -61,6 +61,7 @@ class Delivery(ABC):
         "prefix_used_at",
         "request",
         "request_id",
+        "settled",
     )
 
     def __init__(self, proxy: Proxy, request: Request) -> None:
@@ -85,6 +86,8 @@ class Delivery(ABC):
         self.failed_attempts: list[tuple[str, str, int]] | None = None
         """Those before it: the endpoint's name, what happened, milliseconds."""
         self.bytes_out = 0
+        self.settled = False
+        """Whether it is over, whatever came of it."""
         self._payload = b""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -118,10 +121,23 @@ class Delivery(ABC):
     # -- one attempt
 
     def _attempt(self) -> None:
-        """Sends the request to an endpoint that was not tried yet."""
+        """Sends the request to an endpoint that was not tried yet.
+
+        A policy that raises fails the request, and not the connection of the client. Often nobody is there to
+        see what is raised: further attempts come from timers and tasks.
+        """
         self._timer = None
         assert self.pool is not None
-        pool, scheduled = self.pool, self.decision.scheduled
+        try:
+            self._send_somewhere(self.pool)
+        except Exception:
+            log.exception("a request to ModelServer %s could not be sent", self.pool.name)
+            if self.settled:
+                raise
+            self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
+
+    def _send_somewhere(self, pool: PoolState) -> None:
+        scheduled = self.decision.scheduled
         if pool.pairs is not None or self.handover is not None:
             self._attempt_apart(pool)
             return
@@ -176,7 +192,7 @@ class Delivery(ABC):
                 log.exception("connecting to %s", connections.endpoint.address)
             self._connecting = None
             if isinstance(error, ConnectionRefusedError) and self.load is not None:
-                self._proxy.prefixes.forget(self.load)  # its process has ended, and its cache with it
+                self._proxy.engine_restarted(self.load)  # its process has ended, and its cache with it
             self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
             return
         self._connecting = None

@@ -42,7 +42,6 @@ class Exchange(PairedDelivery):
         "heard_at",
         "outcome",
         "sent_at",
-        "settled",
         "status",
         "tail",
         "upstream_status",
@@ -62,7 +61,6 @@ class Exchange(PairedDelivery):
         self.heard_at = request.arrived_at
         """When the endpoint was last heard of, for the idle timeout."""
         self.outcome = ""
-        self.settled = False
         self.tail = Tail()
         self.usage: Usage | None = None
         """What the endpoint says that it counted; read at the end."""

@@ -7,6 +7,7 @@ failure of either leads to another pair, as long as nothing of an answer has rea
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import PoolState
     from headgate.gateway.request import Header
     from headgate.scheduling import Choice
+
+
+log = logging.getLogger(__name__)
 
 
 class PairedDelivery(Delivery):
@@ -149,7 +153,11 @@ class PairedDelivery(Delivery):
             self._pass_on(status, headers, body)
 
     def prefill_impossible(self, message: str) -> None:
-        self._refuse(Refusal.unavailable(message, code="gateway_exhausted"))
+        if self._take_back_answer():
+            self._refuse(Refusal.unavailable(message, code="gateway_exhausted"))
+        else:
+            self._drop_upstream()
+            self._cut_off("gateway_exhausted", message)
 
     def prefill_failed(self, reason: str, message: str) -> None:
         """Another endpoint prefills it, or the one that answers does it all, while the pool allows it."""
@@ -224,7 +232,11 @@ class PairedDelivery(Delivery):
 
     def _is_another(self, pool: PoolState) -> bool:
         if self.handover is not None:
-            return self.handover.pick(pool, self._tried) is not None
+            try:
+                return self.handover.pick(pool, self._tried) is not None
+            except Exception:
+                log.exception("no pair could be picked in ModelServer %s", pool.name)
+                return False
         return super()._is_another(pool)
 
     def _drop_upstream(self) -> None:

@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 1 << 20
 """Of an answer with one token; the block ids of a prompt with a million tokens are half of it."""
-
-
 LEFT_S = 10.0
 """How long an endpoint may take for an answer that nobody waits for any more."""
 
@@ -152,6 +150,8 @@ class Prefill:
             if not isinstance(error, OSError | ValueError):
                 log.exception("connecting to %s", connections.endpoint.address)
             self._connecting = None
+            if isinstance(error, ConnectionRefusedError):
+                self._proxy.engine_restarted(self.load)  # its process has ended, and its cache with it
             self._fail("connect", why_unreachable(error))
             return
         self._connecting = None

@@ -41,7 +41,17 @@ def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
-    __slots__ = ("budget", "connections", "decoding", "loads", "name", "pairs", "policy", "pool", "rates")
+    __slots__ = (
+        "_default_decoding",
+        "budget",
+        "connections",
+        "loads",
+        "name",
+        "pairs",
+        "policy",
+        "pool",
+        "rates",
+    )
 
     def __init__(
         self,
@@ -55,6 +65,7 @@ class PoolState:
         self.pool = pool
         self.budget = budget
         self.policy = policy
+        self._default_decoding = decoding
         self.rates = rates or fleet.Rates()
         """What endpoints go by that know too little of themselves yet."""
         self.name = str(pool.key)
@@ -64,10 +75,14 @@ class PoolState:
             load.estimator.join(self.rates)
         self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
         """None where every endpoint serves whole requests."""
-        self.decoding = policy if policy.judges_decoding or decoding is None else decoding
-        """Picks who answers where others prefill."""
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
+
+    @property
+    def decoding(self) -> scheduling.Policy:
+        """Picks who answers where others prefill."""
+        default = self._default_decoding
+        return self.policy if default is None or self.policy.judges_decoding else default
 
 
 class Proxy:

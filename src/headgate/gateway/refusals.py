@@ -70,6 +70,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
+    def broken(cls, message: str) -> Refusal:
+        """A fault of the gateway's own, or of a part that was plugged into it."""
+        return cls(status=500, type="server_error", code="internal_error", message=message)
+
+    @classmethod
     def upstream(cls, message: str, *, code: str, status: int = 502) -> Refusal:
         return cls(status=status, type="upstream_error", code=code, message=message)
 

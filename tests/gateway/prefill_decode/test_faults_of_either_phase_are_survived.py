@@ -1,6 +1,7 @@
 """Faults while a prompt is prefilled, and while an answer is made of it: what is tried again, and where."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -322,6 +323,46 @@ async def test_a_prefill_that_fails_amid_the_answer_is_no_success(split, chat, e
     assert some.gateway.metric("headgate_gateway_requests_total", outcome="prefill_failed") == 1
     assert "outcome=prefill_failed" in (line := some.gateway.log_lines()[0])
     assert "origin=upstream" in line
+
+
+async def test_a_shortage_of_the_gateway_amid_the_answer_ends_the_stream(split, chat, events, monkeypatch):
+    """The connection on which the prompt was to be prefilled crossed with its end, and no other can be made:
+    the client has a head and a part of an answer already, and gets no second head."""
+    some = await split("sglang")
+    client = await some.gateway.connect()
+    client.post(chat())
+    (await some.prefill[0].call()).answer(b"{}")
+    (await some.decode[0].call()).answer(b"{}")
+    await client.response()
+    client.post(chat(stream=True))
+    prefill, decode = await some.prefill[0].call(), await some.decode[0].call()
+    decode.write(events.head + events.text(b"begun"))
+    await client.head()
+    await client.reader.readuntil(b"\n\n\r\n")
+
+    async def fail(*_, **__):
+        raise OSError(errno.EMFILE, "shortage")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(some.gateway.proxy.loop, "create_connection", fail)
+        prefill.close()
+        rest = await client.rest()
+    assert b"HTTP/1.1" not in rest
+    assert b"gateway_exhausted" in rest
+    await some.gateway.idle()
+
+
+async def test_an_endpoint_that_refuses_connections_holds_nothing(split, chat, handed_over):
+    """Whoever was to prefill there is told so, and what was believed of its cache is forgotten."""
+    some = await split("nixl", prefill=2)
+    gone = some.load(some.prefill[0])
+    some.gateway.proxy.prefixes.add([1, 2, 3], gone, some.gateway.proxy.now())
+    await some.prefill[0].stop()
+    client = await some.gateway.connect()
+    client.post(chat())
+    handed_over(await some.prefill[1].call())
+    await served(client, some.decode[0])
+    assert some.gateway.proxy.prefixes.blocks(gone) == 0
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
