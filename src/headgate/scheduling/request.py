@@ -32,7 +32,8 @@ class Request(msgspec.Struct, kw_only=True):
     block_ends: Sequence[int] = ()
     """Where in the prompt its blocks end, in units; empty where each is one unit long."""
     priority: int = 0
-    """Critical is 1, default 0, sheddable -1; objectives have any sign."""
+    """Critical is 1, default 0, sheddable -1; objectives have any sign. Requests by ModelRoutes have none of
+    these, and are default."""
     role: Literal["", "prefill", "decode"] = ""
     """The phase that an endpoint is picked for, where one prefills and another decodes; "" is all of it."""
     peer: EndpointLoad | None = None

@@ -6,6 +6,7 @@ where there is room.
     others:   somebody has room?          yes: least queue -> [affinity] -> least KV
                                           no:  refused, 429
 
+Critical has a priority above 0. A request without one is Default, and has to find room as sheddable ones do.
 Whoever is left has the same chance. A step that would leave nobody leaves all.
 """
 
