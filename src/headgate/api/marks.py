@@ -1,5 +1,8 @@
 """Labels and annotations that Headgate reads and writes, and the well-known ones of Kubernetes."""
 
+DOMAIN = "headgate.dev/"
+"""What the names of Headgate's own begin with."""
+
 ADDRESS = "headgate.dev/address"
 """On a Pod: `host` or `host:port` of a server that runs elsewhere; the Pod has no process of its own."""
 
@@ -43,6 +46,15 @@ LOG_ENDPOINT = "headgate.dev/log-endpoint"
 
 MANIFEST_HASH = "headgate.dev/manifest-hash"
 """On objects that `headgate up` made: hash of their manifest; while it is the same, later edits stay."""
+
+OF_MODEL_SERVERS = frozenset(
+    {
+        *(TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
+        *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
+        *(REMOTE_PREFILL_TOKENS, SCHEDULING_PROFILE, MANIFEST_HASH),
+    }
+)
+"""Annotations that are looked for on ModelServers."""
 
 POOL_V1 = "headgate.dev/inference-pool-v1"
 """On a v1alpha1 InferencePool that came from v1: JSON of what v1alpha1 has no field for."""

@@ -247,7 +247,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         int,
         _says(
             "Where a ModelServer tells prefill and decode Pods apart, prompts with fewer uncached tokens are "
-            "prefilled where they are decoded; with 0, none are.",
+            "prefilled where they are decoded; with 0, every prompt is prefilled apart.",
             ge=0,
             le=10_000_000,
         ),

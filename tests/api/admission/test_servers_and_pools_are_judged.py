@@ -127,6 +127,36 @@ def test_how_endpoints_are_verified(judge, make, protocol, notes, warnings):
     assert judge(make("server", "s", spec, annotations=annotations)) == ([], told)
 
 
+@pytest.mark.parametrize(
+    ("notes", "warnings"),
+    [
+        ({"headgate.dev/kv-events": "tcp://*:5557", "headgate.dev/kv-events-replay": "tcp://*:5558"}, []),
+        ({"headgate.dev/scheduling-profile": "random", "example.com/kv-event": "x"}, []),
+        (
+            {"headgate.dev/kv-event": "tcp://*:5557"},
+            [
+                "[headgate.dev/kv-event]: no annotation of ModelServers has this name; did you mean headgate.dev/kv-events?"
+            ],
+        ),
+        ({"headgate.dev/x": ""}, ["[headgate.dev/x]: no annotation of ModelServers has this name"]),
+        (
+            {"headgate.dev/remote-prefill-tokens": "64"},
+            ["[headgate.dev/remote-prefill-tokens]: has no effect without workloadSelector.pdGroup"],
+        ),
+        (
+            {"headgate.dev/kv-events-ranks": "2"},
+            [
+                "[headgate.dev/kv-events-ranks]: has an effect only on Pods that have headgate.dev/kv-events themselves"
+            ],
+        ),
+    ],
+)
+def test_annotations_that_nobody_reads_are_told(judge, make, notes, warnings):
+    """Misspelt ones of ours, and those that need something else; others' are none of our business."""
+    told = [f"metadata.annotations{warning}" for warning in warnings]
+    assert judge(make("server", "s", {"workloadSelector": LABELS}, annotations=notes)) == ([], told)
+
+
 def test_servers_that_share_pods_are_told(judge, make):
     """One selector inside the other means shared Pods for certain; anything else may be as intended."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from headgate.api import marks
 from headgate.api.admission import durations, names, overlaps, selectors
 from headgate.api.admission.findings import Findings
@@ -26,7 +28,9 @@ def check(server: Place, old: Place | None, others: View, found: Findings) -> No
         told = "has no effect without workloadSelector.pdGroup: no KV cache is handed over"
         found.warn(spec["kvConnector"], told)
     _check_traffic(spec["trafficPolicy"], found)
-    _check_tls(server.at("metadata.annotations"), spec["workloadPort"], found)
+    annotations = server.at("metadata.annotations")
+    _warn_of_annotations(annotations, selector["pdGroup"], found)
+    _check_tls(annotations, spec["workloadPort"], found)
     overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
 
 
@@ -56,6 +60,23 @@ def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> Non
         found.warn(prefill, "every Pod that has the decodeLabels has these too: it would get both roles")
     elif decode.texts.items() <= prefill.texts.items():
         found.warn(decode, "every Pod that has the prefillLabels has these too: it would get both roles")
+
+
+def _warn_of_annotations(annotations: Place, pairs: Place, found: Findings) -> None:
+    """Of ours, those that nobody reads, or that have no effect here."""
+    written = annotations.texts
+    for name in written:
+        if name.startswith(marks.DOMAIN) and name not in marks.OF_MODEL_SERVERS:
+            near = difflib.get_close_matches(name, sorted(marks.OF_MODEL_SERVERS), 1, 0.8)
+            told = f"; did you mean {near[0]}?" if near else ""
+            found.warn(annotations.key(name), f"no annotation of ModelServers has this name{told}")
+    if marks.REMOTE_PREFILL_TOKENS in written and not pairs.present:
+        told = "has no effect without workloadSelector.pdGroup"
+        found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)
+    for name in (marks.KV_EVENTS_REPLAY, marks.KV_EVENTS_RANKS):
+        if name in written and marks.KV_EVENTS not in written:
+            told = f"has an effect only on Pods that have {marks.KV_EVENTS} themselves"
+            found.warn(annotations.key(name), told)
 
 
 def _check_tls(annotations: Place, port: Place, found: Findings) -> None:
