@@ -28,11 +28,13 @@ from contest.replay import Replay
 from contest.replicas import Fleet
 from contest.stepped import Stepped
 from headgate.simulator import traces
+from headgate.simulator.fleet.summary import percentiles
 from headgate.simulator.traces import TimedRequest
 
 LOWEST_RATE, HIGHEST_RATE = 0.5, 20.0
 QUICK_REQUESTS = 2000
 STEPS, QUICK_STEPS = 9, 5
+SHOWN = ("p50", "p90", "p99")
 
 progress = Console(stderr=True)
 
@@ -110,6 +112,7 @@ def score(
 
     highest = highest_rate(is_met, LOWEST_RATE, HIGHEST_RATE, steps)
     fixed = replay().run(requests, cell.fixed_rate / usual_rate)
+    ttft_s = percentiles(fixed.ttfts_s)
     return Score(
         policy=policy,
         cell=cell.name,
@@ -117,7 +120,7 @@ def score(
         fixed_rate=cell.fixed_rate,
         hit_rate=round(fixed.hit_rate, 4),
         of_ideal=round(fixed.hit_rate / cell.ideal_hit_rate, 3),
-        ttft_s={f"p{percent}": round(fixed.percentile(percent), 3) for percent in (50, 90, 99)},
+        ttft_s={name: round(getattr(ttft_s, name), 3) for name in SHOWN},
         within_target=round(fixed.within(TARGET_S), 4),
         decision_us=round(fixed.decision_us, 1),
     )

@@ -27,6 +27,8 @@ from rich.table import Table
 
 import cpu
 import proxies
+from headgate.simulator import traces
+from headgate.simulator.fleet.summary import percentiles
 from live import clients, prompts
 
 ENGINES = tuple(f"127.72.0.{number}" for number in range(1, 9))
@@ -108,15 +110,15 @@ def summary(
 ) -> dict[str, Any]:
     """Times of the requests that were answered; those that were not count as beyond any limit."""
     first = [each.first_token_s for each in seen if each.is_whole and each.first_token_s is not None]
-    percentiles = statistics.quantiles(first, n=100, method="inclusive") if len(first) > 1 else [0.0] * 99
+    times = percentiles(first)
     prompt_tokens = sum(request.prompt_tokens for request in asked)
     prefilled = [engine["prefilled_tokens"] for engine in did]
     return {
         "requests": len(seen),
         "answered": len(first),
-        "ttft_p50_s": round(percentiles[49], 3),
-        "ttft_p90_s": round(percentiles[89], 3),
-        "ttft_p99_s": round(percentiles[98], 3),
+        "ttft_p50_s": round(times.p50, 3) if first else None,
+        "ttft_p90_s": round(times.p90, 3) if first else None,
+        "ttft_p99_s": round(times.p99, 3) if first else None,
         "within_slo": round(sum(value <= slo_s for value in first) / len(seen), 4),
         "hit_rate": round(max(0.0, 1 - sum(prefilled) / prompt_tokens), 4),
         "balance": round(max(prefilled) / statistics.mean(prefilled), 3) if sum(prefilled) else 0.0,
@@ -138,7 +140,8 @@ def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
         if "unavailable" in row:
             shown.add_row(name, row["unavailable"], *[""] * 6)
             continue
-        times = [f"{row[f'ttft_p{number}_s']:.2f} s" for number in (50, 90, 99)]
+        found = [row[f"ttft_p{number}_s"] for number in (50, 90, 99)]
+        times = ["-" if time_s is None else f"{time_s:.2f} s" for time_s in found]
         shares = [f"{row[key]:.1%}" for key in ("within_slo", "hit_rate")]
         shown.add_row(name, *times, *shares, f"{row['balance']:.2f}", f"{row['cpu_us']:,}")
     return shown
@@ -184,7 +187,10 @@ def main(
         )
     (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
     chosen = Slice(trace, requests, rate, cache_blocks, slo_s, seed, most_output)
-    asked = prompts.read(trace, requests=requests, rate=rate, most_output=most_output, seed=seed)
+    try:
+        asked = prompts.read(trace, requests=requests, rate=rate, most_output=most_output, seed=seed)
+    except traces.TraceError as error:
+        raise click.ClickException(f"--trace: {error}") from error
     rows = []
     for name in names:
         progress.print(f"[dim]{name}: {asked[-1].at_s:.0f} s of requests")

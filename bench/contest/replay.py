@@ -36,9 +36,6 @@ class Result(NamedTuple):
         """Share of requests whose first token came in time."""
         return sum(ttft <= target_s for ttft in self.ttfts_s) / len(self.ttfts_s)
 
-    def percentile(self, percent: float) -> float:
-        return self.ttfts_s[min(len(self.ttfts_s) - 1, int(percent / 100 * len(self.ttfts_s)))]
-
 
 class ReplicaView(View):
     """What is known of replicas of first order, which is all; also of requests that still wait in a queue."""

@@ -52,3 +52,11 @@ def test_requests_without_an_answer_are_beyond_every_limit(trace):
     did = [{"prefilled_tokens": 900}, {"prefilled_tokens": 1100}]
     row = routing_live.summary(seen, did, asked, slo_s=2.0)
     assert (row["answered"], row["within_slo"], row["hit_rate"], row["balance"]) == (2, 0.25, 0.5, 1.1)
+    assert (row["ttft_p50_s"], row["ttft_p99_s"]) == (0.5, 2.5)
+
+
+def test_a_router_that_answers_nothing_has_no_times():
+    """Neither 0 s nor an error: its row has dashes."""
+    asked = [prompts.Request(0.0, 1000, 1, ())]
+    row = routing_live.summary([clients.Seen(503, None, 0.1, True)], [{"prefilled_tokens": 0}], asked, 2.0)
+    assert (row["ttft_p90_s"], row["within_slo"], row["balance"]) == (None, 0.0, 0.0)
