@@ -201,7 +201,7 @@ async def test_another_secret_is_in_effect_at_once(start_gateway, start_endpoint
     assert (await gateway.ask()).status == 503
     gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
     assert (await gateway.ask()).status == 200
-    assert gateway.proxy._contexts.statistics() == {"contexts": 1}
+    assert gateway.proxy._connections._contexts.statistics() == {"contexts": 1}
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])

@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from headgate.gateway.upstream import EndpointConnections
+from headgate.gateway.connections import EndpointConnections
 
 
 def _refusing(status):

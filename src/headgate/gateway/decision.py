@@ -19,7 +19,7 @@ from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_mod
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import PoolState
+    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.request import Request
 
 READ_FROM_BYTES = 16 * 1024

@@ -14,16 +14,18 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from headgate.gateway import learning
+from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal
-from headgate.gateway.upstream import ShortageError, why_unreachable
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking, EndpointLoad
+    from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.handover import Handover
-    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
-    from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+    from headgate.gateway.upstream import UpstreamConnection
     from headgate.scheduling import Choice
 
 log = logging.getLogger(__name__)

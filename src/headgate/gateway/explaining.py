@@ -28,7 +28,8 @@ from headgate.gateway.explanation import (
     TargetShown,
 )
 from headgate.gateway.policies import Policies
-from headgate.gateway.proxy import PoolState, Proxy
+from headgate.gateway.pool_state import PoolState
+from headgate.gateway.proxy import Proxy
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
 from headgate.gateway.settings import GatewaySettings

@@ -17,7 +17,7 @@ from headgate.gateway import terms
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
     from headgate.gateway.decision import Decision
-    from headgate.gateway.proxy import PoolState
+    from headgate.gateway.pool_state import PoolState
 
 
 def _rng() -> random.Random:

@@ -18,7 +18,8 @@ from headgate.gateway.usage import CACHED_TOKENS, with_cached
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
     from headgate.gateway.decision import Decision
-    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
 
 APART = "remote"

@@ -14,7 +14,8 @@ from headgate import engines, fleet
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
     from headgate.gateway.scraping.watch import Watch
 
 DEFAULT_LIMIT = 100

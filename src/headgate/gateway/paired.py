@@ -18,7 +18,7 @@ from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import PoolState
+    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.request import Header
     from headgate.scheduling import Choice
 

@@ -16,13 +16,15 @@ import msgspec
 
 from headgate.engines.transfer import PrefillAnswer, answer
 from headgate.gateway.chunks import Chunks
-from headgate.gateway.upstream import ShortageError, why_unreachable
+from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.usage import Tail
 
 if TYPE_CHECKING:
-    from headgate.gateway.proxy import PoolState, Proxy
+    from headgate.gateway.connections import EndpointConnections
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Header
-    from headgate.gateway.upstream import EndpointConnections, UpstreamConnection
+    from headgate.gateway.upstream import UpstreamConnection
     from headgate.scheduling import Choice, Request
 
 log = logging.getLogger(__name__)

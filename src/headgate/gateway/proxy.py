@@ -16,17 +16,18 @@ from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
 from headgate.fleet import PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
-from headgate.gateway import limits, local, tls, trace
+from headgate.gateway import limits, local, trace
+from headgate.gateway.connections import Connections, EndpointConnections
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
+from headgate.gateway.pool_state import PoolState
 from headgate.gateway.prefill import Prefill
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.upstream import EndpointConnections
 
 log = logging.getLogger(__name__)
 
@@ -36,53 +37,6 @@ MAX_TURNED_AWAY = 64
 
 def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
     return fleet.EjectionPolicy(failures=settings.ejection_failures, hang_s=settings.hang_s)
-
-
-class PoolState:
-    """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
-
-    __slots__ = (
-        "_default_decoding",
-        "budget",
-        "connections",
-        "loads",
-        "name",
-        "pairs",
-        "policy",
-        "pool",
-        "rates",
-    )
-
-    def __init__(
-        self,
-        pool: routing.Pool,
-        ledger: fleet.Ledger,
-        budget: fleet.RetryBudget,
-        policy: scheduling.Policy,
-        rates: fleet.Rates | None = None,
-        decoding: scheduling.Policy | None = None,
-    ) -> None:
-        self.pool = pool
-        self.budget = budget
-        self.policy = policy
-        self._default_decoding = decoding
-        self.rates = rates or fleet.Rates()
-        """What endpoints go by that know too little of themselves yet."""
-        self.name = str(pool.key)
-        self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
-        for load in self.loads:
-            load.labels = pool.labels.get(load.endpoint, {})
-            load.estimator.join(self.rates)
-        self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
-        """None where every endpoint serves whole requests."""
-        self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
-        """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
-
-    @property
-    def decoding(self) -> scheduling.Policy:
-        """Picks who answers where others prefill."""
-        default = self._default_decoding
-        return self.policy if default is None or self.policy.judges_decoding else default
 
 
 class Proxy:
@@ -130,8 +84,7 @@ class Proxy:
         """Whether connections without a request are closed."""
         self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
         self.splits = routing.Splits(self.rng.random() if phase is None else phase)
-        self._connections: dict[tuple[routing.Endpoint, routing.Tls | None], EndpointConnections] = {}
-        self._contexts = tls.Contexts()
+        self._connections = Connections(settings)
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
@@ -145,8 +98,7 @@ class Proxy:
         self.policy = ClientPolicy(settings)
         self.client_count.change(settings)
         self.ledger.change(_ejection_policy(settings))
-        for connections in self._connections.values():
-            connections.settings = settings
+        self._connections.change(settings)
         for client in self.clients:
             client.change(settings)
         self._change_policies(before, settings)
@@ -173,9 +125,7 @@ class Proxy:
         reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
         for load in self.ledger.keep(endpoint for endpoint, _ in reached):
             self.prefixes.remove(load)
-        for key in self._connections.keys() - reached:
-            self._connections.pop(key).close()
-        self._contexts.keep(verified for _, verified in reached if verified is not None)
+        self._connections.keep(reached)
         self.recorder.use(snapshot)
         self.scraper.use()
         self.kv_events.use()
@@ -272,28 +222,16 @@ class Proxy:
     def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
         connections = pool.connections.get(load)
         if connections is None:
-            connections = pool.connections[load] = self._connections_to(load.endpoint, pool.pool.tls)
+            connections = pool.connections[load] = self._connections.to(load.endpoint, pool.pool.tls)
         return connections
 
     def all_connections(self) -> list[EndpointConnections]:
         """Those to all endpoints that were picked and are still known."""
-        return list(self._connections.values())
-
-    def _connections_to(
-        self, endpoint: routing.Endpoint, verified: routing.Tls | None
-    ) -> EndpointConnections:
-        """Shared by all pools and snapshots that have the endpoint and verify it alike."""
-        connections = self._connections.get((endpoint, verified))
-        if connections is None:
-            context = self._contexts.get(verified) if verified is not None else None
-            name = verified.server_name if verified is not None else ""
-            connections = EndpointConnections(endpoint, context, self.settings, server_name=name)
-            self._connections[endpoint, verified] = connections
-        return connections
+        return self._connections.all()
 
     def tls_context(self, verified: routing.Tls) -> ssl.SSLContext:
         """What connections to endpoints are made with that are verified like this. Raises SSLError."""
-        return self._contexts.get(verified)
+        return self._connections.tls_context(verified)
 
     def engine_restarted(self, load: fleet.EndpointLoad) -> None:
         """What its cache held is gone."""
@@ -338,23 +276,11 @@ class Proxy:
                 if load.hangs(now):
                     self._note_ejection(pool, load, "hang", now)
         self.prefixes.sweep(now)
-        self._limit_prefixes()
+        for pool in self.pools.values():
+            pool.limit(self.prefixes, self.prompt_sizes)
         self.scraper.sweep()
         self.kv_events.sweep(now)
-        for connections in self._connections.values():
-            connections.sweep()
-
-    def _limit_prefixes(self) -> None:
-        """Believes no more of an endpoint than its engine's cache can hold."""
-        for pool in self.pools.values():
-            if not pool.policy.uses_prefix:
-                continue
-            for load in pool.loads:
-                reading = load.reading
-                if reading is not None and reading.blocks and reading.block_tokens:
-                    bytes_per_token = self.prompt_sizes.bytes_per_token(pool.pool.model or "")
-                    held_bytes = reading.blocks * reading.block_tokens * bytes_per_token
-                    self.prefixes.limit(load, max(int(held_bytes) // hashing.BLOCK_BYTES, 1))
+        self._connections.sweep()
 
     def leave(self) -> None:
         """Says that it is not ready, and ends connections with their next answer."""
@@ -404,8 +330,7 @@ class Proxy:
             client.abort()
         for prefill in list(self.left_prefills):
             prefill.drop()
-        for connections in self._connections.values():
-            connections.close()
+        self._connections.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -417,8 +342,5 @@ class Proxy:
             "ledger": self.ledger.statistics(),
             "prefixes": self.prefixes.statistics() | self.kv_events.exact.statistics(),
             "bytes_per_token": self.prompt_sizes.statistics(),
-            "connections": {
-                endpoint.address: connections.statistics()
-                for (endpoint, _), connections in self._connections.items()
-            },
+            "connections": self._connections.statistics(),
         }

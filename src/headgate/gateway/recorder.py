@@ -16,7 +16,7 @@ from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.proxy import PoolState
+    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.refusals import Refusal
 
 UNKNOWN = "unknown"

@@ -7,20 +7,15 @@ included. llhttp sees them too, but only to tell where the response ends.
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
-from headgate.gateway.settings import GatewaySettings
-
 if TYPE_CHECKING:
+    from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.request import Header
     from headgate.gateway.usage import Tail
-    from headgate.routing import Endpoint
 
 
 _NEWLINE = 10
@@ -30,13 +25,6 @@ _VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION = len(b"HTTP/1.")
 _ZERO = 48
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-
-
-_OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-class ShortageError(Exception):
-    """This machine cannot open another connection: no failure of the endpoint, and no other is better."""
 
 
 class Exchange(Protocol):
@@ -284,101 +272,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, httptools.HttpParserUpgrade):
         return "a switch of protocols that nobody asked for"
     return str(error.__context__ or error)
-
-
-def why_unreachable(error: Exception) -> str:
-    """What went wrong with a new connection, for whoever asked for it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"has a certificate that is not trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"does not speak TLS as it should: {error.reason or error}"
-    return "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
-
-
-class EndpointConnections:
-    """The connections to one endpoint: the idle ones, and how new ones are made."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        tls: ssl.SSLContext | None,
-        settings: GatewaySettings,
-        *,
-        server_name: str = "",
-    ) -> None:
-        self.endpoint = endpoint
-        self.settings = settings
-        self._tls = tls
-        self._server_name = server_name or endpoint.host
-        """The name that a certificate must have."""
-        self._idle: list[UpstreamConnection] = []
-        """In the order in which they fell idle."""
-        self._sweeps = 0
-        self._open: set[UpstreamConnection] = set()
-        self._closed = False
-
-    def take(self) -> UpstreamConnection | None:
-        """An idle connection, the one used last first: the others may go."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
-                return connection
-        return None
-
-    async def connect(self) -> UpstreamConnection:
-        """A new connection. Raises OSError, TimeoutError or ShortageError.
-
-        There are never more than the requests that the endpoint has, which the pick bounds, and the idle
-        ones are used first.
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self.settings.connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: UpstreamConnection(self),
-                    self.endpoint.host,
-                    self.endpoint.port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name if self._tls is not None else None,
-                )
-        except OSError as error:
-            if error.errno in _OWN_SHORTAGES:
-                reason = os.strerror(error.errno)
-                raise ShortageError(f"the gateway cannot open another connection: {reason}") from error
-            raise
-        if not connection.usable:
-            raise ConnectionResetError("closed as soon as it was accepted")
-        self._open.add(connection)
-        return connection
-
-    def give_back(self, connection: UpstreamConnection) -> None:
-        if self._closed or len(self._idle) >= self.settings.idle_connections:
-            connection.abort()
-        else:
-            connection.idle_from = self._sweeps
-            self._idle.append(connection)
-
-    def sweep(self) -> None:
-        """Ends connections that were idle for too long; called about once a second, which is the clock here.
-
-        The endpoint would end them soon: a request that it crosses with costs a round trip.
-        """
-        self._sweeps += 1
-        oldest = self._sweeps - self.settings.idle_connection_s
-        while self._idle and self._idle[0].idle_from <= oldest:
-            self._idle.pop(0).abort()
-
-    def lost(self, connection: UpstreamConnection) -> None:
-        self._open.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-
-    def close(self) -> None:
-        """Ends the idle connections; the others end with their exchange."""
-        self._closed = True
-        for connection in list(self._idle):
-            connection.abort()
-        self._idle.clear()
-
-    def statistics(self) -> dict[str, int]:
-        return {"open": len(self._open), "idle": len(self._idle)}

@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import faults
 from headgate import api, routing
-from headgate.gateway import GatewaySettings, exchange, listener, upstream
+from headgate.gateway import GatewaySettings, connections, exchange, listener
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
 ANSWERS = (
@@ -128,14 +129,14 @@ class Stories(RuleBasedStateMachine):
             story.connecting.append(answered)
             if not await answered:
                 raise ConnectionRefusedError
-            made = upstream.UpstreamConnection(connections)
+            made = UpstreamConnection(connections)
             story.upstreams.append(Transport(story.loop, made))
             connections._open.add(made)
             return made
 
         self.patches = [
             mock.patch.object(listener, "Exchange", Noted),
-            mock.patch.object(upstream.EndpointConnections, "connect", connect),
+            mock.patch.object(connections.EndpointConnections, "connect", connect),
         ]
         for patch in self.patches:
             patch.start()

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from headgate.gateway.upstream import why_unreachable
+from headgate.gateway.connections import why_unreachable
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024

@@ -1,0 +1,65 @@
+"""A pool of the snapshot as the data path has it."""
+
+from __future__ import annotations
+
+from headgate import fleet, routing, scheduling
+from headgate.fleet.prefix import PrefixIndex, hashing
+from headgate.gateway.connections import EndpointConnections
+
+
+class PoolState:
+    """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
+
+    __slots__ = (
+        "_default_decoding",
+        "budget",
+        "connections",
+        "loads",
+        "name",
+        "pairs",
+        "policy",
+        "pool",
+        "rates",
+    )
+
+    def __init__(
+        self,
+        pool: routing.Pool,
+        ledger: fleet.Ledger,
+        budget: fleet.RetryBudget,
+        policy: scheduling.Policy,
+        rates: fleet.Rates | None = None,
+        decoding: scheduling.Policy | None = None,
+    ) -> None:
+        self.pool = pool
+        self.budget = budget
+        self.policy = policy
+        self._default_decoding = decoding
+        self.rates = rates or fleet.Rates()
+        """What endpoints go by that know too little of themselves yet."""
+        self.name = str(pool.key)
+        self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
+        for load in self.loads:
+            load.labels = pool.labels.get(load.endpoint, {})
+            load.estimator.join(self.rates)
+        self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
+        """None where every endpoint serves whole requests."""
+        self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
+        """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
+
+    @property
+    def decoding(self) -> scheduling.Policy:
+        """Picks who answers where others prefill."""
+        default = self._default_decoding
+        return self.policy if default is None or self.policy.judges_decoding else default
+
+    def limit(self, prefixes: PrefixIndex, sizes: fleet.PromptSizes) -> None:
+        """Lets no more be believed of an endpoint than its engine's cache can hold."""
+        if not self.policy.uses_prefix:
+            return
+        for load in self.loads:
+            reading = load.reading
+            if reading is not None and reading.blocks and reading.block_tokens:
+                bytes_per_token = sizes.bytes_per_token(self.pool.model or "")
+                held_bytes = reading.blocks * reading.block_tokens * bytes_per_token
+                prefixes.limit(load, max(int(held_bytes) // hashing.BLOCK_BYTES, 1))
