@@ -251,9 +251,11 @@ def test_tenants_have_rows_of_their_own():
     assert "tenant" not in replayed(TRACE, *SMALL).output
 
 
-def test_workloads_are_listed_with_their_parameters():
-    """Everything that --set takes, with its default."""
+def test_workloads_are_listed_with_their_parameters(monkeypatch):
+    """Everything that --set takes, with its default; no line is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", "60")
     output = replayed("--workloads").output
+    assert max(map(len, output.splitlines())) <= 60
     assert "\nnoisy-neighbour: " in output
     assert re.search(r"    prefixes=150 +Beginnings to choose from", output)
 

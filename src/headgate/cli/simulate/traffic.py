@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,9 @@ from headgate.cli.simulate.strict import bare, wanted
 from headgate.cli.validation.spelling import closest
 from headgate.simulator import traces, workloads
 from headgate.simulator.traces import MAX_LINE_BYTES, TimedRequest
+
+_NAMES_WIDTH = 30
+_WIDEST = 110
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,13 +87,15 @@ def along(used: Traffic, file: str) -> Traffic:
 def described() -> str:
     """All workloads with their parameters, for a person."""
     told = []
-    for name, kind in workloads.WORKLOADS.items():
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    for workload, kind in workloads.WORKLOADS.items():
         about = (kind.__doc__ or "").strip()
-        told.append(f"{name}: {about}")
+        told.append(textwrap.fill(f"{workload}: {about}", width))
         hints = get_type_hints(kind, include_extras=True)
         for field in msgspec.structs.fields(kind):
             description = hints[field.name].__metadata__[0].description
-            told.append(f"    {field.name}={field.default:g}".ljust(32) + f"  {description}")
+            name = f"    {field.name}={field.default:g}".ljust(_NAMES_WIDTH)
+            told.append(textwrap.fill(name + description, width, subsequent_indent=" " * _NAMES_WIDTH))
     return "\n".join(told)
 
 
