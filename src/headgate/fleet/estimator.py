@@ -234,7 +234,7 @@ class Estimator:
         if room.total_tokens and room.is_tight(owed_tokens):
             self.is_simple_until = -math.inf
         else:
-            self.is_simple_until = self._head_due()
+            self.is_simple_until = self._head_due() if self._waiting else math.inf
 
     def _head_due(self) -> float:
         """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""

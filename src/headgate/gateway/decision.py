@@ -169,7 +169,7 @@ def _fill_body(
         except RecursionError:
             return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
         decision.client_name = msgspec.json.encode(model)
-    decision.scheduled = _scheduled(decision, known, request, fields, form)
+    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form)
     if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
@@ -182,19 +182,24 @@ def _fill_body(
 
 
 def _scheduled(
-    decision: Decision, known: Surroundings, request: Request, fields: Fields, form: forms.Form | None
+    decision: Decision,
+    known: Surroundings,
+    request: Request,
+    upstream_model: str,
+    fields: Fields,
+    form: forms.Form | None,
 ) -> scheduling.Request:
     """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them."""
     assert decision.pool is not None
     scheduled = scheduling.Request(
-        model=decision.upstream_model,
+        model=upstream_model,
         prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN,
         adapter=decision.model if decision.match is not None and decision.match.is_adapter else "",
         header=request.header,
     )
     if form is not None:
         return scheduled
-    bytes_per_token = known.prompt_sizes.bytes_per_token(scheduled.model)
+    bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
     is_hashed = decision.pool.policy.uses_prefix
     if not is_hashed and len(request.body) < READ_FROM_BYTES:
         scheduled.prompt_tokens = int(len(request.body) / bytes_per_token)
@@ -207,7 +212,7 @@ def _scheduled(
     scheduled.prompt_tokens = read.tokens or int(read.size / bytes_per_token)
     if is_hashed and read.text:
         salt = bytes(fields.cache_salt)
-        scheduled.prefix = hashing.hashes(read.text, hashing.seed(scheduled.model, salt))
+        scheduled.prefix = hashing.hashes(read.text, hashing.seed(upstream_model, salt))
         scheduled.block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         scheduled.block_ends = hashing.BLOCK_ENDS
     return scheduled

@@ -143,7 +143,8 @@ class Delivery(ABC):
         if pool.pairs is not None or self.handover is not None:
             self._attempt_apart(pool)
             return
-        choice = self._proxy.pick(pool, scheduled, self._tried)
+        now = self.attempt_at = self._proxy.now()
+        choice = self._proxy.pick(pool, scheduled, self._tried, now)
         if choice is None:
             refused = self._proxy.refused(pool, scheduled, self._tried)
             self._refuse(no_endpoint(pool, self._proxy.settings.max_endpoint_connections, refused))
@@ -152,7 +153,6 @@ class Delivery(ABC):
         load = self.load = choice.load
         self._tried.append(load)
         self.attempts += 1
-        now = self.attempt_at = self._proxy.now()
         uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
         self.booking = load.book(
             uncached_tokens, scheduled.output_tokens, now, self.decision.stream, scheduled.adapter
@@ -245,7 +245,7 @@ class Delivery(ABC):
         assert self.pool is not None
         self._cancel_timer()
         load, self.load = self.load, None
-        self._end_booking()
+        self._end_booking(self._proxy.now())
         self._proxy.attempt_failed(self.pool, load, reason)
         self._note_tried(load, reason, self.attempt_at)
 
@@ -256,9 +256,9 @@ class Delivery(ABC):
         took_ms = int((self._proxy.now() - began_at) * 1e3 + 0.5)
         self.failed_attempts.append((load.endpoint.name, reason, took_ms))
 
-    def _end_booking(self) -> None:
+    def _end_booking(self, now: float) -> None:
         if self.booking is not None:
-            self.booking.end(self._proxy.now())
+            self.booking.end(now)
             self.booking = None
 
     def _may_retry(self, pool: PoolState) -> bool:

@@ -344,9 +344,10 @@ class Exchange(PairedDelivery):
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
-        self._end_booking()
+        now = self._proxy.now()
+        self._end_booking(now)
         if self.bytes_out:
             self.usage = self.tail.usage()
             if self.usage is not None and outcome == "served":
                 learning.learn(self._proxy, self, self.usage)
-        self._proxy.recorder.settled(self, self._proxy.now())
+        self._proxy.recorder.settled(self, now)

@@ -78,7 +78,7 @@ class Handover:
         """The next pair: with what was prefilled already, where that can be fetched. Changes nothing."""
         self._read_terms(pool)
         if pool.pairs is None:
-            choice = self._proxy.pick(pool, self._scheduled, tried)
+            choice = self._proxy.pick(pool, self._scheduled, tried, self._proxy.now())
             if choice is None:
                 return None
             return scheduling.Pair(decode=choice, request=self._scheduled, why=NOT_SPLIT)

@@ -24,15 +24,15 @@ engine could not use it."""
 
 def learn(proxy: Proxy, exchange: Exchange, usage: Usage) -> None:
     """Takes the counts of a request that was served."""
-    decision = exchange.decision
-    if decision.prompt_bytes and usage.prompt and not usage.cache_read_input_tokens:
-        proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, usage.prompt)
+    decision, prompt_tokens = exchange.decision, usage.prompt
+    if decision.prompt_bytes and prompt_tokens and not usage.cache_read_input_tokens:
+        proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, prompt_tokens)
     pool, choice, cached = exchange.pool, exchange.choice, usage.cached
     if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return
     if exchange.handover is not None:
         return  # what is cached where an answer is generated was handed over from where it was prefilled
-    proxy.recorder.cached(pool, usage.prompt, choice.cached_tokens, cached)
+    proxy.recorder.cached(pool, prompt_tokens, choice.cached_tokens, cached)
     used_at = exchange.prefix_used_at
     if used_at is None or used_at >= exchange.attempt_at - SURE_AFTER_S:
         return

@@ -115,7 +115,7 @@ class PairedDelivery(Delivery):
         self.handover.decision = why
         self.handover.pair = None
         self._proxy.recorder.paired(self.pool, why)
-        self._end_booking()
+        self._end_booking(self._proxy.now())
         self._book_all(self.pool)
         self._payload = self.handover.payload()
         self._ask(self.pool, self.load)
@@ -178,7 +178,7 @@ class PairedDelivery(Delivery):
         # The endpoint that answers is not to blame, unless the other waited for it in vain.
         if not (handover.at_once and reason == "timeout"):
             self._leave_endpoint()
-        self._end_booking()
+        self._end_booking(self._proxy.now())
         self.load = None
         if self._may_retry(pool):
             self._retry()
@@ -188,7 +188,7 @@ class PairedDelivery(Delivery):
     def _leave_endpoint(self) -> None:
         """The endpoint that was to answer counts as not tried."""
         assert self.load is not None
-        self._end_booking()
+        self._end_booking(self._proxy.now())
         self._tried.remove(self.load)
         self.load = None
 
@@ -215,7 +215,7 @@ class PairedDelivery(Delivery):
         self._note_tried(self.load, reason, self.attempt_at)
         self.load = None
         self._drop_upstream()
-        self._end_booking()
+        self._end_booking(self._proxy.now())
         self._give_up_prefill()
         self._retry()
         return True

@@ -151,11 +151,11 @@ class Proxy:
         return scheduling.candidates(loads, self.now(), self.rng, tried, most)
 
     def pick(
-        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
+        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad], now: float
     ) -> scheduling.Choice | None:
         """Where the pool's policy sends a request; None if there is nobody to be asked."""
         most = self.settings.max_endpoint_connections
-        return scheduling.pick(pool.policy, request, pool.loads, self.now(), self.rng, tried, most)
+        return scheduling.pick(pool.policy, request, pool.loads, now, self.rng, tried, most)
 
     def pick_pair(
         self,

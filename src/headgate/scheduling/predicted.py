@@ -62,7 +62,10 @@ class PredictedFirstToken(Policy):
         # says the same in words. Scores are times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
         held = self._prefixes.matched(prefix, candidates) if prefix else [0] * len(candidates)
-        works = {blocks: price * (prompt_tokens - request.tokens_in(blocks)) for blocks in set(held)}
+        works = {0: price * prompt_tokens}
+        for blocks in set(held):
+            if blocks:
+                works[blocks] = price * (prompt_tokens - request.tokens_in(blocks))
         best, best_score, ties = 0, math.inf, 0
         for at, load in enumerate(candidates):
             estimator = load.estimator
@@ -85,18 +88,16 @@ class PredictedFirstToken(Policy):
                 ties += 1
                 if rng.random() * ties < 1.0:
                     best = at
-        load, cached = candidates[best], request.tokens_in(held[best])
+        load, cached = candidates[best], request.tokens_in(held[best]) if held[best] else 0
         first_s = load.estimator.first_token_s(prompt_tokens - cached, now)
         return Choice(load=load, cached_tokens=cached, first_token_s=first_s)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
-        self._set_price(choice.first_token_s or 0.0, choice.load.estimator.pause_s)
-
-    def _set_price(self, wait_s: float, pause_s: float) -> None:
-        """Little's law says how many wait at an endpoint: how long each does, over how often one comes."""
-        self._wait_s += (wait_s - self._wait_s) / REMEMBERED
+        # Little's law says how many wait at an endpoint: how long each does, over how often one comes.
+        pause_s = choice.load.estimator.pause_s
+        self._wait_s += ((choice.first_token_s or 0.0) - self._wait_s) / REMEMBERED
         if self._pause_s == math.inf:
             self._pause_s = pause_s
         elif pause_s < math.inf:

@@ -9,10 +9,14 @@ comes after the last whole block, and after the first 4 MB, is not hashed.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
+from functools import lru_cache
 
 import xxhash
 
+_SECRET = int.from_bytes(os.urandom(8), "little")
+"""As Python does for its own hashes: who does not know it cannot make prompts whose blocks collide."""
 BLOCK_BYTES = 512
 """The unit in which places in a prompt are counted."""
 GROWTH = 32
@@ -37,9 +41,13 @@ _BLOCKS = [
 ]
 
 
+@lru_cache(maxsize=1024)
 def seed(model: str, salt: bytes = b"") -> int:
-    """What the first block is chained to: prompts of two models, adapters or salts have nothing in common."""
-    return _digest(salt, _digest(model.encode()))
+    """What the first block is chained to: prompts of two models, adapters or salts have nothing in common.
+
+    It is another one in each process.
+    """
+    return _digest(salt, _digest(model.encode(), _SECRET))
 
 
 def hashes(text: bytes, seed: int) -> list[int]:

@@ -83,6 +83,8 @@ class Held:
     def use(self, prefix: Sequence[int], now: float) -> Sequence[int]:
         """Notes that a prompt is there now, and returns those of its blocks that were not held before."""
         newest = self._newest
+        if prefix[-1] in newest and now - newest.at < self._batch_s:
+            return ()  # and so are all before it
         if now - newest.at >= self._batch_s or len(newest) * BATCHES >= max(self.limit, SMALLEST_BATCH):
             newest = self._begin_batch(now)
         batch_of = self._batch_of
@@ -155,7 +157,7 @@ class Held:
     def _gone(self, blocks: list[int]) -> list[int]:
         batch_of = self._batch_of
         for block in blocks:
-            del batch_of[block]
+            batch_of.pop(block, None)  # it is there, unless two prompts had one hash
         return blocks
 
     def _oldest(self) -> Batch:

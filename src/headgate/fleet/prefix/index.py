@@ -64,6 +64,8 @@ class PrefixIndex:
         """How many blocks of a prompt, from its front, each of the endpoints is believed to hold."""
         if not prefix or not loads:
             return [0] * len(loads)
+        if self.exact is None and prefix[0] not in self._owners:
+            return [0] * len(loads)
         counts = masks.longest(self._owners, prefix, self._bits_of(loads))
         return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 

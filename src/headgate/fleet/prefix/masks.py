@@ -15,6 +15,9 @@ def longest(owners: Mapping[int, int], blocks: Sequence[int], bits: Sequence[int
     holding = owners.get(blocks[0], 0) if blocks else 0
     if not holding:
         return counts
+    if owners.get(blocks[-1], 0) == holding:  # who has the last block has all before it
+        _set_counts(counts, bits, holding, len(blocks))
+        return counts
     count = 0
     for mask in map(owners.get, blocks, repeat(0)):
         if mask != holding:
