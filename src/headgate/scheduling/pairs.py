@@ -103,7 +103,7 @@ def pick_pair(
     why = terms.why_not or (SHORT if request.prompt_tokens < terms.remote_tokens else APART)
     if why and terms.decodes_alone:
         return _alone(policy, request, asked, why, now, rng)
-    paired = [load for load in asked if _may_prefill(pairs, load, terms, now, tried_prefill, max_requests)]
+    paired = [load for load in asked if _is_paired(pairs, load, terms, now, tried_prefill, max_requests)]
     if not paired:
         return _alone(policy, request, asked, NO_PREFILL, now, rng) if terms.decodes_alone else None
     told = _for_decoding(request, terms)
@@ -172,3 +172,20 @@ def _may_prefill(
     ]
     healthy = [load for load in able if load.ejected_until <= now]
     return healthy if healthy or terms.decodes_alone else able
+
+
+def _is_paired(
+    pairs: Pairs,
+    decode: EndpointLoad,
+    terms: Terms,
+    now: float,
+    tried: Collection[EndpointLoad],
+    max_requests: int,
+) -> bool:
+    """Whether somebody may prefill for it: mostly, the first of its group says so."""
+    for load in pairs.prefill_of(decode):
+        if load is decode or load.requests >= max_requests or load in tried:
+            continue
+        if load.ejected_until <= now or not terms.decodes_alone:
+            return True
+    return False
