@@ -13,6 +13,7 @@ from headgate import routing, scheduling
 from headgate.fleet.prefix import hashing
 from headgate.gateway import gauges, in_flight
 from headgate.gateway.kv_events import sources
+from headgate.gateway.kv_events import tokens as tokens_module
 from headgate.gateway.kv_events.order import Order
 from headgate.gateway.kv_events.subscription import END
 
@@ -312,6 +313,28 @@ async def test_a_publisher_that_is_silent_leaves_belief(listening, publisher, mo
     await publisher.publish(stored(TOKENS))
     await publisher.publish(stored(TOKENS))
     await until(lambda: source_of(gateway).state == "live")
+
+
+async def test_counts_are_there_before_anything_has_happened(start_gateway, start_endpoint):
+    """A series that begins with its first fault has no rate of faults."""
+    gateway = await start_gateway(await start_endpoint())
+    gauges.add_gauges(gateway.registry, gateway.proxy)
+    for result in ("read", "repeated", "invalid", "missed"):
+        assert gateway.metric("headgate_gateway_kv_event_messages_total", result=result) == 0
+
+
+async def test_prompts_without_a_turn_are_not_looked_at(listening, publisher, monkeypatch):
+    """More of them than are tokenised cost next to nothing."""
+    gateway, pool = await listening()
+    pool.loads[1].failed(gateway.proxy.now())
+    await publisher.publish(stored(TOKENS))
+    await until(lambda: blocks(gateway) == COUNT)
+    tokens = gateway.proxy.kv_events.tokens
+    monkeypatch.setattr(tokens_module, "PER_S", 0.0)
+    tokens._saved = 0.0
+    monkeypatch.setattr(tokens_module, "_asked", None)
+    assert (await gateway.ask({"model": "m", "prompt": PROMPT})).status == 200
+    assert tokens.counts["skipped"] == 1
 
 
 async def test_messages_that_are_none_break_nothing(listening, publisher):

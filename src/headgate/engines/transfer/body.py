@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 Raw = msgspec.Raw
@@ -9,6 +11,8 @@ Raw = msgspec.Raw
 ONE = Raw(b"1")
 FALSE = Raw(b"false")
 _NULL = b"null"
+_TOKENS = re.compile(rb"\[\s*[^\s\"\[\]]")
+"""The begin of a list that is one prompt, by its tokens."""
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +77,10 @@ class Body:
         for name in ("prompt", "text", "input_ids"):
             value = self.fields.get(name)
             if value is not None and first_byte(value) == b"[":
+                if _TOKENS.match(value):
+                    return 1  # there may be a million of them
                 items = msgspec.json.decode(value, type=list[Raw])
-                is_one = not items or first_byte(items[0]) not in (b'"', b"[")  # the tokens of one prompt
-                return 1 if is_one else len(items)
+                return max(len(items), 1)
         return 1
 
     def whole(self) -> bytes:

@@ -220,7 +220,8 @@ class KvEventSources:
 
     def counts(self) -> Counter[str]:
         """Messages by what became of them."""
-        total = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0}) + self._past
+        total = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0})
+        total.update(self._past)  # a sum of two would leave out what is 0
         for source in self.sources.values():
             total.update(source.counts())
         return total

@@ -78,21 +78,20 @@ class PromptTokens:
         if len(decision.body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
             self.counts["skipped"] += 1
             return
-        asked = _asked(decision)
-        if asked is None or self._running >= MAX_AT_ONCE or not self._take(now):
+        # To look at the prompt costs something, and is done only for those that there is a turn for.
+        asked = _asked(decision) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
+        if asked is None:
             self.counts["skipped"] += 1
             return
+        self._saved -= 1.0
         self._running += 1
         self._proxy.spawn(self._learn(decision, load, tls, *asked))
 
-    def _take(self, now: float) -> bool:
-        """Spends one of what is saved up."""
+    def _has_saved(self, now: float) -> bool:
+        """Whether one may be spent of what is saved up."""
         self._saved = min(self._saved + (now - self._saved_at) * PER_S, BURST)
         self._saved_at = now
-        if self._saved < 1.0:
-            return False
-        self._saved -= 1.0
-        return True
+        return self._saved >= 1.0
 
     async def _learn(
         self,
