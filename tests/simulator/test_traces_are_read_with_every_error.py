@@ -125,6 +125,11 @@ def test_what_is_wrong_with_a_csv_is_told_with_the_line(lines, told):
     assert problems(azure, *lines)[0].startswith(told)
 
 
+def test_a_file_of_another_kind_is_told_once():
+    """With no column of the heading there, nothing is said of the lines below it."""
+    assert len(problems(azure, "time,in,out", "1,2", "3", "4,5,6,7")) == 1
+
+
 def test_all_mistakes_of_a_file_are_told_at_once_and_nothing_after_them_is_handed_on():
     """Ten at most: whoever has more has the wrong file."""
     bad = {**GOOD, "output_length": None}

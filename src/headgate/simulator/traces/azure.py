@@ -53,6 +53,7 @@ class Azure:
             raise LineError(
                 f"the heading {shown(','.join(cells))} lacks {', '.join(missing)}",
                 fix=f"the first line is {','.join(HEADING)}",
+                is_last=len(missing) == len(HEADING),
             )
 
 

@@ -41,12 +41,13 @@ class TraceError(ValueError):
 
 
 class LineError(ValueError):
-    """One line is not what the format says."""
+    """One line is not what the format says; where it `is_last`, nothing after it can be judged."""
 
-    def __init__(self, message: str, *, field: str = "", fix: str = "") -> None:
+    def __init__(self, message: str, *, field: str = "", fix: str = "", is_last: bool = False) -> None:
         super().__init__(message)
         self.field = field
         self.fix = fix
+        self.is_last = is_last
 
 
 class LineReader(Protocol):
@@ -74,6 +75,8 @@ def requests(file: str, lines: Iterable[bytes], reader: LineReader) -> Iterator[
             if len(problems) == MAX_PROBLEMS:
                 raise TraceError(problems, more=True) from None
             problems.append(Problem(file, number, str(error), error.field, error.fix))
+            if error.is_last:
+                break
             continue
         if request is None:
             continue
