@@ -1,6 +1,7 @@
 """Chat completions and completions, in the shapes that vLLM gives them."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,8 +83,9 @@ class _Completion(Answer):
             "stop_reason": script.stop_reason,
         }
 
+    @abstractmethod
     def _content(self, script: Script, choice: Choice) -> dict[str, Any]:
-        raise NotImplementedError
+        """What the choice of a whole answer has for its text."""
 
 
 class ChatAnswer(_Completion):
