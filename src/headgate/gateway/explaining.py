@@ -80,7 +80,8 @@ class View:
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
         policies = Policies(GatewaySettings(), PrefixIndex())
         pools = {
-            key: PoolState(pool, ledger, budget, policies.of(pool)) for key, pool in snapshot.pools.items()
+            key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
+            for key, pool in snapshot.pools.items()
         }
         return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
 

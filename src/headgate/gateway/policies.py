@@ -23,6 +23,8 @@ class Policies:
         self._name = settings.scheduler
         self._prefixes = prefixes
         self._plan = _plan(settings)
+        self.decoding: scheduling.Policy = scheduling.WithAdapters(scheduling.LeastDecoding(prefixes))
+        """Picks who answers where others prefill, if the policy of the pool does not judge that."""
 
     def of(self, pool: routing.Pool) -> scheduling.Policy:
         """A new policy for a pool: by the profile or policy that its annotation names, else as all others.

@@ -28,8 +28,8 @@ class PoolState:
         ledger: fleet.Ledger,
         budget: fleet.RetryBudget,
         policy: scheduling.Policy,
+        decoding: scheduling.Policy,
         rates: fleet.Rates | None = None,
-        decoding: scheduling.Policy | None = None,
     ) -> None:
         self.pool = pool
         self.budget = budget
@@ -50,8 +50,7 @@ class PoolState:
     @property
     def decoding(self) -> scheduling.Policy:
         """Picks who answers where others prefill."""
-        default = self._default_decoding
-        return self.policy if default is None or self.policy.judges_decoding else default
+        return self.policy if self.policy.judges_decoding else self._default_decoding
 
     def limit(self, prefixes: PrefixIndex, sizes: fleet.PromptSizes) -> None:
         """Lets no more be believed of an endpoint than its engine's cache can hold."""

@@ -73,7 +73,6 @@ class Proxy:
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
         self.policies = Policies(settings, self.prefixes)
-        self._decoding = scheduling.WithAdapters(scheduling.LeastDecoding(self.prefixes))
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""
@@ -137,10 +136,10 @@ class Proxy:
         known = self.pools.get(pool.key)
         if known is None:
             budget, policy = fleet.RetryBudget(self.now()), self.policies.of(pool)
-            return PoolState(pool, self.ledger, budget, policy, decoding=self._decoding)
+            return PoolState(pool, self.ledger, budget, policy, self.policies.decoding)
         is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
         policy = known.policy if is_as_before else self.policies.of(pool)
-        return PoolState(pool, self.ledger, known.budget, policy, known.rates, self._decoding)
+        return PoolState(pool, self.ledger, known.budget, policy, self.policies.decoding, known.rates)
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway import pages
+from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.usage import with_cached
 
@@ -200,3 +201,14 @@ async def test_a_late_prefill_is_dropped_with_the_gateway(split, chat):
     await some.gateway.proxy.close()
     assert not some.gateway.proxy.left_prefills
     assert some.load(some.prefill[0]).requests == 0
+
+
+async def test_objects_alone_are_explained_as_a_gateway_would(split, chat):
+    """Without a gateway, who decodes is picked by the same policy as in one that has just started."""
+    some = await split("nixl", decode=2)
+    asked = "/v1/chat/completions", [], json.dumps(chat(messages=LONG)).encode()
+    proxy = some.gateway.proxy
+    views = View.of_proxy(proxy), View.of_objects(proxy.snapshot, knows_endpoints=True)
+    live, alone = (explain(view, *asked).targets[0].endpoints for view in views)
+    assert [each.why for each in alone] == [each.why for each in live]
+    assert any("decodes: owes" in each.why for each in alone)
