@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.scheduling import Choice
 
-ASKED_BY = b"x-headgate-explain"
 NAME = b"x-headgate-decision"
 MAX_VALUE_CHARACTERS = 128
 MAX_TRIED = 8

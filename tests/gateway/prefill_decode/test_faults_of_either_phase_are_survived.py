@@ -138,7 +138,7 @@ async def test_sglang_without_another_pair_is_refused(split, chat):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"kv_transfer_params":', b"\xff", b'{"usage":{"prompt_tokens":-1}}']
+    "body", [b"", b"[]", b'{"kv_transfer_params":', b"\xff", b'{"usage":{"cache_read_input_tokens":-1}}']
 )
 async def test_answers_that_cannot_be_read_are_failures(split, chat, handed_over, body):
     """Where they have to say where the cache is."""

@@ -18,8 +18,6 @@ class _Details(msgspec.Struct, frozen=True):
 class _Usage(msgspec.Struct, frozen=True):
     """In the names of the chat, the responses and the messages API."""
 
-    prompt_tokens: Count = 0
-    input_tokens: Count = 0
     prompt_tokens_details: _Details | None = None
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: Count | None = None
@@ -35,12 +33,6 @@ class PrefillAnswer(msgspec.Struct, frozen=True):
     def handed_over(self) -> msgspec.Raw | None:
         """What the other endpoint needs to fetch the cache; None where nothing is said."""
         return self.kv_transfer_params if first_byte(self.kv_transfer_params) == b"{" else None
-
-    @property
-    def prompt_tokens(self) -> int | None:
-        if self.usage is None:
-            return None
-        return self.usage.prompt_tokens or self.usage.input_tokens or None
 
     @property
     def cached_tokens(self) -> int | None:
