@@ -74,3 +74,16 @@ def test_a_fork_goes_its_own_way():
     observe(own, 1e-3, 0.01, random.Random(1), 300)
     assert own.token_s > 5 * before
     assert shared.token_s == before
+
+
+def test_the_pace_of_decoding_is_followed():
+    """It is the mean of late, and a stream that stalled moves it little."""
+    rates = fleet.Rates()
+    rates.learn_step(0.02)
+    assert rates.step_s == 0.02
+    rates.learn_step(60.0)
+    assert rates.step_s == pytest.approx(0.02, rel=0.05)
+    for _ in range(200):
+        rates.learn_step(0.05)
+    assert rates.step_s == pytest.approx(0.05, rel=0.02)
+    assert rates.fork().step_s == rates.step_s

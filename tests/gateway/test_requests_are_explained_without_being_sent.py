@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headgate import api, routing, serving
 from headgate.cli import main
-from headgate.fleet import PromptSizes
+from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.decision import decide
 from headgate.gateway.explaining import View, explain
@@ -258,6 +258,7 @@ class _Known:
     def __init__(self, snapshot, pools, splits):
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
         self.prompt_sizes = PromptSizes()
+        self.answer_sizes = AnswerSizes()
 
 
 @pytest.mark.parametrize("hostile", ["\x00", "‮", "é", "x" * 100_000, "\ud800"])

@@ -5,6 +5,7 @@ scheduler one load per endpoint. State lives here and outlives the snapshots tha
 """
 
 from headgate.fleet import adapters
+from headgate.fleet.answer_sizes import AnswerSizes
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
@@ -15,6 +16,7 @@ from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
 
 __all__ = [
+    "AnswerSizes",
     "Booking",
     "EjectionPolicy",
     "EndpointLoad",

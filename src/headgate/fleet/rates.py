@@ -1,8 +1,8 @@
-"""How fast an endpoint prefills, learned from what its first tokens took.
+"""How fast an endpoint prefills and decodes, learned from what its tokens took.
 
-Two numbers: seconds for each prompt token, and the delay before the first token that an idle endpoint adds
-(network, its current step, the first decode step). Fitted by least squares that forget, which costs the same
-for the thousandth observation as for the first.
+Of prefill two numbers: seconds for each prompt token, and the delay before the first token that an idle
+endpoint adds (network, its current step, the first decode step). Fitted by least squares that forget, which
+costs the same for the thousandth observation as for the first. Of decoding, the pace of its streams of late.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ LARGEST_SURPRISE = 2.0
 """An observation counts as at most so many times longer or shorter than expected: a stall, or a cache that
 does not hold what was believed, moves the fit a little; a GPU that has changed moves it again each time."""
 SHORTEST_S = 1e-4
+STEP_SHARE = 1 / 32
+"""How far one stream moves the pace."""
 _ANCHOR = 1e-3
 
 
@@ -29,13 +31,15 @@ class Rates:
     least squares in its plainest form), and observations clipped to a factor of what was expected (Huber).
     """
 
-    __slots__ = ("_kk", "_ky", "_sk", "_ss", "_sy", "delay_s", "observations", "token_s")
+    __slots__ = ("_kk", "_ky", "_sk", "_ss", "_sy", "delay_s", "observations", "step_s", "token_s")
 
     def __init__(self, token_s: float = PRIOR_TOKEN_S, delay_s: float = PRIOR_DELAY_S) -> None:
         self.token_s = token_s
         """Seconds for each token of a prompt."""
         self.delay_s = delay_s
         """Seconds that an idle endpoint takes besides those."""
+        self.step_s = 0.0
+        """Seconds from one token of a stream to the next; 0 until a stream has ended."""
         self.observations = 0
         self._believe(PRIOR_WEIGHT)
 
@@ -50,7 +54,18 @@ class Rates:
 
     def fork(self) -> Rates:
         """Another that begins with what this one knows, and soon outweighs it by its own observations."""
-        return Rates(self.token_s, self.delay_s)
+        fork = Rates(self.token_s, self.delay_s)
+        fork.step_s = self.step_s
+        return fork
+
+    def learn_step(self, step_s: float) -> None:
+        """Notes the mean time between two tokens of a stream that was served to its end."""
+        known = self.step_s
+        if known <= 0.0:
+            self.step_s = step_s
+        else:
+            seen = min(max(step_s, known / LARGEST_SURPRISE), known * LARGEST_SURPRISE)
+            self.step_s = known + STEP_SHARE * (seen - known)
 
     def learn(self, starts: int, tokens: int, took_s: float) -> None:
         """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness."""

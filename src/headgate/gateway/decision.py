@@ -12,7 +12,7 @@ import msgspec
 
 from headgate import routing, scheduling
 from headgate.api import ObjectKey
-from headgate.fleet import PromptSizes
+from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import hashing
 from headgate.gateway import forms, prompt
 from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_model
@@ -45,6 +45,8 @@ class Surroundings(Protocol):
     def splits(self) -> Turns: ...
     @property
     def prompt_sizes(self) -> PromptSizes: ...
+    @property
+    def answer_sizes(self) -> AnswerSizes: ...
     @property
     def is_ready(self) -> bool: ...
 
@@ -195,6 +197,7 @@ def _scheduled(
         model=upstream_model,
         prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN,
         adapter=decision.model if decision.match is not None and decision.match.is_adapter else "",
+        output_tokens=known.answer_sizes.expected(upstream_model, fields.most_tokens),
         header=request.header,
     )
     if form is not None:

@@ -349,5 +349,5 @@ class Exchange(PairedDelivery):
         if self.bytes_out:
             self.usage = self.tail.usage()
             if self.usage is not None and outcome == "served":
-                learning.learn(self._proxy, self, self.usage)
+                learning.learn(self._proxy, self, self.usage, now)
         self._proxy.recorder.settled(self, now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.fleet import PromptSizes
+from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
@@ -57,6 +57,7 @@ class View:
     """Whether the objects are known at all."""
     knows_endpoints: bool = True
     prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
+    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
 
     @classmethod
@@ -71,6 +72,7 @@ class View:
             is_live=True,
             is_ready=proxy.is_ready,
             prompt_sizes=proxy.prompt_sizes,
+            answer_sizes=proxy.answer_sizes,
             remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
         )
 
@@ -94,6 +96,7 @@ class _Supposing:
     pools: Mapping[ObjectKey, PoolState]
     turns: routing.Splits
     prompt_sizes: PromptSizes
+    answer_sizes: AnswerSizes
     is_ready: bool
     given: routing.Target | None = None
 
@@ -147,7 +150,15 @@ class _Explainer:
     def _decide(self, given: routing.Target | None) -> Decision:
         view = self._view
         return decide(
-            _Supposing(view.snapshot, view.pools, view.turns, view.prompt_sizes, view.is_ready, given),
+            _Supposing(
+                view.snapshot,
+                view.pools,
+                view.turns,
+                view.prompt_sizes,
+                view.answer_sizes,
+                view.is_ready,
+                given,
+            ),
             self._request(),
         )
 

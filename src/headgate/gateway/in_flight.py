@@ -103,6 +103,8 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "state": state(load, is_ejected, now),
         "requests": load.requests,
         "work_tokens": load.work_tokens,
+        "output_tokens_expected": load.output_tokens,
+        "estimate": _estimate(load.estimator, now),
         "requests_started": load.started,
         "failures": load.failures,
         "failures_in_row": load.failures_in_row,
@@ -111,6 +113,19 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
         "share": load.share(now) or float(not is_ejected),
         "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
+    }
+
+
+def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
+    """What predictions of first tokens are made of."""
+    rates = estimator.rates
+    return {
+        "queue_s": round(estimator.queue_s(now), 4),
+        "delay_s": round(rates.delay_s, 4),
+        "prefill_tokens_per_s": round(1.0 / rates.token_s),
+        "decode_step_s": round(rates.step_s, 5) or None,
+        "observations": rates.observations,
+        "source": "ledger and reading" if estimator.is_told else "ledger",
     }
 
 

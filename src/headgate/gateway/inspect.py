@@ -31,6 +31,15 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     system: msgspec.Raw = _ABSENT
     instructions: msgspec.Raw = _ABSENT
     cache_salt: msgspec.Raw = _ABSENT
+    max_tokens: msgspec.Raw = _ABSENT
+    max_completion_tokens: msgspec.Raw = _ABSENT
+    max_output_tokens: msgspec.Raw = _ABSENT
+
+    @property
+    def most_tokens(self) -> int | None:
+        """How long the answer may be; None without a limit, and where it is for the engine to refuse it."""
+        limit = bytes(self.max_tokens or self.max_completion_tokens or self.max_output_tokens)
+        return int(limit) if len(limit) < 10 and limit.isdigit() else None
 
 
 _decode = msgspec.json.Decoder(Fields).decode

@@ -1,4 +1,5 @@
-"""What the counts at the end of an answer teach: bytes per token, and where caches hold less than believed.
+"""What the counts at the end of an answer teach: bytes per token, how long answers are, how fast tokens come,
+and where caches hold less than believed.
 
 An engine that reports far fewer cached tokens than was believed has lost what it had, to requests of others
 or in a restart. This prompt it holds again, now that it has prefilled it; but as caches lose first what was
@@ -22,11 +23,17 @@ SURE_AFTER_S = 30.0
 engine could not use it."""
 
 
-def learn(proxy: Proxy, exchange: Exchange, usage: Usage) -> None:
-    """Takes the counts of a request that was served."""
+def learn(proxy: Proxy, exchange: Exchange, usage: Usage, now: float) -> None:
+    """Takes the counts of a request that was served, at its end."""
     decision, prompt_tokens = exchange.decision, usage.prompt
     if decision.prompt_bytes and prompt_tokens and not usage.cache_read_input_tokens:
         proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, prompt_tokens)
+    answer_tokens = usage.completion
+    if answer_tokens:
+        proxy.answer_sizes.learn(decision.scheduled.model, answer_tokens)
+        load = exchange.load
+        if answer_tokens > 1 and decision.stream and exchange.first_byte_at and load is not None:
+            load.estimator.rates.learn_step((now - exchange.first_byte_at) / (answer_tokens - 1))
     pool, choice, cached = exchange.pool, exchange.choice, usage.cached
     if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return

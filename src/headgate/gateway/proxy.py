@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectKey
-from headgate.fleet import PromptSizes
+from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections
@@ -70,6 +70,7 @@ class Proxy:
         self.pools: dict[ObjectKey, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
+        self.answer_sizes = AnswerSizes()
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
         self.policies = Policies(settings, self.prefixes)
@@ -341,5 +342,6 @@ class Proxy:
             "ledger": self.ledger.statistics(),
             "prefixes": self.prefixes.statistics() | self.kv_events.exact.statistics(),
             "bytes_per_token": self.prompt_sizes.statistics(),
+            "tokens_per_answer": self.answer_sizes.statistics(),
             "connections": self._connections.statistics(),
         }

@@ -1,0 +1,37 @@
+"""How many tokens an answer is expected to have, for each model: learned from those before it."""
+
+from __future__ import annotations
+
+USUAL_TOKENS = 250
+"""Of a model of which nothing is known yet; published traces of conversations have 200 to 350 on average."""
+SLOWEST_STEP = 1 / 64
+MAX_MODELS = 4096
+
+
+class AnswerSizes:
+    """A running mean for each model: of the first answers all count alike, later it follows slowly."""
+
+    __slots__ = ("_counts", "_means")
+
+    def __init__(self) -> None:
+        self._means: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+
+    def expected(self, model: str, most: int | None) -> int:
+        """Tokens of the next answer, of which the client wants `most` at most; None is no limit."""
+        mean = int(self._means.get(model, USUAL_TOKENS))
+        return mean if most is None or most > mean else most
+
+    def learn(self, model: str, tokens: int) -> None:
+        """Takes an answer that has ended by itself, or at its limit."""
+        count = self._counts.get(model, 0) + 1
+        if count == 1 and len(self._counts) >= MAX_MODELS:
+            self._means.clear()
+            self._counts.clear()
+        self._counts[model] = count
+        mean = self._means.get(model, 0.0)
+        self._means[model] = mean + max(1 / count, SLOWEST_STEP) * (tokens - mean)
+
+    def statistics(self) -> dict[str, float]:
+        """Tokens of an answer, by model."""
+        return {model: round(mean, 1) for model, mean in self._means.items()}

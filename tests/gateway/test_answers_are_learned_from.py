@@ -1,0 +1,60 @@
+"""What answers were like is known of an endpoint, and of its model, when the next request is scheduled."""
+
+import asyncio
+
+import pytest
+
+from headgate.fleet import answer_sizes
+from headgate.gateway import in_flight
+from headgate.gateway.inspect import Fields, inspect
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        (b'{"model":"m"}', None),
+        (b'{"model":"m","max_tokens":7}', 7),
+        (b'{"model":"m","max_completion_tokens": 8 }', 8),
+        (b'{"model":"m","max_output_tokens":9}', 9),
+        (b'{"model":"m","max_tokens":null}', None),
+        (b'{"model":"m","max_tokens":-1}', None),
+        (b'{"model":"m","max_tokens":1e3}', None),
+        (b'{"model":"m","max_tokens":"many"}', None),
+        (b'{"model":"m","max_tokens":99999999999999999999}', None),
+    ],
+)
+def test_limit_of_an_answer(body, most):
+    """What is no number of tokens is left to the engine, which says so."""
+    fields = inspect(body)
+    assert isinstance(fields, Fields)
+    assert fields.most_tokens == most
+
+
+async def test_lengths_and_pace(gateway, endpoint):
+    """The length of the next answer is expected to be as the last, at most as the client wants it."""
+    at = [100.0]
+    gateway.proxy.now = lambda: at[0]
+    client = await gateway.connect()
+    client.post({"model": "m", "stream": True})
+    call = await endpoint.call()
+    assert in_flight.endpoints(gateway.proxy)["default/pool"][0]["output_tokens_expected"] == (
+        answer_sizes.USUAL_TOKENS
+    )
+    call.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    call.write(b"a\r\ndata: {}\n\n\r\n")
+    await client.head()
+    await client.reader.readexactly(15)
+    at[0] += 0.5
+    last = b'data: {"usage":{"prompt_tokens":7,"completion_tokens":11}}\n\n'
+    call.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+    await client.reader.readuntil(b"0\r\n\r\n")
+    shown = in_flight.endpoints(gateway.proxy)["default/pool"][0]
+    assert shown["estimate"]["decode_step_s"] == pytest.approx(0.05)
+    assert shown["output_tokens_expected"] == 0
+    for limit, expected in ((None, 11), (4, 4), (400, 11)):
+        asking = asyncio.ensure_future(gateway.ask({"model": "m", "max_tokens": limit}))
+        call = await endpoint.call()
+        shown = in_flight.endpoints(gateway.proxy)["default/pool"][0]
+        assert shown["output_tokens_expected"] == expected
+        call.answer(b"{}")
+        await asking
