@@ -86,6 +86,10 @@ _COUNT = click.IntRange(min=1)
     help="Whether prompts that share a beginning are computed once (they are).",
 )  # fmt: skip
 @click.option(
+    "--global-cache-hit-threshold", "cache_hit_threshold", type=click.FloatRange(0, 1), default=0.0,
+    show_default=True, help="Share of a prompt that must be cached, or it ends with cache_threshold.",
+)  # fmt: skip
+@click.option(
     "--lora-modules", multiple=True, metavar="NAME=PATH",
     help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
 )  # fmt: skip
@@ -174,6 +178,7 @@ def engine(
     models: tuple[str, ...],
     profile: "EngineProfile",
     max_tokens_default: int,
+    cache_hit_threshold: float,
     startup_duration: float,
     drain_duration: int,
     lora_modules: tuple[str, ...],
@@ -213,6 +218,7 @@ def engine(
             models=models,
             seed=seed,
             max_tokens_default=max_tokens_default,
+            cache_hit_threshold=cache_hit_threshold,
             startup_s=startup_duration,
             drain_s=drain_duration,
             pod_name=pod_name,

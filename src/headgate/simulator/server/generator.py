@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -56,7 +57,10 @@ class Generator:
         try:
             received = await exchange.unless_gone(self._receive(transfer)) if transfer.waits else ()
             scripts = self._scripts(generation)
-            ticket = self._submit(exchange, generation, scripts, transfer, received)
+            ticket = self._submit(
+                exchange, generation, scripts, transfer, received, self._least_hit_rate(exchange, generation)
+            )
+            scripts = _unless_turned_away(scripts, ticket)
             answer_id = exchange.request_id or exchange.new_id()
             answer = shape(generation, ticket, scripts, answer_id)
             async with self._while_connected(exchange, ticket):
@@ -104,6 +108,13 @@ class Generator:
         if self._ranks.asleep:
             raise ApiError(503, "The engine is asleep; POST /wake_up wakes it")
 
+    def _least_hit_rate(self, exchange: Exchange, generation: Generation) -> float:
+        """How much of the prompt must be cached; where the header forces a refusal, no cache is enough."""
+        if exchange.header(b"x-cache-threshold-finish-reason").lower() == "true":
+            return math.inf
+        own = generation.cache_hit_threshold
+        return self._settings.cache_hit_threshold if own is None else own
+
     def _rank(self, exchange: Exchange) -> int | None:
         """The data-parallel rank that a request asks for by vLLM's header."""
         given = exchange.header(b"x-data-parallel-rank")
@@ -130,8 +141,9 @@ class Generator:
         scripts: Sequence[Script],
         transfer: Transfer,
         received: tuple[int, ...],
+        least_hit_rate: float = 0.0,
     ) -> Ticket:
-        asks = self._asks(generation, scripts, received, keeps_kv=transfer.keeps_kv)
+        asks = self._asks(generation, scripts, received, least_hit_rate, keeps_kv=transfer.keeps_kv)
         rank = self._rank(exchange)
         try:
             return self._ranks.submit(asks, every_token=generation.stream, rank=rank)
@@ -141,7 +153,13 @@ class Generator:
             raise ApiError(400, str(error)) from error
 
     def _asks(
-        self, generation: Generation, scripts: Sequence[Script], received: tuple[int, ...], *, keeps_kv: bool
+        self,
+        generation: Generation,
+        scripts: Sequence[Script],
+        received: tuple[int, ...],
+        least_hit_rate: float,
+        *,
+        keeps_kv: bool,
     ) -> list[Ask]:
         """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
@@ -158,12 +176,31 @@ class Generator:
                     priority=generation.priority,
                     received_tokens=received[number] if received else 0,
                     keeps_kv=keeps_kv,
+                    least_hit_rate=least_hit_rate,
                     output_tokens=script.tokens,
                     finish_reason=script.reason,
                 )
                 for script in scripts[first : first + generation.choices_per_prompt]
             ]
         return asks
+
+
+def _unless_turned_away(scripts: list[Script], ticket: Ticket) -> list[Script]:
+    """Nothing to say for the choices that were turned away."""
+    if not ticket.turned_away:
+        return scripts
+    return [
+        Script(iter(()), 0, "stop", plain=True) if choice.turned_away else script
+        for script, choice in zip(scripts, ticket.choices, strict=True)
+    ]
+
+
+def _computed(answer: Answer, transfer: Transfer) -> object:
+    """What another engine is told of the prompts that were computed; nothing if not all of them were."""
+    if answer.ticket.turned_away:
+        answer.ticket.release_kv()
+        return None
+    return transfer.computed(answer.answer_id, answer.ticket.release_kv)
 
 
 async def _finished(ticket: Ticket) -> None:
@@ -176,7 +213,7 @@ async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer) -> None
     await _finished(ticket)
     if ticket.aborted:
         raise STOPPED
-    await exchange.answer(answer.whole(transfer.computed(answer.answer_id, ticket.release_kv)))
+    await exchange.answer(answer.whole(_computed(answer, transfer)))
 
 
 async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
@@ -191,7 +228,7 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
         await ticket.changed()
         running = ticket.unfinished > 0
         for index, choice in enumerate(ticket.choices):
-            while sent[index] < choice.emitted and not ticket.aborted:
+            while sent[index] < choice.told and not ticket.aborted:
                 if event := answer.token(index, sent[index]):
                     await exchange.write(event)
                 sent[index] += 1
@@ -199,5 +236,5 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
         await exchange.require_up()
         await exchange.write(answer.failed(STOPPED), more=False)
     else:
-        transfer.computed(answer.answer_id, ticket.release_kv)
+        _computed(answer, transfer)
         await exchange.write(answer.end(), more=False)

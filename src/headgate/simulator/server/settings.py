@@ -24,6 +24,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     max_tokens_default: int = 64
     """How long an answer is whose request sets no limit; it then ends by itself (`stop`)."""
+    cache_hit_threshold: float = 0.0
+    """Share of a prompt that must be cached where its request does not say; with less it is not answered."""
     startup_s: float = 0.0
     """How long the server says that it is still loading."""
     drain_s: int = 2
@@ -73,6 +75,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             told = " or ".join(generations(self.api))
             raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
         FaultSchedule.from_objects(self.failures.faults)
+        if not 0 <= self.cache_hit_threshold <= 1:
+            raise ValueError(f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}")
         if not 1 <= self.embedding_dimensions <= 65_536:
             raise ValueError(f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}")
         if not 1 <= self.data_parallel_size <= 64:

@@ -59,6 +59,7 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     response_format: ResponseFormat | None = None
     priority: int = 0
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
+    cache_hit_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     kv_transfer_params: NixlParams | None = None
     bootstrap_host: Hosts | None = None
     bootstrap_port: Ports | None = None
@@ -129,6 +130,7 @@ def _generation(body: _Common, prompts: tuple[Tokens, ...], max_completion_token
         schema=body.response_format.schema() if body.response_format else None,
         priority=body.priority,
         cache_salt=body.cache_salt or "",
+        cache_hit_threshold=body.cache_hit_threshold,
         kv_params=body.kv_transfer_params,
         bootstrap=spread(
             body.bootstrap_host, body.bootstrap_port, body.bootstrap_room, choices * len(prompts)
