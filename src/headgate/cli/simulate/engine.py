@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import socket
 
     from headgate.simulator.model import EngineConfig, EngineProfile
-    from headgate.simulator.server import Api, FailureSettings, Mode, Role, ServerSettings
+    from headgate.simulator.server import AnswerLengths, Api, FailureSettings, Mode, Role, ServerSettings
 
 
 def _find_profile(_: click.Context, __: click.Parameter, name: str) -> "EngineProfile":
@@ -75,6 +75,10 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--max-tokens-default", type=_COUNT, default=64, show_default=True,
     help="Length of an answer whose request sets no limit.",
+)  # fmt: skip
+@click.option(
+    "--answer-lengths", type=click.Choice(["exact", "sampled"]), default="exact", show_default=True,
+    help="As long as max_tokens says, or random within it.",
 )  # fmt: skip
 @click.option("--startup-duration", type=_SECONDS, default=0.0, help="Seconds during which /health says 503.")
 @click.option(
@@ -178,6 +182,7 @@ def engine(
     models: tuple[str, ...],
     profile: "EngineProfile",
     max_tokens_default: int,
+    answer_lengths: "AnswerLengths",
     cache_hit_threshold: float,
     startup_duration: float,
     drain_duration: int,
@@ -218,6 +223,7 @@ def engine(
             models=models,
             seed=seed,
             max_tokens_default=max_tokens_default,
+            answer_lengths=answer_lengths,
             cache_hit_threshold=cache_hit_threshold,
             startup_s=startup_duration,
             drain_s=drain_duration,

@@ -10,11 +10,12 @@ from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.serve import listen, run, running
-from headgate.simulator.server.settings import Api, Mode, Role, ServerSettings
+from headgate.simulator.server.settings import AnswerLengths, Api, Mode, Role, ServerSettings
 
 __all__ = [
     "FAILURE_TYPES",
     "Adapter",
+    "AnswerLengths",
     "Api",
     "FailureSettings",
     "KvEventsConfig",

@@ -35,7 +35,10 @@ class Generator:
         self._adapters = adapters
         self._transfers = transfers
         self._author = Author(
-            seed=settings.seed, own_tokens=settings.max_tokens_default, echoes=settings.mode == "echo"
+            seed=settings.seed,
+            own_tokens=settings.max_tokens_default,
+            samples=settings.answer_lengths == "sampled",
+            echoes=settings.mode == "echo",
         )
         self._ready_at_s = time.monotonic() + settings.startup_s
 

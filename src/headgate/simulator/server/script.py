@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.simulator.model import FinishReason, Vocabulary, detokenize
+from headgate.simulator.server import lengths
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.schema import value_of
 
@@ -57,10 +58,13 @@ class Script:
 
 
 class Author(msgspec.Struct, frozen=True):
-    """How a server writes: its seed, the length of an answer that nothing else decides, or by echo."""
+    """How a server writes: its seed, how long answers are, or by echo."""
 
     seed: int
     own_tokens: int
+    """Length of an answer that nothing else decides."""
+    samples: bool
+    """Whether answers end by themselves at a random length."""
     echoes: bool
 
 
@@ -79,21 +83,38 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
         said = generation.said[prompt] or detokenize(generation.prompts[prompt])
         return _of_text(said, generation, room)
     words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
-    tokens, reason = _length(author, generation, room)
+    tokens, reason = _length(author, generation, index, room)
     spoken = tokens - 1 if reason == "stop" else tokens
     if generation.stop:
         return _of_text(words.text(spoken), generation, room, reason)
     return Script((words.next_token() for _ in range(spoken)), tokens, reason, plain=True)
 
 
-def _length(author: Author, generation: Generation, room: int) -> tuple[int, FinishReason]:
+def _length(author: Author, generation: Generation, index: int, room: int) -> tuple[int, FinishReason]:
     """As long as asked for, else its own length, within the context."""
+    if author.samples and not generation.ignore_eos:
+        return _sampled_length(author, generation, index, room)
     if generation.max_tokens is not None:
         return generation.max_tokens, "length"
     own = max(author.own_tokens, generation.min_tokens)
     if generation.ignore_eos or room < own:
         return room, "length"
     return own, "stop"
+
+
+def _sampled_length(
+    author: Author, generation: Generation, index: int, room: int
+) -> tuple[int, FinishReason]:
+    """A random one within the limit; a limit beyond the context is kept, for the engine to refuse."""
+    limit = generation.max_tokens
+    if limit is not None and limit > room:
+        return limit, "length"
+    prompt = generation.prompts[index // generation.choices_per_prompt]
+    rng = lengths.rng_of(prompt, author.seed, generation.seed, index)
+    own = lengths.without_limit(room, rng) if limit is None else lengths.within(limit, rng)
+    most = room if limit is None else limit
+    tokens = min(most, max(own, generation.min_tokens))
+    return tokens, "length" if tokens == most else "stop"
 
 
 def _of_text(text: str, generation: Generation, room: int, reason: FinishReason = "stop") -> Script:

@@ -12,6 +12,7 @@ from headgate.simulator.server.metrics.page import generations
 
 Api = Literal["vllm", "sglang", "trtllm"]
 Mode = Literal["random", "echo"]
+AnswerLengths = Literal["exact", "sampled"]
 Role = Literal["both", "prefill", "decode"]
 
 
@@ -24,6 +25,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     max_tokens_default: int = 64
     """How long an answer is whose request sets no limit; it then ends by itself (`stop`)."""
+    answer_lengths: AnswerLengths = "exact"
+    """Whether answers are as long as their limit, or end by themselves at a random length within it."""
     cache_hit_threshold: float = 0.0
     """Share of a prompt that must be cached where its request does not say; with less it is not answered."""
     startup_s: float = 0.0
