@@ -78,3 +78,20 @@ async def test_the_gauge_tells_who_runs_and_who_waits(serve, eventually, slow_en
         server.live.cancel_all()
         await asyncio.gather(*asking)
         assert await lists() == ("", "")
+
+
+async def test_an_adapter_comes_back_from_the_hosts_memory(serve, fast, adapter):
+    """In no time, where loading it anew takes 0.4 s; by the engine's own times."""
+    slow = {"max_adapters": 1, "adapter_load_s": 0.4}
+    modules = (adapter("a"), adapter("b"))
+
+    async def comes_back(**more):
+        async with serve(engine=fast(**slow, **more), lora_modules=modules) as server:
+            await ask(server, "a")
+            await ask(server, "b")
+            await ask(server, "a")
+            page = (await server.client.get("/metrics")).text
+        return float(re.search(r"^vllm:time_to_first_token_seconds_sum.* (\S+)$", page, re.MULTILINE)[1])
+
+    assert await comes_back() >= 1.2
+    assert 0.8 <= await comes_back(max_host_adapters=2) < 1.2

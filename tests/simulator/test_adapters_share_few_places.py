@@ -49,6 +49,30 @@ def test_loading_makes_the_step_longer(admitted):
     assert steps[1][1] == pytest.approx(without[1][1])
 
 
+def test_an_adapter_that_the_host_keeps_loads_faster(small_engine, request_of):
+    """The host keeps those whose last use is latest, beyond the one that is loaded."""
+    config = {"max_adapters": 1, "adapter_load_s": 5.0, "adapter_host_load_s": 0.5}
+
+    def seconds(adapters, **more):
+        engine = Engine(small_engine(**config, **more))
+        durations = []
+        for number, adapter in enumerate(adapters):
+            engine.submit(request_of(str(number), 4, 1, adapter=adapter), 0.0)
+            durations.append(engine.step(0.0).duration_s)
+        return [duration - 1.04 for duration in durations]
+
+    assert seconds("abab") == pytest.approx([5, 5, 5, 5])
+    assert seconds("abab", max_host_adapters=2) == pytest.approx([5, 5, 0.5, 0.5])
+    assert seconds("abcba", max_host_adapters=2) == pytest.approx([5, 5, 5, 0.5, 5])
+    assert seconds("abaca", max_host_adapters=2) == pytest.approx([5, 5, 0.5, 5, 0.5])
+
+
+def test_the_host_keeps_at_least_what_is_loaded(small_engine):
+    """As in vLLM, which has loaded adapters in both memories."""
+    with pytest.raises(ConfigError, match=r"max_host_adapters: must be at least max_adapters 3"):
+        small_engine(max_adapters=3, max_host_adapters=2)
+
+
 def test_a_loaded_adapter_takes_memory(admitted):
     """Its blocks are used as long as it is loaded, also after its requests have ended."""
     _, engine = admitted(("1", "a"), max_adapters=2, adapter_kv_blocks=3, kv_blocks=30)

@@ -43,6 +43,8 @@ def engines(draw):
         max_adapters=draw(st.integers(1, 3)),
         adapter_load_s=draw(st.sampled_from([0.0, 0.07])),
         adapter_kv_blocks=draw(st.integers(0, 2)),
+        max_host_adapters=draw(st.sampled_from([0, 3, 4])),
+        adapter_host_load_s=0.03,
         by_priority=draw(st.booleans()),
     )
 

@@ -98,6 +98,13 @@ _COUNT = click.IntRange(min=1)
     help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
 )  # fmt: skip
 @click.option("--max-loras", "max_adapters", type=click.IntRange(min=0), help="Adapters in memory at a time.")
+@click.option(
+    "--max-cpu-loras", "max_host_adapters", type=_COUNT,
+    help="Adapters that the host's memory keeps, at least --max-loras.",
+)  # fmt: skip
+@click.option(
+    "--adapter-host-load-s", type=_SECONDS, help="Seconds that loading one of these from there takes."
+)
 @click.option("--adapter-load-s", type=_SECONDS, help="Seconds that loading an adapter takes.")
 @click.option(
     "--adapter-kv-blocks", type=click.IntRange(min=0), help="KV blocks whose memory an adapter takes."

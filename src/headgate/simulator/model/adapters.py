@@ -7,10 +7,13 @@ class AdapterSlots:
     """Which adapters are loaded, and how many running requests use each. The base model, "", needs no place.
 
     One that nobody uses stays loaded until its place is needed; the one whose last use is longest ago goes.
+    The host's memory keeps `host_places` of them, among them those that are loaded, by the same rule.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, host_places: int = 0) -> None:
         self.slots = slots
+        self._host_places = host_places
+        self._on_host: OrderedDict[str, None] = OrderedDict()  # least recently used first
         self._users: OrderedDict[str, int] = OrderedDict()  # least recently used first
         self.loads_total = 0
 
@@ -38,11 +41,22 @@ class AdapterSlots:
         """Of the loaded ones that nobody uses, the one whose last use is longest ago."""
         return next((adapter for adapter, users in self._users.items() if not users), None)
 
-    def load(self, adapter: str) -> None:
-        """Put an adapter in a free place."""
+    def load(self, adapter: str) -> bool:
+        """Put an adapter in a free place; whether it was in the host's memory."""
         assert len(self._users) < self.slots, f"no place for the adapter {adapter}"
         self._users[adapter] = 0
         self.loads_total += 1
+        return self._keep_on_host(adapter)
+
+    def _keep_on_host(self, adapter: str) -> bool:
+        """Whether it was there already."""
+        if not self._host_places:
+            return False
+        known = adapter in self._on_host
+        self._on_host[adapter] = None
+        if len(self._on_host) > self._host_places:
+            del self._on_host[next(each for each in self._on_host if each not in self._users)]
+        return known
 
     def unload(self, adapter: str) -> None:
         assert not self._users[adapter], f"the adapter {adapter} is in use"
@@ -53,6 +67,8 @@ class AdapterSlots:
         if adapter:
             self._users[adapter] += 1
             self._users.move_to_end(adapter)
+            if self._host_places:
+                self._on_host.move_to_end(adapter)
 
     def leave(self, adapter: str) -> None:
         """A request that used it ends, or is preempted."""

@@ -19,7 +19,7 @@ STEPS_WITH_EVENTS = 8
 class StepWork:
     """What a step works on."""
 
-    __slots__ = ("adapters_loaded", "admitted", "chunks", "decoding", "preempted")
+    __slots__ = ("adapters_from_host", "adapters_loaded", "admitted", "chunks", "decoding", "preempted")
 
     def __init__(
         self,
@@ -28,12 +28,15 @@ class StepWork:
         admitted: list[Sequence],
         preempted: list[Sequence],
         adapters_loaded: int,
+        adapters_from_host: int,
     ) -> None:
         self.decoding = decoding
         self.chunks = chunks
         self.admitted = admitted
         self.preempted = preempted
         self.adapters_loaded = adapters_loaded
+        """But for those that came from the host's memory."""
+        self.adapters_from_host = adapters_from_host
 
 
 class Batch:
@@ -54,13 +57,14 @@ class Batch:
             tells=config.kv_events,
             host_blocks=config.host_kv_blocks,
         )
-        self.adapters = AdapterSlots(config.max_adapters)
+        self.adapters = AdapterSlots(config.max_adapters, config.max_host_adapters)
         self.waiting = WaitingQueue(by_priority=config.by_priority)
         self.running: dict[RequestId, Sequence] = {}  # in the order of admission
         self.has_adapters = False
         """Whether any request ever asked for one."""
         self._kept: dict[RequestId, Holding] = {}
         self._adapters_loaded = 0
+        self._adapters_from_host = 0
 
     def add(self, sequence: Sequence) -> None:
         self.has_adapters |= bool(sequence.request.adapter)
@@ -93,7 +97,8 @@ class Batch:
         # As in vLLM, a step that had to preempt admits nobody.
         chunks, admitted = self._spend_prefill_budget(now, may_admit=not preempted)
         loaded, self._adapters_loaded = self._adapters_loaded, 0
-        return StepWork(decoding, chunks, admitted, preempted, loaded)
+        from_host, self._adapters_from_host = self._adapters_from_host, 0
+        return StepWork(decoding, chunks, admitted, preempted, loaded, from_host)
 
     def may_start_before_others(self, request: SimulatedRequest) -> bool:
         """Whether a request that comes now might start before those that wait."""
@@ -215,8 +220,10 @@ class Batch:
             self.kv.give_back(blocks)
         if not self.kv.set_apart(blocks):
             return False
-        self.adapters.load(adapter)
-        self._adapters_loaded += 1
+        if self.adapters.load(adapter):
+            self._adapters_from_host += 1
+        else:
+            self._adapters_loaded += 1
         return True
 
     def validate(self) -> None:

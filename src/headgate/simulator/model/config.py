@@ -38,6 +38,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Adapters in memory at a time."""
     adapter_load_s: float = 0.0
     """How much longer a step takes for each adapter that it loads."""
+    max_host_adapters: int = 0
+    """Adapters that the host's memory keeps, among them those of `max_adapters`; 0 keeps none there."""
+    adapter_host_load_s: float = 0.0
+    """What a step has for `adapter_load_s` for an adapter that it finds there."""
     adapter_kv_blocks: int = 0
     """KV blocks whose memory a loaded adapter takes."""
     by_priority: bool = False
@@ -63,6 +67,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "host_token_s": 0,
             "max_adapters": 0,
             "adapter_load_s": 0,
+            "max_host_adapters": 0,
+            "adapter_host_load_s": 0,
             "adapter_kv_blocks": 0,
         }
         problems = [
@@ -70,6 +76,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             for name, least in at_least.items()
             if getattr(self, name) < least
         ]
+        if 0 < self.max_host_adapters < self.max_adapters:
+            problems.append(
+                f"max_host_adapters: must be at least max_adapters {self.max_adapters}, as the host keeps "
+                f"those too, got {self.max_host_adapters}"
+            )
         for name in self.costs.__struct_fields__:
             seconds = getattr(self.costs, name)
             if not (math.isfinite(seconds) and seconds >= 0):

@@ -30,6 +30,7 @@ class Steps:
             starts=len(work.admitted),
         )
         first_s += work.adapters_loaded * config.adapter_load_s
+        first_s += work.adapters_from_host * config.adapter_host_load_s
         if config.host_kv_blocks:
             first_s += sum(each.host_tokens for each in work.admitted) * config.host_token_s
         self._ends = [now + first_s * slowdown]
