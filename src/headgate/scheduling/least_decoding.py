@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Protocol
 
 from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
 
 TRANSFER_WORK = 1 / 16
 """What it costs to fetch the cache of one token, in tokens of prefill: of an 8B model it is 128 KB, which at
 200 Gbit/s takes 5 µs, and a GPU that prefills 16,000 tokens a second takes 60 µs for a token."""
-
-
-class Prefixes(Protocol):
-    """What is believed of the endpoints' caches."""
-
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]: ...
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None: ...
 
 
 class LeastDecoding(Policy):

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Protocol
 
 from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
 
 DELAYED_PER_WAITING = 5.0
@@ -29,13 +29,6 @@ REMEMBERED = 32
 IN_FLIGHT_TOKENS = 300
 """What each request in flight counts besides its prompt, in tokens of prefill: its share of each step while
 it is decoded. Among endpoints without a queue it decides."""
-
-
-class Prefixes(Protocol):
-    """What is believed of the endpoints' caches; a fleet.prefix.PrefixIndex."""
-
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]: ...
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None: ...
 
 
 class PredictedFirstToken(Policy):

@@ -10,21 +10,14 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from headgate.fleet import EndpointLoad
+from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
 
 Loads = Sequence[EndpointLoad]
 
 
-class PrefixIndex(Protocol):
-    """What endpoints hold in their caches, as far as plugins ask."""
-
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
-        """Of each endpoint, how many blocks it holds from the front."""
-        ...
-
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
-        """An endpoint is about to hold these blocks."""
-        ...
+class PrefixIndex(Prefixes, Protocol):
+    """What plugins ask of it besides."""
 
     def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
         """Of each endpoint, how many blocks it holds, of which slower memories count for less."""
