@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
 import msgspec
+
+from headgate.engines.cached_tokens import CachedTokens, Count
 
 MERGE_BELOW_BYTES = 256
 KEEP_BYTES = 4096
@@ -15,25 +16,14 @@ MOST_LOOKED_AT = 64
 MOST_INNER = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
-
-class Details(msgspec.Struct, frozen=True):
-    """What is said of a prompt's tokens beyond their number."""
-
-    cached_tokens: Count | None = None
-
-
-class Usage(msgspec.Struct, frozen=True):
+class Usage(CachedTokens, frozen=True):
     """Tokens of one request, in the names of the chat, the responses and the messages API."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
     input_tokens: Count = 0
     output_tokens: Count = 0
-    prompt_tokens_details: Details | None = None
-    input_tokens_details: Details | None = None
-    cache_read_input_tokens: Count | None = None
 
     @property
     def prompt(self) -> int:
@@ -42,12 +32,6 @@ class Usage(msgspec.Struct, frozen=True):
     @property
     def completion(self) -> int:
         return self.completion_tokens or self.output_tokens
-
-    @property
-    def cached(self) -> int | None:
-        """Tokens of the prompt that were in the engine's cache; None where it does not say."""
-        details = self.prompt_tokens_details or self.input_tokens_details
-        return self.cache_read_input_tokens if details is None else details.cached_tokens
 
 
 _decode = msgspec.json.Decoder(Usage).decode
