@@ -62,8 +62,8 @@ async def test_every_name_is_there_before_the_first_request(serve):
     assert page["cache_config_info{block_size=16,enable_prefix_caching=True,num_gpu_blocks=1048576}"] == 1
 
 
-async def test_counts_and_times_are_the_models(serve, small_engine):
-    """The page has the model's own times: no jitter of timers and sockets is in them."""
+async def test_counts_and_times_are_on_the_page(serve, small_engine):
+    """What the model counted and measured, each under its name; steps take no less than their costs."""
     costs = StepCosts(
         base_s=0.01, per_decode_sequence_s=0.001, per_kv_token_s=0.0001, per_prefill_token_s=0.0005
     )
@@ -71,12 +71,13 @@ async def test_counts_and_times_are_the_models(serve, small_engine):
     async with serve(engine=small_engine(costs=costs)) as server:
         await server.client.post("/v1/completions", json=body)
         page = samples((await server.client.get("/metrics")).text)
+        [measured] = [engine.timings for engine in server.live.engines]
     ttft_s = 0.01 + 10 * 0.0005
     decode_s = sum(0.011 + tokens * 0.0001 for tokens in range(10, 14))
-    assert page["time_to_first_token_seconds_sum"] == pytest.approx(ttft_s, abs=1e-6 + 0.002)
-    assert page["request_prefill_time_seconds_sum"] == pytest.approx(ttft_s)
-    assert page["request_decode_time_seconds_sum"] == pytest.approx(decode_s)
-    assert page["inter_token_latency_seconds_sum"] == pytest.approx(decode_s)
+    assert page["time_to_first_token_seconds_sum"] == measured.ttft.sum > ttft_s * 0.999
+    assert page["request_prefill_time_seconds_sum"] == measured.prefill.sum > ttft_s * 0.999
+    assert page["request_decode_time_seconds_sum"] == measured.decode.sum > decode_s * 0.999
+    assert page["inter_token_latency_seconds_sum"] == measured.inter_token.sum > decode_s * 0.999
     assert page["inter_token_latency_seconds_count"] == 4
     assert (page["prompt_tokens_total"], page["generation_tokens_total"]) == (10, 5)
     assert page["request_success_total{finished_reason=length}"] == 1

@@ -117,7 +117,8 @@ class LiveEngine:
     """Owns the engine model and its clock; `run` is the only thing that steps it.
 
     The model's clock follows the schedule of steps, not the wake-ups of the event loop: a timer that fires a
-    millisecond late shortens the next sleep, and never shows in the times that the model measures.
+    millisecond late shortens the next sleep, and never shows in the times that the model measures. Nor does
+    a loop that hears late of work for an idle engine: the step begins when the work came.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class LiveEngine:
         self._ids = count()
         self._waiting_for: dict[RequestId, tuple[Ticket, Choice]] = {}
         self._work = asyncio.Event()
+        self._work_came_s = 0.0
         self._step_ends_s: float | None = None
         self._held_until_s = 0.0
         self._hold_changed = asyncio.Event()
@@ -163,7 +165,7 @@ class LiveEngine:
             if plan is None:
                 self._work.clear()
                 await self._work.wait()
-                now = self._clock()
+                now = self._work_came_s
                 continue
             self._step_ends_s = plan.ends_s
             await asyncio.sleep(max(0.0, plan.ends_s - self._clock()))
@@ -217,8 +219,13 @@ class LiveEngine:
                 self._turn_away(ticket, choice, now)
                 continue
             self._waiting_for[choice.request.request_id] = (ticket, choice)
-        self._work.set()
+        self._wake(now)
         return ticket
+
+    def _wake(self, now: float) -> None:
+        """There may be a step to take."""
+        self._work_came_s = now
+        self._work.set()
 
     def _hit_rate(self, request: SimulatedRequest) -> float:
         """Of a prompt: what is here already, by the cache or from another engine."""
@@ -253,9 +260,10 @@ class LiveEngine:
                 self._settle(finished)
 
     def release_kv(self, ticket: Ticket) -> None:
+        now = self._now()
         for choice in ticket.choices:
-            self._engine.release_kv(choice.request.request_id, self._now())
-        self._work.set()  # who waits for blocks may start
+            self._engine.release_kv(choice.request.request_id, now)
+        self._wake(now)  # who waits for blocks may start
 
     def cancel_all(self) -> None:
         for ticket in {id(ticket): ticket for ticket, _ in self._waiting_for.values()}.values():

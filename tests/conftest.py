@@ -1,0 +1,53 @@
+"""Time that passes without anybody waiting for it."""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+Story = Callable[["VirtualLoop"], Coroutine[Any, Any, Any]]
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which every wait ends at once, and at exactly its time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waits = 0
+        """How often it slept until something was due."""
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self.now
+
+    def stall(self, seconds: float) -> None:
+        """As if a callback had kept the loop busy for so long."""
+        self.now += seconds
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "everybody waits, and nothing is due"
+        if timeout > 0:
+            self._loop.waits += 1
+            self._loop.now += timeout
+        return super().select(0)
+
+
+@pytest.fixture
+def in_virtual_time() -> Callable[[Story], Any]:
+    """Runs a story that is given its loop; for what has no sockets, threads or processes to wait for."""
+
+    def run(story: Story) -> Any:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            loop = runner.get_loop()
+            assert isinstance(loop, VirtualLoop)
+            return runner.run(story(loop))
+
+    return run
