@@ -2,6 +2,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ COMMAND = [
     "--port",
     "0",
 ]
+PATIENCE_S = 30
+"""Only turns a hang into a failure."""
 
 
 @pytest.fixture
@@ -50,31 +53,40 @@ def start():
         process.stdout.close()
 
 
+def listens(url: str) -> bool:
+    host, port = url.removeprefix("http://").split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def get(url: str):
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         return json.load(response)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_promptly_with_status_0(start, number):
-    """The process is gone within a second, without complaint."""
-    process, _ = start()
+    """The process is gone, without complaint, long before the time that it has to drain."""
+    process, _ = start("--drain-duration", "3600")
     process.send_signal(number)
-    assert process.wait(timeout=5) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     assert process.stdout.read() == ""
 
 
 def test_a_request_in_flight_may_end_before_the_process_does(start):
     """After SIGTERM a stream that fits into the drain time is completed."""
-    process, url = start("--profile", "fast", "--base-s", "0.02", "--drain-duration", "5")
+    process, url = start("--profile", "fast", "--base-s", "0.02", "--drain-duration", "3600")
     body = {"model": "simulated", "prompt": "x", "max_tokens": 15, "stream": True}
     ask = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
-    with urllib.request.urlopen(ask, timeout=10) as response:
+    with urllib.request.urlopen(ask, timeout=PATIENCE_S) as response:
         first = response.readline()
         process.send_signal(signal.SIGTERM)
         text = (first + response.read()).decode()
     assert (text.count("data: "), text[-14:]) == (16, "data: [DONE]\n\n")
-    assert process.wait(timeout=5) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_second_signal_cuts_what_is_in_flight(start):
@@ -82,13 +94,14 @@ def test_a_second_signal_cuts_what_is_in_flight(start):
     process, url = start("--base-s", "600", "--drain-duration", "3600")
     body = {"model": "simulated", "prompt": "x", "stream": True}
     ask = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
-    with urllib.request.urlopen(ask, timeout=10) as response:
+    with urllib.request.urlopen(ask, timeout=PATIENCE_S) as response:
         process.send_signal(signal.SIGTERM)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=0.3)
+        while listens(url):
+            time.sleep(0.01)
+        assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert b"The engine stopped" in response.read()
-    assert process.wait(timeout=5) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
 
 
 def test_the_environment_of_a_pod_is_used(start):
@@ -177,7 +190,7 @@ def test_a_pair_of_processes_meets_at_the_bootstrap_port(start):
 
     def ask(url):
         request = urllib.request.Request(f"{url}/v1/completions", data=json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             return json.load(response)["usage"]["completion_tokens"]
 
     with ThreadPoolExecutor(2) as pool:
@@ -226,10 +239,3 @@ def test_the_command_group_imports_no_server():
     heavy = ["uvicorn", "starlette", "uvloop", "prometheus_client", "msgspec"]
     probe = f"import sys, headgate.cli.simulate; sys.exit(any(name in sys.modules for name in {heavy}))"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
-
-
-def test_it_listens_soon_after_its_start(start):
-    """Start to listening is a matter of half a second; this bound leaves room for a busy machine."""
-    began = time.monotonic()
-    start()
-    assert time.monotonic() - began < 3.0
