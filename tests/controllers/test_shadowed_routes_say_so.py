@@ -33,7 +33,7 @@ def test_a_model_name_goes_before_adapters(kit):
     """Even of a younger route, and whatever its rules; a route with other names is shadowed in part."""
     model = kit.route("model", kit.rule("s", regex="^/x"), model="lora", created=NEW)
     whole = kit.route("whole", kit.rule("t"), model="", adapters=["lora"], created=OLD)
-    told = '"lora" is the modelName of the ModelRoute default/model'
+    told = '"lora" is the modelName of ModelRoute default/model'
     assert accepted(kit, whole, model) == ("False", "Shadowed", f"No request gets here: {told}")
     part = kit.route("part", kit.rule("t"), model="base", adapters=["lora"], created=OLD)
     assert accepted(kit, part, model) == (

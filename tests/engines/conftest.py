@@ -176,7 +176,7 @@ async def gateway(vllm):
     )
     proxy = Proxy(settings, Recorder(Registry(), None), loop)
     server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
-    key = api.ObjectKey("default", "tiny")
+    key = api.ObjectRef("ModelServer", "default", "tiny")
     rule = routing.Rule("rule", None, (routing.Target(key, 100),))
     route = routing.Route(key=key, name="default/tiny", model="tiny", adapters=("nonsense",), rules=(rule,))
     endpoint = routing.Endpoint("default/vllm", "127.0.0.1", vllm.port)

@@ -259,14 +259,14 @@ class Gateway:
 
     def serve(self, endpoints: list[Endpoint], **pool: object) -> None:
         """Routes the model "m" to these endpoints."""
-        key = api.ObjectKey("default", "pool")
+        key = api.ObjectRef("ModelServer", "default", "pool")
         made = tuple(
             routing.Endpoint(f"default/pod-{place}", "127.0.0.1", endpoint.port)
             for place, endpoint in enumerate(endpoints)
         )
         rule = routing.Rule("rule", None, (routing.Target(key, 100),))
         route = routing.Route(
-            key=api.ObjectKey("default", "route"),
+            key=api.ObjectRef("ModelRoute", "default", "route"),
             name="default/route",
             model="m",
             adapters=("adapter",),

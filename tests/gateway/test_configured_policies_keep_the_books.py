@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 
 SCHEDULING = yaml.safe_load("""
 apiVersion: llm-d.ai/v1alpha1
@@ -21,7 +21,7 @@ async def test_a_client_that_leaves_is_counted_no_more(gateway, start_endpoint, 
     """B52: gone before the answer, or amid a stream: nothing is in flight any more."""
     endpoints = [await start_endpoint(), await start_endpoint()]
     gateway.serve(endpoints)
-    loads = gateway.proxy.pools[ObjectKey("default", "pool")].loads
+    loads = gateway.proxy.pools[ObjectRef("ModelServer", "default", "pool")].loads
     waiting, streaming = await gateway.connect(), await gateway.connect()
     waiting.post()
     streaming.post({"model": "m", "prompt": "hello", "stream": True})

@@ -84,12 +84,12 @@ async def test_ends_have_an_outcome(start_gateway, start_endpoint):
 
 
 def objects(models, pool="pool"):
-    key = api.ObjectKey("default", pool)
+    key = api.ObjectRef("ModelServer", "default", pool)
     rule = routing.Rule("rule", None, (routing.Target(key, 1),))
     routes = {
         model: (
             routing.Route(
-                key=api.ObjectKey("default", model),
+                key=api.ObjectRef("ModelRoute", "default", model),
                 name=f"default/{model}",
                 model=model,
                 adapters=(),

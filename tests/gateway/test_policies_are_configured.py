@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from headgate import scheduling
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 from headgate.fleet import EngineReading
 from headgate.gateway import explaining, gauges, pages
 from headgate.scheduling import plugins
 
-POOL = ObjectKey("default", "pool")
+POOL = ObjectRef("ModelServer", "default", "pool")
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 

@@ -69,8 +69,8 @@ async def test_missing_model_server(gateway):
 
 async def test_no_target_with_a_weight(gateway):
     """A rule whose weights are all zero serves nobody, and says so."""
-    key = api.ObjectKey("default", "r")
-    rule = routing.Rule("dark", None, (routing.Target(api.ObjectKey("default", "pool"), 0),))
+    key = api.ObjectRef("ModelRoute", "default", "r")
+    rule = routing.Rule("dark", None, (routing.Target(api.ObjectRef("ModelServer", "default", "pool"), 0),))
     route = routing.Route(key=key, name="default/r", model="m", adapters=(), rules=(rule,))
     gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
     response = await gateway.ask()

@@ -85,14 +85,16 @@ async def test_reasons_of_rules_and_targets(start_gateway):
     """Each rule that is passed over has its reason, and turns come as they are told."""
     gateway = await start_gateway()
     gateway.serve([])
-    pools = [api.ObjectKey("default", name) for name in ("pool", "other")]
+    pools = [api.ObjectRef("ModelServer", "default", name) for name in ("pool", "other")]
     targets = tuple(routing.Target(pool, weight) for pool, weight in zip(pools, (2, 1), strict=True))
     rules = (
         routing.Rule("gold", RequestPattern(headers=((b"tier", StringPattern(exact="gold")),)), targets),
         routing.Rule("all", None, targets),
         routing.Rule("late", None, targets),
     )
-    route = routing.Route(key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=(), rules=rules)
+    route = routing.Route(
+        key=api.ObjectRef("ModelRoute", "d", "r"), name="d/r", model="m", adapters=(), rules=rules
+    )
     snapshot = gateway.proxy.snapshot
     pool = snapshot.pools[pools[0]]
     gateway.proxy.use(
@@ -163,7 +165,9 @@ async def test_worker_that_is_asked_by_its_supervisor(gateway):
     """The headers of the request come along, and so do its path and body."""
     ask = messages.Ask(1, "POST", "/debug/explain/v1/completions", "", b'{"model":"m"}', [("x-tier", "gold")])
     rule = routing.Rule("gold", RequestPattern(headers=((b"x-tier", StringPattern(exact="gold")),)), ())
-    route = routing.Route(key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=(), rules=(rule,))
+    route = routing.Route(
+        key=api.ObjectRef("ModelRoute", "d", "r"), name="d/r", model="m", adapters=(), rules=(rule,)
+    )
     gateway.proxy.use(routing.Snapshot(models={"m": (route,)}))
     answered = await worker.answer(pages.admin_page(gateway.proxy), ask)
     found = msgspec.json.decode(answered.body, type=Explanation)
@@ -189,7 +193,7 @@ async def test_command_that_asks_a_gateway(gateway, endpoint):
     assert refused.exit_code == 1
 
 
-KEYS = [api.ObjectKey("d", name) for name in "pq"]
+KEYS = [api.ObjectRef("ModelServer", "d", name) for name in "pq"]
 STRINGS = st.sampled_from([None, StringPattern(exact="a"), StringPattern(prefix="a")])
 RULES = st.builds(
     routing.Rule,
@@ -201,7 +205,7 @@ RULES = st.builds(
 )
 ROUTES = st.builds(
     lambda rules: routing.Route(
-        key=api.ObjectKey("d", "r"), name="d/r", model="m", adapters=("n",), rules=tuple(rules)
+        key=api.ObjectRef("ModelRoute", "d", "r"), name="d/r", model="m", adapters=("n",), rules=tuple(rules)
     ),
     st.lists(RULES, max_size=3),
 )

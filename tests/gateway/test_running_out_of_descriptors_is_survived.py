@@ -22,7 +22,7 @@ from headgate.telemetry import Registry
 async def main(descriptors, endpoint_port):
     loop = asyncio.get_running_loop()
     proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), loop)
-    key = api.ObjectKey("default", "pool")
+    key = api.ObjectRef("ModelServer", "default", "pool")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(
         routing.Rule("rule", None, (routing.Target(key, 1),)),))
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", endpoint_port)

@@ -6,7 +6,7 @@ from headgate import api, apiserver, cluster
 from headgate.gateway import GatewaySettings
 from headgate.gateway.service import Service
 
-POOL = api.ObjectKey("default", "s")
+POOL = api.ObjectRef("ModelServer", "default", "s")
 NOTES = {"headgate.dev/tls-ca": "ours"}
 
 

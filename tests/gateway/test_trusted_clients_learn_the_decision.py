@@ -86,7 +86,7 @@ async def test_names_cannot_break_the_line(start_gateway, start_endpoint):
     (route,) = snapshot.models["m"]
     hostile = "a\r\nset-cookie: x; b=c\x00é" * 200
     rules = tuple(msgspec.structs.replace(rule, name=hostile) for rule in route.rules)
-    key = api.ObjectKey("default", "pool")
+    key = api.ObjectRef("ModelServer", "default", "pool")
     pool = msgspec.structs.replace(snapshot.pools[key], model=hostile)
     made = msgspec.structs.replace(route, rules=rules)
     gateway.proxy.use(routing.Snapshot(models={"m": (made,)}, pools={key: pool}))

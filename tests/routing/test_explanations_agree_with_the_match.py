@@ -23,14 +23,20 @@ PATTERNS = st.none() | st.builds(
 )
 TARGETS = st.lists(
     st.builds(
-        routing.Target, st.sampled_from("pqr").map(lambda name: api.ObjectKey("d", name)), st.integers(0, 5)
+        routing.Target,
+        st.sampled_from("pqr").map(lambda name: api.ObjectRef("ModelServer", "d", name)),
+        st.integers(0, 5),
     ),
     max_size=3,
 ).map(tuple)
 ROUTES = st.lists(
     st.builds(
         lambda place, rules: routing.Route(
-            key=api.ObjectKey("d", place), name=place, model=None, adapters=(), rules=tuple(rules)
+            key=api.ObjectRef("ModelRoute", "d", place),
+            name=place,
+            model=None,
+            adapters=(),
+            rules=tuple(rules),
         ),
         st.uuids().map(str),
         st.lists(st.builds(routing.Rule, st.just("rule"), PATTERNS, TARGETS), max_size=3),
@@ -63,7 +69,7 @@ def test_explanation_agrees_with_the_match(models, adapters, model, path, header
 def test_turn_is_seen_without_being_taken(targets, phase, taken):
     """A peek, however often, is what the next request gets, and no turn is taken by it."""
     rule = routing.Rule("rule", None, targets)
-    key = api.ObjectKey("d", "route")
+    key = api.ObjectRef("ModelRoute", "d", "route")
     splits, untouched = routing.Splits(phase), routing.Splits(phase)
     for _ in range(taken):
         assert splits.next(key, rule) == untouched.next(key, rule)

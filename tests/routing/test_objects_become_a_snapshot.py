@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate import api, routing
 from headgate.api.addresses import Address
 
-POOL = api.ObjectKey("default", "pool")
+POOL = api.ObjectRef("ModelServer", "default", "pool")
 
 
 def endpoints(server, *pods):

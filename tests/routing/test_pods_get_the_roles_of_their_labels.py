@@ -5,7 +5,7 @@ import pytest
 from headgate import api, routing
 from headgate.api import marks
 
-POOL = api.ObjectKey("default", "pool")
+POOL = api.ObjectRef("ModelServer", "default", "pool")
 GROUP = {"groupKey": "group", "prefillLabels": {"role": "prefill"}, "decodeLabels": {"role": "decode"}}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from headgate import api, routing
 
-POOL = api.ObjectKey("default", "pool")
+POOL = api.ObjectRef("ModelServer", "default", "pool")
 
 
 def translated(server, *pods):

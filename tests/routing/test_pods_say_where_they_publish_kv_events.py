@@ -4,7 +4,7 @@ import pytest
 
 from headgate import api, routing
 
-POOL = api.ObjectKey("default", "pool")
+POOL = api.ObjectRef("ModelServer", "default", "pool")
 EVENTS, REPLAY, RANKS = (f"headgate.dev/kv-events{ending}" for ending in ("", "-replay", "-ranks"))
 
 

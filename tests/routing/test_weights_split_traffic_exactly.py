@@ -11,7 +11,8 @@ from headgate import api, routing
 
 def targets(weights):
     return tuple(
-        routing.Target(api.ObjectKey("default", f"pool-{i}"), weight) for i, weight in enumerate(weights)
+        routing.Target(api.ObjectRef("ModelServer", "default", f"pool-{i}"), weight)
+        for i, weight in enumerate(weights)
     )
 
 
@@ -58,7 +59,7 @@ def test_no_weight_no_target(weights):
     made = targets(weights)
     assert routing.WeightedSplit(made).next() is None
     rule = routing.Rule("r", None, made)
-    assert routing.Splits().next(api.ObjectKey("default", "r"), rule) is None
+    assert routing.Splits().next(api.ObjectRef("ModelRoute", "default", "r"), rule) is None
 
 
 @pytest.mark.parametrize("weights", [[1, 1, 1], [50, 50], [10, 20, 30]])
@@ -73,7 +74,10 @@ def test_workers_spread_over_the_round(weights):
 def test_turns_are_kept_over_a_change_elsewhere():
     """A split goes on where it was while its own targets stay; forgotten rules start anew."""
     splits = routing.Splits()
-    one, other = api.ObjectKey("default", "one"), api.ObjectKey("default", "other")
+    one, other = (
+        api.ObjectRef("ModelServer", "default", "one"),
+        api.ObjectRef("ModelServer", "default", "other"),
+    )
     rule = routing.Rule("r", None, targets([3, 1]))
     first = [splits.next(one, rule) for _ in range(2)]
     splits.next(other, rule)

@@ -72,7 +72,7 @@ from headgate.api.kthena_networking import (
 )
 from headgate.api.kthena_registry import AutoscalingPolicy, AutoscalingPolicyBinding, Model
 from headgate.api.llmd import VariantAutoscaling
-from headgate.api.meta import Condition, LabelSelector, ObjectKey, ObjectMeta, OwnerReference
+from headgate.api.meta import Condition, LabelSelector, ObjectKey, ObjectMeta, ObjectRef, OwnerReference
 from headgate.api.resources import Resource
 
 __all__ = [
@@ -112,6 +112,7 @@ __all__ = [
     "NodeStatus",
     "ObjectKey",
     "ObjectMeta",
+    "ObjectRef",
     "ObjectReference",
     "ObservedStatus",
     "OwnerReference",

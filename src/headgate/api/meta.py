@@ -32,6 +32,21 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class ObjectRef(NamedTuple):
+    """Names an object of any kind: objects of two kinds may have one name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
 def described(text: str, **schema: Any) -> Meta:
     """The description of a field, with extra keys of its OpenAPI schema."""
     return Meta(description=text, extra_json_schema=schema or None)

@@ -75,22 +75,22 @@ def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route 
     for names in (snapshot.models, snapshot.adapters):
         for named in names.values():
             for each in named:
-                if each.key == route.metadata.key:
+                if each.key == api.ObjectRef(route.resource.kind, *route.metadata.key):
                     return each
     return None
 
 
 def _references(route: api.ModelRoute, snapshot: routing.Snapshot) -> Finding:
     """Asks the spec, not the translation, since a rule that is left out may dangle as well."""
-    missing: dict[api.ObjectKey, str] = {}
+    missing: dict[api.ObjectRef, str] = {}
     for index, rule in enumerate(route.spec.rules):
         for place, target in enumerate(rule.target_models):
-            key = api.ObjectKey(route.metadata.namespace, target.model_server_name)
+            key = api.ObjectRef(routing.MODEL_SERVER, route.metadata.namespace, target.model_server_name)
             if key not in snapshot.pools:
                 missing.setdefault(key, f"spec.rules[{index}].targetModels[{place}].modelServerName")
     if not missing:
         return Finding(RESOLVED_REFS, True, "ResolvedRefs", "Every ModelServer that is named exists")
-    told = enumerated(f"{key} ({field})" for key, field in missing.items())
+    told = enumerated(f"{key.key} ({field})" for key, field in missing.items())
     return Finding(RESOLVED_REFS, False, routing.MODEL_SERVER_NOT_FOUND, f"There is no ModelServer {told}")
 
 
@@ -113,7 +113,7 @@ def _route_ready(
     return Finding(READY, True, "EndpointsReady", counted)
 
 
-def _endpoints_behind(keys: Collection[api.ObjectKey], snapshot: routing.Snapshot) -> str:
+def _endpoints_behind(keys: Collection[api.ObjectRef], snapshot: routing.Snapshot) -> str:
     """An endpoint that several ModelServers select counts once."""
     endpoints = len(set[routing.Endpoint]().union(*(snapshot.pools[key].endpoints for key in keys)))
     return f"{_count(endpoints, 'endpoint')} in {_count(len(keys), 'ModelServer')}"
@@ -133,17 +133,17 @@ def _lack(rule: routing.Rule, snapshot: routing.Snapshot) -> str | None:
     return f"rule {rule.name} has no ready endpoint in {_names(keys)}"
 
 
-def _serving(rule: routing.Rule) -> list[api.ObjectKey]:
+def _serving(rule: routing.Rule) -> list[api.ObjectRef]:
     return [target.pool for target in rule.targets if target.weight > 0]
 
 
-def _is_ready(key: api.ObjectKey, snapshot: routing.Snapshot) -> bool:
+def _is_ready(key: api.ObjectRef, snapshot: routing.Snapshot) -> bool:
     pool = snapshot.pools.get(key)
     return pool is not None and bool(pool.answering)
 
 
-def _names(keys: Iterable[api.ObjectKey]) -> str:
-    return enumerated(str(key) for key in dict.fromkeys(keys))
+def _names(keys: Iterable[api.ObjectRef]) -> str:
+    return enumerated(str(key.key) for key in dict.fromkeys(keys))
 
 
 def _unusable(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
@@ -165,7 +165,7 @@ def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:
 
 
 def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> Finding:
-    pool = snapshot.pools[server.metadata.key]
+    pool = snapshot.pools[api.ObjectRef(routing.MODEL_SERVER, *server.metadata.key)]
     if pool.fault:
         return Finding(READY, False, NO_READY_ENDPOINTS, f"No Pod gets requests: {pool.fault}")
     ready, answering = len(pool.endpoints), len(pool.answering)

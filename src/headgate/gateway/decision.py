@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from headgate import routing, scheduling
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import hashing
 from headgate.gateway import forms, prompt
@@ -31,7 +31,7 @@ _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 class Turns(Protocol):
     """Gives the target of a rule whose turn it is, and takes that turn; or only looks."""
 
-    def next(self, route: ObjectKey, rule: routing.Rule) -> routing.Target | None: ...
+    def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None: ...
 
 
 class Surroundings(Protocol):
@@ -40,7 +40,7 @@ class Surroundings(Protocol):
     @property
     def snapshot(self) -> routing.Snapshot: ...
     @property
-    def pools(self) -> Mapping[ObjectKey, PoolState]: ...
+    def pools(self) -> Mapping[ObjectRef, PoolState]: ...
     @property
     def splits(self) -> Turns: ...
     @property
@@ -143,7 +143,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
     target = known.splits.next(match.route.key, match.rule)
     if target is None:
         return Refusal.unavailable(
-            f"rule {match.rule.name} of ModelRoute {match.route.key} has no target with a weight",
+            f"rule {match.rule.name} of {match.route.key} has no target with a weight",
             code="no_target",
         )
     pool = decision.pool = known.pools.get(target.pool)
@@ -152,7 +152,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
             status=404,
             type="invalid_request_error",
             code="model_not_found",
-            message=f"ModelRoute {match.route.key} names ModelServer {target.pool}, which does not exist",
+            message=f"{match.route.key} names {target.pool}, which does not exist",
             param="model",
         )
     return None
@@ -228,16 +228,14 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
     """
     key = pool.pool.key
     if refused is not None:
-        why = f"the scheduling policy of ModelServer {key} picks no endpoint: {refused.why}"
+        why = f"the scheduling policy of {key} picks no endpoint: {refused.why}"
         if refused.is_busy:
             return Refusal.saturated(why, code="pool_saturated")
         return Refusal.unavailable(why, code="no_suited_endpoint")
     if not (pool.loads if pool.pairs is None else pool.pairs.decode):
         why = pool.pool.fault or f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
-        return Refusal.unavailable(
-            f"ModelServer {key} has no ready endpoint: {why}", code="no_ready_endpoint"
-        )
+        return Refusal.unavailable(f"{key} has no ready endpoint: {why}", code="no_ready_endpoint")
     return Refusal.unavailable(
-        f"every endpoint of ModelServer {key} was tried or has {max_requests} requests from this gateway",
+        f"every endpoint of {key} was tried or has {max_requests} requests from this gateway",
         code="endpoints_full",
     )

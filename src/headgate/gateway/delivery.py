@@ -133,7 +133,7 @@ class Delivery(ABC):
         try:
             self._send_somewhere(self.pool)
         except Exception:
-            log.exception("a request to ModelServer %s could not be sent", self.pool.name)
+            log.exception("a request to %s could not be sent", self.pool.pool.key)
             if self.settled:
                 raise
             self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
@@ -291,7 +291,7 @@ class Delivery(ABC):
         key = self.pool.pool.key
         pool = self._proxy.pools.get(key)
         if pool is None:
-            why = f"ModelServer {key} was deleted while the request waited to be tried again"
+            why = f"{key} was deleted while the request waited to be tried again"
             self._refuse(Refusal.unavailable(why, code="no_ready_endpoint"))
             return
         self.pool = pool

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.gateway import in_flight, refusals, trust
@@ -47,7 +47,7 @@ class View:
     """What an explanation is made from."""
 
     snapshot: routing.Snapshot
-    pools: Mapping[ObjectKey, PoolState]
+    pools: Mapping[ObjectRef, PoolState]
     turns: routing.Splits
     now: float
     max_requests: int
@@ -93,7 +93,7 @@ class _Supposing:
     """The surroundings of a decision in which a turn is seen and not taken, or a target given."""
 
     snapshot: routing.Snapshot
-    pools: Mapping[ObjectKey, PoolState]
+    pools: Mapping[ObjectRef, PoolState]
     turns: routing.Splits
     prompt_sizes: PromptSizes
     answer_sizes: AnswerSizes
@@ -104,7 +104,7 @@ class _Supposing:
     def splits(self) -> _Supposing:
         return self
 
-    def next(self, route: ObjectKey, rule: routing.Rule) -> routing.Target | None:
+    def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None:
         return self.given or self.turns.peek(route, rule)
 
 
@@ -189,7 +189,7 @@ class _Explainer:
                 refusal = self._no_endpoint(pool, decision.scheduled)
             changes += picked.phases_in_words()
         return TargetShown(
-            model_server=str(target.pool),
+            model_server=routing.name_of(target.pool),
             weight=target.weight,
             share=round(share, 4),
             is_next=is_next,
@@ -223,17 +223,14 @@ class _Explainer:
         return Answer(status=refusal.status, headers=headers, body=body.decode())
 
     def _problems(self, reading: routing.Reading) -> tuple[str, ...]:
-        routes = {("ModelRoute", found.route.key) for found in reading.routes}
+        routes = {found.route.key for found in reading.routes}
         pools = {
-            ("ModelServer", target.pool)
-            for found in reading.routes
-            for rule in found.route.rules
-            for target in rule.targets
+            target.pool for found in reading.routes for rule in found.route.rules for target in rule.targets
         }
         return tuple(
             f"{problem.kind} {problem.key}: {problem.field}: {problem.message}"
             for problem in self._view.snapshot.problems
-            if (problem.kind, problem.key) in routes | pools
+            if ObjectRef(problem.kind, *problem.key) in routes | pools
         )
 
 

@@ -87,7 +87,7 @@ class PairedDelivery(Delivery):
         most = self._proxy.settings.max_endpoint_connections
         if handover.at_once and self._proxy.candidates(pool, self._tried):
             return Refusal.unavailable(
-                f"ModelServer {pool.pool.key} has no pair of endpoints that can serve the request: one that "
+                f"{pool.pool.key} has no pair of endpoints that can serve the request: one that "
                 "prefills and one that decodes have to be ready in the same group",
                 code="no_ready_endpoint",
             )
@@ -235,7 +235,7 @@ class PairedDelivery(Delivery):
             try:
                 return self.handover.pick(pool, self._tried) is not None
             except Exception:
-                log.exception("no pair could be picked in ModelServer %s", pool.name)
+                log.exception("no pair could be picked in %s", pool.pool.key)
                 return False
         return super()._is_another(pool)
 

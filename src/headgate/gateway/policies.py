@@ -42,7 +42,7 @@ class Policies:
             return configuration.named(wanted, self._prefixes)
         if wanted:
             log.warning(
-                "ModelServer %s: the annotation %s has no effect: %s is no policy, and no profile of the "
+                "%s: the annotation %s has no effect: %s is no policy, and no profile of the "
                 "scheduler's configuration",
                 pool.key,
                 marks.SCHEDULING_PROFILE,
@@ -59,7 +59,7 @@ class Policies:
             "default": self._name if self._plan is None else "configuration",
             "configuration": self._plan.shown() if self._plan is not None else None,
             "pools": {
-                str(pool.key): {"policy": policy.name}
+                pool.name: {"policy": policy.name}
                 | ({"unknown": asked} if (asked := pool.scheduling_profile) and asked not in profiles else {})
                 for pool, policy in pools
             },

@@ -37,7 +37,7 @@ class PoolState:
         self._default_decoding = decoding
         self.rates = rates or fleet.Rates()
         """What endpoints go by that know too little of themselves yet."""
-        self.name = str(pool.key)
+        self.name = pool.name
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
         for load in self.loads:
             load.labels = pool.labels.get(load.endpoint, {})

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from headgate import fleet, routing, scheduling
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway import limits, local, trace
@@ -67,7 +67,7 @@ class Proxy:
         self.snapshot_at = 0.0
         """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
-        self.pools: dict[ObjectKey, PoolState] = {}
+        self.pools: dict[ObjectRef, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()

@@ -244,7 +244,7 @@ class Recorder:
         }
         names = set(snapshot.names())
         self.models.keep(names)
-        pools = {str(key) for key in snapshot.pools} | {NONE, OTHER}
+        pools = {pool.name for pool in snapshot.pools.values()} | {NONE, OTHER}
         self.requests.keep("route", routes | {NONE, OTHER})
         for metric in self._of_models:
             metric.keep("model", names | {UNKNOWN, OTHER})

@@ -13,6 +13,8 @@ from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
+    MODEL_ROUTE,
+    MODEL_SERVER,
     Connector,
     Endpoint,
     KvEvents,
@@ -25,6 +27,7 @@ from headgate.routing.snapshot import (
     Rule,
     Snapshot,
     Target,
+    name_of,
 )
 from headgate.routing.split import Splits, WeightedSplit
 from headgate.routing.tls import Tls, authorities_of
@@ -32,6 +35,8 @@ from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, UN
 
 __all__ = [
     "EMPTY",
+    "MODEL_ROUTE",
+    "MODEL_SERVER",
     "MODEL_SERVER_NOT_FOUND",
     "NOT_IN_EFFECT",
     "UNRESOLVED",
@@ -61,6 +66,7 @@ __all__ = [
     "explain",
     "is_page_path",
     "match",
+    "name_of",
     "takers",
     "translate",
 ]

@@ -19,8 +19,8 @@ class Taker(NamedTuple):
 
     def __str__(self) -> str:
         if self.rule is None:
-            return f'"{self.name}" is the modelName of the ModelRoute {self.route.name}'
-        return f'"{self.name}" goes to the older ModelRoute {self.route.name}, rule {self.rule.name}'
+            return f'"{self.name}" is the modelName of {self.route.key}'
+        return f'"{self.name}" goes to the older {self.route.key}, rule {self.rule.name}'
 
 
 def takers(snapshot: Snapshot, route: Route) -> list[Taker]:

@@ -10,9 +10,18 @@ from typing import Literal
 
 import msgspec
 
-from headgate.api import ObjectKey
+from headgate.api import ObjectKey, ObjectRef
 from headgate.routing.patterns import RequestPattern
 from headgate.routing.tls import Tls
+
+MODEL_SERVER = "ModelServer"
+MODEL_ROUTE = "ModelRoute"
+
+
+def name_of(ref: ObjectRef) -> str:
+    """How metrics and logs name a pool or route: "namespace/name", after its kind where that is none of
+    Kthena's, as two kinds may have objects of one name."""
+    return str(ref.key) if ref.kind in (MODEL_SERVER, MODEL_ROUTE) else f"{ref.kind}/{ref.key}"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -74,7 +83,8 @@ class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints that serve the same model, and how they are reached."""
 
-    key: ObjectKey
+    key: ObjectRef
+    """The object that it is made of."""
     endpoints: tuple[Endpoint, ...] = ()
     model: str | None = None
     """Name that the endpoints know the model by; None leaves the request's own."""
@@ -101,6 +111,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     retry_interval_s: float = 0.0
 
     @property
+    def name(self) -> str:
+        """As metrics and logs have it."""
+        return name_of(self.key)
+
+    @property
     def answering(self) -> tuple[Endpoint, ...]:
         """The endpoints that answer clients: all but those that only prefill."""
         if self.phases is None:
@@ -112,7 +127,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 class Target(msgspec.Struct, frozen=True):
     """A share of a rule's traffic, relative to the weights beside it."""
 
-    pool: ObjectKey
+    pool: ObjectRef
     weight: int
 
 
@@ -127,9 +142,10 @@ class Rule(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """The rules for one or more model names, in order."""
 
-    key: ObjectKey
+    key: ObjectRef
+    """The object that it is made of."""
     name: str
-    """The key as "namespace/name", for logs and metrics."""
+    """As logs and metrics have it: `name_of` the key."""
     model: str | None
     adapters: tuple[str, ...]
     rules: tuple[Rule, ...]
@@ -155,7 +171,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Routes by the model name that they are for, oldest first."""
     adapters: Mapping[str, tuple[Route, ...]] = {}
     """Routes by the adapter name that they are for; asked only where `models` has no such name."""
-    pools: Mapping[ObjectKey, Pool] = {}
+    pools: Mapping[ObjectRef, Pool] = {}
     problems: tuple[Problem, ...] = ()
 
     def names(self) -> list[str]:

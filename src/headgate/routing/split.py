@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
-from headgate.api import ObjectKey
+from headgate.api import ObjectRef
 from headgate.routing.snapshot import Rule, Target
 
 
@@ -67,9 +67,9 @@ class Splits:
 
     def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
-        self._splits: dict[tuple[ObjectKey, tuple[Target, ...]], WeightedSplit] = {}
+        self._splits: dict[tuple[ObjectRef, tuple[Target, ...]], WeightedSplit] = {}
 
-    def next(self, route: ObjectKey, rule: Rule) -> Target | None:
+    def next(self, route: ObjectRef, rule: Rule) -> Target | None:
         """The target of the next request of a rule; None if all its weights are 0."""
         targets = rule.targets
         if len(targets) == 1:
@@ -79,12 +79,12 @@ class Splits:
             split = self._splits[route, targets] = WeightedSplit(targets, self._phase)
         return split.next()
 
-    def peek(self, route: ObjectKey, rule: Rule) -> Target | None:
+    def peek(self, route: ObjectRef, rule: Rule) -> Target | None:
         """What `next` would give, without taking the turn."""
         split = self._splits.get((route, rule.targets)) or WeightedSplit(rule.targets, self._phase)
         return split.peek()
 
-    def keep(self, rules: set[tuple[ObjectKey, tuple[Target, ...]]]) -> None:
+    def keep(self, rules: set[tuple[ObjectRef, tuple[Target, ...]]]) -> None:
         """Forgets the turns of all other rules."""
         self._splits = {key: split for key, split in self._splits.items() if key in rules}
 

@@ -15,6 +15,8 @@ from headgate.routing import patterns, phases, tls
 from headgate.routing.kv_events import InvalidEventsAnnotationError, kv_events
 from headgate.routing.metrics_pages import InvalidPageError, metrics_page
 from headgate.routing.snapshot import (
+    MODEL_ROUTE,
+    MODEL_SERVER,
     Endpoint,
     KvEvents,
     MetricsPage,
@@ -74,11 +76,11 @@ def translate(
     ordered_servers = sorted(servers, key=lambda server: server.metadata.key)
     pods_of = _pods_by_label(ordered_servers, pods)
     for server in ordered_servers:
-        context = _Context("ModelServer", server.metadata.key, problems)
-        pools[server.metadata.key] = _pool(server, pods_of[_index_label(server)], secret_of, context)
+        context = _Context(MODEL_SERVER, server.metadata.key, problems)
+        pools[_ref(server)] = _pool(server, pods_of[_index_label(server)], secret_of, context)
     ordered = sorted(routes, key=lambda route: route.metadata.age_order)
     translated = [
-        _route(route, pools.keys(), _Context("ModelRoute", route.metadata.key, problems)) for route in ordered
+        _route(route, pools.keys(), _Context(MODEL_ROUTE, route.metadata.key, problems)) for route in ordered
     ]
     return Snapshot(
         models=_by_name((route.model, route) for route in translated if route.model),
@@ -86,6 +88,10 @@ def translate(
         pools=pools,
         problems=tuple(problems),
     )
+
+
+def _ref(server: api.ModelServer) -> api.ObjectRef:
+    return api.ObjectRef(MODEL_SERVER, *server.metadata.key)
 
 
 _Label = tuple[str, str, str]
@@ -137,7 +143,7 @@ def _pool(
     roles = phases.phases(server, found, context.report)
     labels = {e: pod.metadata.labels for e, pod in found.items() if roles is None or e in roles.roles}
     return Pool(
-        key=server.metadata.key,
+        key=_ref(server),
         endpoints=tuple(labels),
         labels=labels,
         metrics_pages=dict(_metrics_pages({e: found[e] for e in labels}, context)),
@@ -233,7 +239,7 @@ def _port_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 65536 else None
 
 
-def _route(route: api.ModelRoute, pools: Collection[api.ObjectKey], context: _Context) -> Route:
+def _route(route: api.ModelRoute, pools: Collection[api.ObjectRef], context: _Context) -> Route:
     if route.spec.rate_limit is not None:
         context.report(
             "spec.rateLimit", NOT_IN_EFFECT, "token limits are not enforced yet: there is no limit"
@@ -248,16 +254,18 @@ def _route(route: api.ModelRoute, pools: Collection[api.ObjectKey], context: _Co
             context.report(f"spec.rules[{index}].modelMatch", "InvalidPattern", told)
             continue
         targets = tuple(
-            Target(api.ObjectKey(context.key.namespace, target.model_server_name), target.weight)
+            Target(
+                api.ObjectRef(MODEL_SERVER, context.key.namespace, target.model_server_name), target.weight
+            )
             for target in rule.target_models
         )
         for place, target in enumerate(targets):
             if target.pool not in pools:
                 field = f"spec.rules[{index}].targetModels[{place}].modelServerName"
-                context.report(field, MODEL_SERVER_NOT_FOUND, f"there is no ModelServer {target.pool}")
+                context.report(field, MODEL_SERVER_NOT_FOUND, f"there is no {target.pool}")
         rules.append(Rule(rule.name or f"rules[{index}]", pattern, targets))
     return Route(
-        key=context.key,
+        key=api.ObjectRef(context.kind, *context.key),
         name=str(context.key),
         model=route.spec.model_name or None,
         adapters=tuple(name for name in route.spec.lora_adapters if name),

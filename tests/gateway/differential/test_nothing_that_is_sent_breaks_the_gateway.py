@@ -77,10 +77,10 @@ async def _send(parts: list[bytes], answers: list[bytes], lines: _Lines, log_for
     """What a client gets for these parts, and an endpoint that sends these answers."""
     loop = asyncio.get_running_loop()
     proxy = Proxy(SETTINGS, Recorder(Registry(), lines, log_format), loop, random.Random(1))
-    key = api.ObjectKey("default", "pool")
+    key = api.ObjectRef("ModelServer", "default", "pool")
     condition = routing.Rule("rule", None, (routing.Target(key, 100),))
     route = routing.Route(
-        key=api.ObjectKey("default", "route"),
+        key=api.ObjectRef("ModelRoute", "default", "route"),
         name="default/route",
         model="m",
         adapters=("a",),

@@ -144,10 +144,10 @@ class Stories(RuleBasedStateMachine):
         self._serve(range(3))
 
     def _serve(self, places):
-        key = api.ObjectKey("default", "pool")
+        key = api.ObjectRef("ModelServer", "default", "pool")
         made = tuple(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 1 + place) for place in places)
         route = routing.Route(
-            key=api.ObjectKey("default", "route"),
+            key=api.ObjectRef("ModelRoute", "default", "route"),
             name="default/route",
             model="m",
             adapters=(),

@@ -7,7 +7,7 @@ import pytest
 
 from headgate import api, routing
 
-KEY = api.ObjectKey("default", "pool")
+KEY = api.ObjectRef("ModelServer", "default", "pool")
 PARAMS = {
     "do_remote_prefill": True,
     "remote_block_ids": [1, 2],

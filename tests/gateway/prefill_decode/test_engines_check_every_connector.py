@@ -85,7 +85,7 @@ async def engines(start_gateway):
                 )
             gateway = await start_gateway(settings={"engine_metrics": False})
             phases = routing.PrefillDecode(connector=connector, roles=roles, remote_tokens=remote_tokens)
-            key = api.ObjectKey("default", "pool")
+            key = api.ObjectRef("ModelServer", "default", "pool")
             gateway.serve([], engine="SGLang" if connector == "sglang" else "vLLM")
             pool = routing.Pool(key=key, endpoints=tuple(roles), phases=phases)
             models = gateway.proxy.snapshot.models
