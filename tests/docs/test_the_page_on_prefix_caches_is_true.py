@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "prefix-cache.md").read_text()
 def test_numbers_are_those_of_the_code():
     """Sizes, bounds and times."""
     for number, words in (
-        (hashing.BLOCK_BYTES, "of {} bytes each"),
+        (hashing.BLOCK_BYTES, "of {:,} bytes each"),
         (index.ENDPOINT_BLOCKS, "(else {:,} blocks)"),
         (index.MAX_BLOCKS, "by {:,} blocks"),
         (int(index.TTL_S // 60), "by {} minutes"),

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from headgate import fleet, scheduling
+from headgate.fleet.prefix.hashing import BLOCK_BYTES
 from headgate.gateway import gauges, in_flight, learning
 from headgate.gateway.decision import decide
 from headgate.gateway.request import Request
@@ -48,11 +49,11 @@ async def test_what_was_sent_is_believed_to_be_held(start_gateway, start_endpoin
     await gateway.ask({"model": "m", "prompt": PROMPT})
     got = [len(endpoint.calls) for endpoint in endpoints]
     assert sorted(got) == [0, 1]
-    assert held(gateway, pool) == [count * (len(PROMPT) // 512) for count in got]
+    assert held(gateway, pool) == [count * (len(PROMPT) // BLOCK_BYTES) for count in got]
     longer = decide(gateway.proxy, asking({"model": "m", "prompt": PROMPT[:4000] + "x" * 4000}))
     matched = gateway.proxy.prefixes.matched(longer.scheduled.prefix, pool.loads)
-    assert matched == [count * (4000 // 512) for count in got]
-    assert longer.scheduled.tokens_in(7) == 7 * 512 * 4000 // len(PROMPT)
+    assert matched == [count * (4000 // BLOCK_BYTES) for count in got]
+    assert longer.scheduled.tokens_in(7) == 7 * BLOCK_BYTES * 4000 // len(PROMPT)
 
 
 def asking(body):
@@ -71,9 +72,9 @@ async def test_far_fewer_cached_tokens_than_believed_are_a_lesson(start_gateway,
     gateway.proxy.now = clock
     before = held(gateway, pool)
     await gateway.ask({"model": "m", "prompt": PROMPT})
-    assert before == [2 * (len(PROMPT) // 512)]
-    assert held(gateway, pool) == [len(PROMPT) // 512]
-    assert gateway.proxy.prefixes.statistics()["forgotten"] == len(PROMPT) // 512
+    assert before == [2 * (len(PROMPT) // BLOCK_BYTES)]
+    assert held(gateway, pool) == [len(PROMPT) // BLOCK_BYTES]
+    assert gateway.proxy.prefixes.statistics()["forgotten"] == len(PROMPT) // BLOCK_BYTES
 
 
 @pytest.mark.parametrize("details", [{}, {"prompt_tokens_details": {"cached_tokens": 3000}}])
@@ -121,12 +122,12 @@ async def test_no_more_is_believed_than_the_engine_has_room_for(start_gateway, s
     load.reading = fleet.EngineReading(at=0.0, block_tokens=16, blocks=80)
     gateway.proxy._sweeper.cancel()
     gateway.proxy._sweep()
-    assert held(gateway, pool) == [80 * 16 * 4 // 512]
+    assert held(gateway, pool) == [80 * 16 * 4 // BLOCK_BYTES]
     (shown,) = in_flight.endpoints(gateway.proxy)["default/pool"]
-    assert (shown["prefix"]["blocks"], shown["prefix"]["limit"]) == (10, 10)
+    assert (shown["prefix"]["blocks"], shown["prefix"]["limit"]) == (5, 5)
     assert shown["prefix"]["oldest_age_s"] >= 0
     gauges.add_gauges(gateway.registry, gateway.proxy)
-    assert gateway.metric("headgate_gateway_prefix_blocks", endpoint="default/pod-0") == 10
+    assert gateway.metric("headgate_gateway_prefix_blocks", endpoint="default/pod-0") == 5
     assert gateway.metric("headgate_gateway_prefix_blocks_dropped_total", reason="evicted") > 0
 
 

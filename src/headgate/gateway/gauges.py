@@ -88,7 +88,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
         ),
         Gauge(
             f"{prefix}_prefix_blocks",
-            "Blocks of prompts, of 512 bytes and more, that an endpoint's cache is believed to hold.",
+            "Blocks of prompts, of 1 KB and more, that an endpoint's cache is believed to hold.",
             ("endpoint",),
             read.prefix_blocks,
         ),

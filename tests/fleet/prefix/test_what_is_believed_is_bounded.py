@@ -104,10 +104,25 @@ def test_a_burst_never_breaks_the_bounds_nor_invents_blocks(sent, limit, max_blo
         index.sweep(now)
         matched = index.matched(fronts, pool)
         for place, load in enumerate(pool):
-            held = [index.used_at([block], load) is not None for block in fronts]
-            assert held == [n < matched[place] for n in range(len(fronts))]
+            cut = [index.matched(fronts[: n + 1], pool)[place] for n in range(len(fronts))]
+            assert cut == [min(n + 1, matched[place]) for n in range(len(fronts))]
             assert truth[place].issuperset(fronts[: matched[place]])
             assert index.blocks(load) <= limit
+
+
+def test_a_small_part_of_a_large_cache_leaves_as_a_whole():
+    """What two prompts have in common stays, and the one used longest ago leaves with all that is its own."""
+    index, (load,) = PrefixIndex(default_limit=1000), loads(1)
+    shared = prompt("shared", 5)
+    for now, name in enumerate("abc"):
+        index.add([*shared, *prompt(name, 10)], load, float(now))
+    index.limit(load, 34)
+    assert index.matched([*shared, *prompt("a", 10)], [load]) == [14]
+    index.limit(load, 1000)
+    index.add(prompt("d", 970), load, 10.0)
+    held = {name: index.matched([*shared, *prompt(name, 10)], [load])[0] for name in "abc"}
+    assert held == {"a": 5, "b": 15, "c": 15}
+    index.validate()
 
 
 def test_a_prompt_that_was_used_again_still_leaves_from_its_tail():

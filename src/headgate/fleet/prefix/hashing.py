@@ -1,10 +1,12 @@
 """The hashes of a prompt's blocks, each chained to the one before it.
 
-Blocks are of bytes, as counting tokens would cost a hundred times more than everything else. A block is 512
-bytes long, some 128 tokens, and from 32 KB on a 32nd to a 64th of what is before it: a prompt of 500 KB has
-160 blocks instead of 1,000, and how much of it is held is still known to within 3 %. Places of blocks depend
-on nothing but the distance from the beginning, so that a conversation that grows keeps those it had. What
-comes after the last whole block, and after the first 4 MB, is not hashed, and of a short prompt nothing.
+Blocks are of bytes, as counting tokens would cost a hundred times more than everything else. A block is 1 KB
+long, some 256 tokens, and from 64 KB on a 32nd to a 64th of what is before it: a prompt of 500 KB has 130
+blocks instead of 500, and how much of it is held is still known to within 3 %. Places of blocks depend on
+nothing but the distance from the beginning, so that a conversation that grows keeps those it had. What comes
+after the last whole block, and after the first 4 MB, is not hashed: of a prompt below 1 KB nothing is. It is
+prefilled in a few milliseconds, and to look it up would add as much to the cost of a request as all else
+that picks its endpoint.
 """
 
 from __future__ import annotations
@@ -17,11 +19,8 @@ import xxhash
 
 _SECRET = int.from_bytes(os.urandom(8), "little")
 """As Python does for its own hashes: who does not know it cannot make prompts whose blocks collide."""
-BLOCK_BYTES = 512
+BLOCK_BYTES = 1024
 """The unit in which places in a prompt are counted."""
-LEAST_BYTES = 1024
-"""Shorter prompts have no blocks: they are prefilled in a few milliseconds, and to look them up would add as
-much to the cost of a request as all else that picks its endpoint."""
 GROWTH = 32
 """All before a long block is at least so many times as long as it is."""
 MOST_BYTES = 4 * 1024 * 1024
@@ -37,7 +36,7 @@ def _block_ends() -> tuple[int, ...]:
 
 
 BLOCK_ENDS = _block_ends()
-"""Where the blocks of a text end, in units of 512 bytes."""
+"""Where the blocks of a text end, in units of 1 KB."""
 _BLOCKS = [
     slice(start * BLOCK_BYTES, end * BLOCK_BYTES)
     for start, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False)
@@ -55,8 +54,6 @@ def seed(model: str, salt: bytes = b"") -> int:
 
 def hashes(text: bytes, seed: int) -> list[int]:
     """The hashes of a text's whole blocks, of 64 bits; each stands for all of the text before it as well."""
-    if len(text) < LEAST_BYTES:
-        return []
     chained = seed
     count = bisect_right(BLOCK_ENDS, len(text) // BLOCK_BYTES)
     return [chained := _digest(text[block], chained) for block in _BLOCKS[:count]]

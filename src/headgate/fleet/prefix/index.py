@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import pairwise, repeat
+from functools import reduce
+from itertools import repeat
+from operator import or_
 
 from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.prefix import masks
 from headgate.fleet.prefix.exact import ExactIndex
 from headgate.fleet.prefix.held import Held
+from headgate.fleet.prefix.runs import Run, Runs
 
 MAX_BLOCKS = 500_000
-"""Of all endpoints together; each takes some 250 bytes of memory."""
-ENDPOINT_BLOCKS = 8192
+"""Of all endpoints together; each takes some 130 bytes of memory in runs of eight."""
+ENDPOINT_BLOCKS = 4096
 """Of an endpoint whose engine does not say how large its cache is."""
 TTL_S = 900.0
-BATCHES_PER_TTL = 64
 SWEPT_BLOCKS = 2000
-"""So many blocks leave in one sweep at most: it must not hold up requests."""
+"""About so many blocks leave in one sweep at most: it must not hold up requests."""
+WHOLE_SHARE = 1 / 64
+"""A run of no more than this share of the limit leaves as a whole: to cut it costs more than it saves."""
 
 
-_NONE: tuple[list[EndpointLoad], list[int]] = ([], [])
+_Asked = tuple[list[EndpointLoad], list[int], int]
+_NONE: _Asked = ([], [], 0)
 
 
 class PrefixIndex:
-    """Block hash to a bitmask of the endpoints that hold the block, and for each endpoint which it used when.
+    """Which endpoints hold which runs of blocks, and for each endpoint which it used when.
 
     A hash stands for all of the prompt up to the end of its block, and for the model, so that the blocks of
     a prompt that an endpoint holds are always those at its front. Where blocks differ in length, limits are
@@ -46,43 +52,78 @@ class PrefixIndex:
         self.ttl_s = ttl_s
         self.exact: ExactIndex | None = None
         """What engines say that they hold, where they do; what is believed of the others is all there is."""
-        self._sizes = tuple(b - a for a, b in pairwise((0, *block_ends)))
         self._default_limit = default_limit
-        self._owners: dict[int, int] = {}
+        self._runs = Runs(block_ends)
         self._held: dict[EndpointLoad, Held] = {}
         self._bits: dict[EndpointLoad, int] = {}
         self._free_bits: list[int] = []
         self._swept: list[Held] = []
-        self._asked: dict[EndpointLoad, tuple[list[EndpointLoad], list[int]]] = {}
-        """Lists that were asked for, with their bits, by their first endpoint."""
+        self._asked: dict[EndpointLoad, _Asked] = {}
+        """Lists that were asked for, with their bits, each and all together, by their first endpoint."""
         self._count = 0
+        """Blocks of all endpoints."""
         self._evicted = 0
         self._expired = 0
         self._forgotten = 0
+
+    # -- what is believed
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
         """How many blocks of a prompt, from its front, each of the endpoints is believed to hold."""
         if not prefix or not loads:
             return [0] * len(loads)
-        if self.exact is None and prefix[0] not in self._owners:
-            return [0] * len(loads)
-        counts = masks.longest(self._owners, prefix, self._bits_of(loads))
+        counts = self._believed(prefix, loads)
         return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 
     def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
         """The same, where a block that is held in slower memory than the accelerator's is a part of one."""
         if not prefix or not loads:
             return [0.0] * len(loads)
-        counts = masks.longest(self._owners, prefix, self._bits_of(loads))
+        counts = self._believed(prefix, loads)
         return list(counts) if self.exact is None else self.exact.weighed(counts, prefix, loads)
 
-    def _bits_of(self, loads: Sequence[EndpointLoad]) -> list[int]:
-        """The bits of endpoints. A pool is mostly asked for whole: then, what was found before holds."""
-        known, bits = self._asked.get(loads[0], _NONE)
+    def _believed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+        counts = [0] * len(loads)
+        run, count = self._runs.find(prefix)
+        if run is None:
+            return counts
+        bits, missing = self._bits_of(loads)
+        while run is not None:  # who holds a run holds those before it: each is met first where it ends
+            found = run.holders & missing
+            if found == missing:
+                return [known or count for known in counts]
+            if found:
+                masks.set_counts(counts, bits, found, count)
+                missing ^= found
+            count = run.start
+            run = run.parent
+        return counts
+
+    def _bits_of(self, loads: Sequence[EndpointLoad]) -> tuple[list[int], int]:
+        """The bits of endpoints, and all of them together. A pool is mostly asked for whole: then, what was
+        found before holds."""
+        known, bits, together = self._asked.get(loads[0], _NONE)
         if known != loads:
             bits = list(map(self._bits.get, loads, repeat(0)))
-            self._asked[loads[0]] = list(loads), bits
-        return bits
+            # Of one without a bit nothing is believed: then it is never so that all hold a run.
+            together = reduce(or_, bits) if all(bits) else -1
+            self._asked[loads[0]] = list(loads), bits, together
+        return bits, together
+
+    def used_at(self, prefix: Sequence[int], load: EndpointLoad) -> float | None:
+        """When an endpoint last used the end of what it holds of a prompt; None if it holds nothing.
+
+        All before that was used no earlier.
+        """
+        held = self._held.get(load)
+        if held is None:
+            return None
+        run, _ = self._runs.find(prefix)
+        while run is not None and not run.holders & held.bit:
+            run = run.parent
+        return None if run is None else held.used_at[run]
+
+    # -- what happens
 
     def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
         """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
@@ -91,35 +132,38 @@ class PrefixIndex:
         held = self._held.get(load)
         if held is None:
             held = self._begin(load)
-        added = held.use(prefix, now)
-        if not added:
+        before = held.blocks
+        held.use(self._ending(prefix, held), now)
+        if held.blocks == before:
             return
-        self._count += len(added)
-        self._own(added, held.bit)
+        self._count += held.blocks - before
         if held.size > held.limit:
-            self._evicted += self._disown(held.keep_within(held.limit), held.bit)
+            self._evicted += self._keep_within(held, held.limit)
         while self._count > self.max_blocks:
             self._make_room()
 
-    def _own(self, blocks: Sequence[int], bit: int) -> None:
-        """Sets the bit of blocks that follow one another in a prompt."""
-        owners = self._owners
-        for n, block in enumerate(blocks):
-            others = owners.get(block)
-            if others is None:  # nobody has it, and so nobody has what comes after it
-                owners.update(dict.fromkeys(blocks[n:] if n else blocks, bit))
-                return
-            owners[block] = others | bit
+    def _ending(self, prefix: Sequence[int], held: Held) -> Run:
+        """The run that ends where a prompt ends. It is made if there is none, or cut from a longer one; and
+        what nobody else holds, and nothing follows, grows, so that a conversation stays one run."""
+        run, known = self._runs.find(prefix)
+        if run is not None and known < run.start + len(run.blocks):
+            run = self._cut(run, known - run.start)
+        if known == len(prefix) and run is not None:
+            return run
+        blocks = list(prefix[known:])
+        if run is None or run.followers or run.holders != held.bit:
+            return self._runs.append(run, known, blocks)
+        held.size += self._runs.extend(run, blocks)
+        held.blocks += len(blocks)
+        return run
 
-    def _disown(self, blocks: list[int], bit: int) -> int:
-        """Takes the bit off blocks; returns how many they are."""
-        owners = self._owners
-        for block in blocks:
-            others = owners.pop(block, 0) & ~bit
-            if others:
-                owners[block] = others
-        self._count -= len(blocks)
-        return len(blocks)
+    def _cut(self, run: Run, count: int) -> Run:
+        """Makes two of a run, for all of its holders."""
+        front = self._runs.cut(run, count)
+        for held in self._held.values():
+            if held.bit & run.holders:
+                held.used_at[front] = held.used_at[run]
+        return front
 
     def limit(self, load: EndpointLoad, blocks: int) -> None:
         """Bounds an endpoint by the size of its engine's cache, in blocks, or in units where they differ."""
@@ -128,28 +172,19 @@ class PrefixIndex:
             held = self._begin(load)
         if held.limit != blocks:
             held.limit = blocks
-            self._evicted += self._disown(held.keep_within(blocks), held.bit)
-
-    def used_at(self, prefix: Sequence[int], load: EndpointLoad) -> float | None:
-        """About when an endpoint last used the end of what it holds of a prompt; None if it holds nothing.
-
-        All before that was used no earlier.
-        """
-        held = self._held.get(load)
-        count = held.count(prefix) if held is not None else 0
-        return held.used_at(prefix[count - 1]) if held is not None and count else None
+            self._evicted += self._keep_within(held, blocks)
 
     def forget(self, load: EndpointLoad) -> None:
         """The endpoint's cache is empty: its engine began anew."""
         held = self._held.get(load)
         if held is not None:
-            self._forgotten += self._disown(held.clear(), held.bit)
+            self._forgotten += self._drop(held, held.blocks)
 
     def forget_until(self, at: float, load: EndpointLoad) -> None:
         """Forgets what an endpoint has not used since: if a block of `at` is gone, so are all older ones."""
         held = self._held.get(load)
         if held is not None:
-            self._forgotten += self._disown(held.forget_until(at, most=len(held)), held.bit)
+            self._forgotten += self._drop(held, held.blocks, at)
 
     def remove(self, load: EndpointLoad) -> None:
         """The endpoint is gone, and will be another one should it return."""
@@ -173,15 +208,57 @@ class PrefixIndex:
         if not self._swept:
             self._swept = list(self._held.values())
         if self._swept:
-            held = self._swept.pop()
-            oldest = now - self.ttl_s - self.ttl_s / BATCHES_PER_TTL
-            self._expired += self._disown(held.forget_until(oldest, SWEPT_BLOCKS), held.bit)
+            self._expired += self._drop(self._swept.pop(), SWEPT_BLOCKS, now - self.ttl_s)
+
+    def _begin(self, load: EndpointLoad) -> Held:
+        bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
+        held = self._held[load] = Held(bit, self._default_limit)
+        self._bits[load] = bit
+        self._asked.clear()
+        return held
+
+    # -- what leaves
+
+    def _drop(self, held: Held, most: int, until: float = math.inf) -> int:
+        """Lets runs go that were used at `until` or before, as many as have about `most` blocks; returns
+        how many blocks went."""
+        gone = 0
+        while gone < most and (oldest := held.oldest()) is not None and oldest[0] <= until:
+            gone += self._drop_oldest(held)
+        return gone
+
+    def _keep_within(self, held: Held, limit: int) -> int:
+        """Lets an endpoint hold no more than a limit; returns how many blocks went."""
+        gone = 0
+        while held.size > limit and (oldest := held.oldest()) is not None:
+            _, run = oldest
+            excess = held.size - limit
+            if run.size > max(excess, held.limit * WHOLE_SHARE):
+                leaving = self._runs.blocks_of(excess, run)
+                if leaving < len(run.blocks):
+                    self._cut(run, len(run.blocks) - leaving)
+            gone += self._drop_oldest(held)
+        return gone
+
+    def _drop_oldest(self, held: Held) -> int:
+        run = held.drop_oldest()
+        if not run.holders:
+            self._runs.remove(run)
+        self._count -= len(run.blocks)
+        return len(run.blocks)
+
+    def _make_room(self) -> None:
+        """The endpoint with the most blocks gives up a part of them, so that this is rarely done."""
+        held = max(self._held.values(), key=lambda held: held.blocks)
+        self._evicted += self._keep_within(held, held.size - max(held.size // 64, 1))
+
+    # -- what is told
 
     def statistics(self) -> dict[str, int]:
         return {
             "endpoints": len(self._held),
             "blocks": self._count,
-            "distinct_blocks": len(self._owners),
+            "distinct_blocks": len(self._runs),
             "evicted": self._evicted,
             "expired": self._expired,
             "forgotten": self._forgotten,
@@ -190,7 +267,7 @@ class PrefixIndex:
     def blocks(self, load: EndpointLoad) -> int:
         """How many blocks an endpoint is believed to hold."""
         held = self._held.get(load)
-        return 0 if held is None else len(held)
+        return 0 if held is None else held.blocks
 
     def limit_of(self, load: EndpointLoad) -> int:
         """How much it may be believed to hold, in blocks, or in units where they differ."""
@@ -198,33 +275,24 @@ class PrefixIndex:
         return self._default_limit if held is None else held.limit
 
     def oldest_at(self, load: EndpointLoad) -> float | None:
-        """About when the block that leaves next was used; None if it holds nothing."""
+        """When the block that leaves next was used; None if it holds nothing."""
         held = self._held.get(load)
-        return None if held is None else held.oldest_at
-
-    def _begin(self, load: EndpointLoad) -> Held:
-        bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
-        held = Held(bit, self._default_limit, self.ttl_s / BATCHES_PER_TTL, self._sizes)
-        self._held[load] = held
-        self._bits[load] = bit
-        self._asked.clear()
-        return held
-
-    def _make_room(self) -> None:
-        """The endpoint with the most blocks gives up a part of them, so that this is rarely done."""
-        held = max(self._held.values(), key=len)
-        gone = held.keep_within(held.size - max(held.size // 64, 1))
-        self._evicted += self._disown(gone, held.bit)
+        oldest = held.oldest() if held is not None else None
+        return None if oldest is None else oldest[0]
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
-        assert self._count == sum(map(len, self._held.values())) <= self.max_blocks
+        assert self._count == sum(held.blocks for held in self._held.values()) <= self.max_blocks
         bits = [held.bit for held in self._held.values()] + self._free_bits
         assert sorted(bits) == [1 << n for n in range(len(bits))]
-        owners = dict.fromkeys(self._owners, 0)
+        self._runs.validate()
         for load, held in self._held.items():
             assert self._bits[load] == held.bit
+            assert held.size <= held.limit
             held.validate()
-            for block in held.blocks():
-                owners[block] |= held.bit
-        assert owners == self._owners
+        holders: dict[Run, int] = {}
+        for held in self._held.values():
+            for run in held.used_at:
+                holders[run] = holders.get(run, 0) | held.bit
+        assert all(run.holders == bits for run, bits in holders.items())
+        assert sum(len(run.blocks) for run in holders) == len(self._runs)

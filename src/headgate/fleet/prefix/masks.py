@@ -16,21 +16,21 @@ def longest(owners: Mapping[int, int], blocks: Sequence[int], bits: Sequence[int
     if not holding:
         return counts
     if owners.get(blocks[-1], 0) == holding:  # who has the last block has all before it
-        _set_counts(counts, bits, holding, len(blocks))
+        set_counts(counts, bits, holding, len(blocks))
         return counts
     count = 0
     for mask in map(owners.get, blocks, repeat(0)):
         if mask != holding:
-            _set_counts(counts, bits, holding & ~mask, count)
+            set_counts(counts, bits, holding & ~mask, count)
             holding &= mask
             if not holding:
                 return counts
         count += 1
-    _set_counts(counts, bits, holding, count)
+    set_counts(counts, bits, holding, count)
     return counts
 
 
-def _set_counts(counts: list[int], bits: Sequence[int], chosen: int, count: int) -> None:
+def set_counts(counts: list[int], bits: Sequence[int], chosen: int, count: int) -> None:
     """Sets the counts where the bit is among the chosen ones; `chosen` may have further bits."""
     if chosen >= 0 and chosen.bit_count() <= FEW:
         while chosen:

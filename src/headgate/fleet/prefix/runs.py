@@ -1,0 +1,129 @@
+"""Runs of blocks: what endpoints hold of prompts, in pieces as large as can be.
+
+The blocks of a prompt come and go together, so that account is not kept of each: a run stands for blocks
+that follow one another and have the same holders. What it costs to look a prompt up, or to note it, depends
+on the number of its runs, which are few: what it has in common with other prompts, and what it has alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Run:
+    """Blocks that follow one another in a prompt. Who holds them holds all runs before as well."""
+
+    __slots__ = ("blocks", "followers", "holders", "parent", "size", "start")
+
+    def __init__(self, parent: Run | None, start: int, blocks: list[int], size: int, holders: int) -> None:
+        self.parent = parent
+        """The run before it; None at the front of a prompt."""
+        self.start = start
+        """How many blocks are before it."""
+        self.blocks = blocks
+        self.size = size
+        """In units, of which a block may be several."""
+        self.holders = holders
+        """Endpoints, as the bits of a number."""
+        self.followers = 0
+        """How many runs it is the parent of."""
+
+
+class Runs:
+    """All runs by their blocks. Prompts that begin alike have their first runs in common."""
+
+    def __init__(self, block_ends: Sequence[int] = ()) -> None:
+        """`block_ends` is where the blocks of any prompt end, in units; none where each is one unit long."""
+        self._ends = (0, *block_ends) if block_ends else ()
+        self._of: dict[int, Run] = {}
+
+    def __len__(self) -> int:
+        """How many different blocks there are."""
+        return len(self._of)
+
+    def find(self, prefix: Sequence[int]) -> tuple[Run | None, int]:
+        """The last run that a prompt has blocks of, and how many blocks of the prompt are known, which are
+        those at its front."""
+        of = self._of
+        run = of.get(prefix[-1])
+        if run is not None:
+            return run, len(prefix)
+        run = of.get(prefix[0])
+        if run is None:
+            return None, 0
+        low, high = 1, len(prefix) - 1
+        while low < high:
+            middle = (low + high) // 2
+            found = of.get(prefix[middle])
+            if found is None:
+                high = middle
+            else:
+                run, low = found, middle + 1
+        return run, low
+
+    def append(self, parent: Run | None, start: int, blocks: list[int]) -> Run:
+        """A new run, which nobody holds yet, behind another or at the front."""
+        run = Run(parent, start, blocks, self._size(start, start + len(blocks)), 0)
+        if parent is not None:
+            parent.followers += 1
+        self._of.update(dict.fromkeys(blocks, run))
+        return run
+
+    def extend(self, run: Run, blocks: list[int]) -> int:
+        """Makes a run longer that nothing follows; returns by how many units."""
+        end = run.start + len(run.blocks)
+        size = self._size(end, end + len(blocks))
+        run.blocks += blocks
+        run.size += size
+        self._of.update(dict.fromkeys(blocks, run))
+        return size
+
+    def cut(self, run: Run, count: int) -> Run:
+        """Makes two of a run: it stays what it was behind its first `count` blocks, which are returned as
+        the run before it, with the same holders."""
+        blocks = run.blocks[:count]
+        front = Run(run.parent, run.start, blocks, self._size(run.start, run.start + count), run.holders)
+        front.followers = 1
+        del run.blocks[:count]
+        run.parent, run.start, run.size = front, run.start + count, run.size - front.size
+        self._of.update(dict.fromkeys(blocks, front))
+        return front
+
+    def remove(self, run: Run) -> None:
+        """Takes out a run that nobody holds any more."""
+        of = self._of
+        for block in run.blocks:
+            of.pop(block, None)  # it is there, unless two prompts had one hash
+        if run.parent is not None:
+            run.parent.followers -= 1
+
+    def _size(self, start: int, end: int) -> int:
+        """Of the blocks from one place of a prompt to another, in units."""
+        ends = self._ends
+        return ends[end] - ends[start] if ends else end - start
+
+    def blocks_of(self, size: int, run: Run) -> int:
+        """How many blocks at the end of a run are at least so many units."""
+        end = run.start + len(run.blocks)
+        count = 1
+        while count < len(run.blocks) and self._size(end - count, end) < size:
+            count += 1
+        return count
+
+    def validate(self) -> None:
+        """Checks the invariants; for tests."""
+        runs = set(self._of.values())
+        assert sum(len(run.blocks) for run in runs) == len(self._of)
+        for run in runs:
+            parent = run.parent
+            assert run.blocks
+            assert all(self._of[block] is run for block in run.blocks)
+            assert run.size == self._size(run.start, run.start + len(run.blocks))
+            assert run.followers == sum(other.parent is run for other in runs)
+            assert run.holders
+            if parent is None:
+                assert run.start == 0
+            else:
+                assert parent in runs
+                assert run.start == parent.start + len(parent.blocks)
+                assert run.holders & parent.holders == run.holders
