@@ -53,13 +53,20 @@ class EngineAccounts(RuleBasedStateMachine):
         self.findable: set[int] = set()
         self.in_host: set[int] = set()
 
-    @rule(prompt=st.integers(1, CONTEXT - 1), output=st.integers(1, CONTEXT), family=st.integers(0, 2))
-    def submit(self, prompt: int, output: int, family: int) -> None:
+    @rule(
+        prompt=st.integers(1, CONTEXT - 1),
+        output=st.integers(1, CONTEXT),
+        family=st.integers(0, 2),
+        tells_answer=st.booleans(),
+    )
+    def submit(self, prompt: int, output: int, family: int, tells_answer: bool) -> None:
+        behind_prompt = family * CONTEXT + prompt // self.config.block_size
         request = SimulatedRequest(
             request_id=RequestId(str(len(self.asked))),
             prompt_tokens=prompt,
             output_tokens=min(output, CONTEXT - prompt),
             blocks=range(family * CONTEXT, family * CONTEXT + prompt) if family else (),
+            answer_blocks=range(behind_prompt, behind_prompt + output) if family and tells_answer else (),
         )
         unfinished = len(self.asked) - len(self.ended)
         try:

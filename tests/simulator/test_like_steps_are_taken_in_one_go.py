@@ -55,11 +55,14 @@ def traffic(draw, block_size):
     for number in range(draw(st.integers(1, 12))):
         prompt = draw(st.integers(1, CONTEXT - 1))
         family = draw(st.integers(0, 2)) * CONTEXT
+        output = draw(st.integers(1, min(120, CONTEXT - prompt)))
+        behind_prompt = family + prompt // block_size
         request = SimulatedRequest(
             request_id=RequestId(str(number)),
             prompt_tokens=prompt,
-            output_tokens=draw(st.integers(1, min(120, CONTEXT - prompt))),
-            blocks=range(family, family + prompt // block_size) if family else (),
+            output_tokens=output,
+            blocks=range(family, behind_prompt) if family else (),
+            answer_blocks=range(behind_prompt, family + (prompt + output) // block_size) if family else (),
             adapter=draw(st.sampled_from(["", "", "", "a", "b", "c"])),
             priority=draw(st.integers(0, 2)),
             received_tokens=draw(st.sampled_from([0, 0, 50])),

@@ -4,13 +4,11 @@ from bisect import bisect_right
 
 from headgate.simulator.model.adapters import AdapterSlots
 from headgate.simulator.model.config import EngineConfig
-from headgate.simulator.model.kv import Holding, KvBlocks
+from headgate.simulator.model.holding import Holding
+from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.request import RequestId, SimulatedRequest
-from headgate.simulator.model.sequence import Sequence
+from headgate.simulator.model.sequence import Chunk, Sequence
 from headgate.simulator.model.waiting import WaitingQueue, by_priority
-
-Chunk = tuple[Sequence, int]
-"""A sequence, and how many of its tokens are prefilled in a step."""
 
 STEPS_WITH_EVENTS = 8
 """So many steps with KV events are taken in one go at most: events are told at its end, and not late."""
@@ -122,9 +120,15 @@ class Batch:
         if work.decoding:
             left = min(sequence.output_tokens - sequence.emitted for sequence in work.decoding)
             most = self._steps_with_room(work.decoding, min(most, left))
-        if self.config.kv_events and (work.chunks or not self._evicts_nothing(work.decoding, most)):
+        if self.config.kv_events and (work.chunks or self._has_events(work.decoding, most)):
             most = min(most, STEPS_WITH_EVENTS)
         return most
+
+    def _has_events(self, decoding: list[Sequence], steps: int) -> bool:
+        """Whether so many tokens of each drop what is cached, or fill a block that gets a name."""
+        return not self._evicts_nothing(decoding, steps) or any(
+            each.holding is not None and each.computed + steps >= each.holding.names_at for each in decoding
+        )
 
     def _evicts_nothing(self, decoding: list[Sequence], steps: int) -> bool:
         """Whether empty blocks are enough for so many tokens of each."""

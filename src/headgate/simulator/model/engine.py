@@ -10,6 +10,7 @@ prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts the
 (`settle`), so that all times are those of single steps, to the last bit.
 """
 
+from headgate.simulator.model import growth
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.kv_events import KvEvent
@@ -243,18 +244,19 @@ class Engine:
         self._count(step, steps, now)
         emitted = step.emitted
         before = len(emitted)
+        names_answers = False
         for sequence in step.decoding:
             if not sequence.ended:
                 sequence.computed += steps
                 emitted.append(sequence.emit(now, steps))
-                if sequence.room_left < 0:
-                    sequence.grow(self._batch.kv, sequence.computed)
+                assert sequence.holding is not None
+                names_answers |= sequence.computed >= sequence.holding.names_at
         self._output_tokens += steps * (len(emitted) - before)
         for sequence, tokens in step.chunks:
             if not sequence.ended:
                 sequence.prefill(steps * tokens)
-                assert sequence.holding is not None
-                self._batch.kv.name(sequence.holding, sequence.computed)
+        follow = growth.follow if names_answers else growth.catch_up
+        follow(self._batch.kv, step.decoding, step.chunks, steps)
         step.done = until
 
     def _count(self, step: Steps, steps: int, now: float) -> None:

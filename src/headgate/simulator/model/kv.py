@@ -1,48 +1,19 @@
 """Who holds how many blocks of the KV cache, and which prompts are still found in it.
 
 A block is in one of these states: empty; set apart for something else; held without a name (the unfinished
-end of a prompt, the answer, or a second copy of a named one); named by the hash of all tokens up to its end,
-and held by one or more requests; or named and idle, that is, cached for whoever asks for it next. The rules
-are those of vLLM's prefix cache:
-full blocks only, reference counts, and idle blocks are taken in the order of their last use, the end of a
-request before its front. Other than vLLM's, the blocks of an answer are not named, and are empty again after.
+end of a request, what has no hash, or a second copy of a named one); named by the hash of all tokens up to
+its end, and held by one or more requests; or named and idle, that is, cached for whoever asks for it next.
+The rules are those of vLLM's prefix cache: full blocks only, of prompts and of answers, reference counts, and
+idle blocks are taken in the order of their last use, the end of a request before its front.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.host_tier import HostTier
 from headgate.simulator.model.kv_events import CPU, GPU, AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.request import SimulatedRequest
-
-
-class Holding:
-    """The blocks of one request, whose tokens fill them in order, the last one partly."""
-
-    __slots__ = ("blocks", "cached_tokens", "hashes", "host_tokens", "looked_at", "named", "request", "room")
-
-    def __init__(
-        self,
-        request: SimulatedRequest,
-        hashes: Sequence[int],
-        blocks: int,
-        block_size: int,
-        found: int,
-        found_in_host: int,
-    ) -> None:
-        self.request = request
-        self.hashes = hashes
-        self.blocks = blocks
-        self.room = blocks * block_size
-        """Tokens that fit."""
-        self.cached_tokens = (found + found_in_host) * block_size
-        """Tokens that need not be computed: they were found as the request started."""
-        self.host_tokens = found_in_host * block_size
-        """Those of them that come from the host's memory."""
-        self.looked_at = found
-        """So many blocks from the front have been named, if their names were not taken yet."""
-        self.named = list(hashes[: self.looked_at])
-        """The hashes that it holds, front first."""
 
 
 class KvBlocks:
@@ -105,15 +76,31 @@ class KvBlocks:
 
     def cached_tokens(self, request: SimulatedRequest) -> int:
         """How many tokens of a prompt that started now would be found."""
-        return self.block_size * self.cached_blocks(self._hashes(request), request.prompt_tokens)
+        hashes = self._hashes(request, request.prompt_tokens)
+        return self.block_size * self.cached_blocks(hashes, request.prompt_tokens)
 
-    def _hashes(self, request: SimulatedRequest) -> Sequence[int]:
-        """Of the full blocks of a prompt."""
-        return request.blocks[: request.prompt_tokens // self.block_size] if self._named else ()
+    def _hashes(self, request: SimulatedRequest, tokens: int) -> Sequence[int]:
+        """Of the full blocks of the first `tokens` tokens: the prompt, or what was generated too."""
+        if not self._named:
+            return ()
+        of_prompt = request.prompt_tokens // self.block_size
+        hashes = request.blocks[:of_prompt]
+        full = min(tokens // self.block_size, self._nameable(request))
+        if full > of_prompt:
+            hashes = [*hashes, *(request.answer_blocks[at] for at in range(full - of_prompt))]
+        return hashes
+
+    def _nameable(self, request: SimulatedRequest) -> int:
+        """How many blocks of a request have hashes; an answer's are chained to all of the prompt's."""
+        if not self._named:
+            return 0
+        of_prompt = request.prompt_tokens // self.block_size
+        known = min(len(request.blocks), of_prompt)
+        return known + len(request.answer_blocks) if known == of_prompt else known
 
     def start(self, request: SimulatedRequest, tokens: int) -> Holding | None:
         """Blocks for the first `tokens` tokens of a request; None, and no change, if there are not enough."""
-        hashes = self._hashes(request)
+        hashes = self._hashes(request, tokens)
         blocks = self.blocks_for(tokens)
         if blocks - len(hashes) > self.free:
             return None
@@ -131,7 +118,8 @@ class KvBlocks:
                 del idle[block]
                 references[block] = 1
         self._take(blocks - found)
-        holding = Holding(request, hashes, blocks, self.block_size, found, in_host)
+        nameable = self._nameable(request)
+        holding = Holding(request, hashes, nameable, blocks, self.block_size, found, in_host)
         self.name(holding, holding.cached_tokens)
         return holding
 
@@ -148,16 +136,16 @@ class KvBlocks:
         return True
 
     def name(self, holding: Holding, tokens: int) -> None:
-        """The first `tokens` tokens of a holding are computed: full blocks of the prompt can be found.
+        """The first `tokens` tokens of a holding are computed: its full blocks can be found.
 
         Where a name is taken, because another request computed the same at the same time, both keep theirs.
         """
-        hashes = holding.hashes
-        last = min(tokens // self.block_size, len(hashes))
-        first = holding.looked_at
-        if last <= first:
+        if tokens < holding.names_at:
             return
-        holding.looked_at = last
+        last = min(tokens // self.block_size, holding.nameable)
+        first = holding.looked_at
+        hashes = holding.hashes_of(last)
+        holding.look_until(last)
         stored: list[int] = []
         for position in range(first, last):
             block = hashes[position]

@@ -11,17 +11,18 @@ CPU = "CPU"
 
 
 class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive full blocks of a prompt can be found by their hashes from now on. Of the host's memory only
-    the hashes are told, in no order, as vLLM does."""
+    """Consecutive full blocks of a request can be found by their hashes from now on. Of the host's memory
+    only the hashes are told, in no order, as vLLM does."""
 
     hashes: tuple[int, ...]
     parent: int | None
-    """Hash of the block before the first of them; None at the front of a prompt."""
+    """Hash of the block before the first of them; None at the front of a request."""
     block_size: int
     request_id: RequestId | None = None
-    """Whose prompt they are a part of: who has the text knows their token ids from it and from `position`."""
+    """Whose prompt and answer they are a part of: who has the text knows their token ids from it and from
+    `position`."""
     position: int = 0
-    """Index of the first of them among the blocks of that prompt."""
+    """Index of the first of them among the blocks of that request."""
     adapter: str = ""
     medium: str = GPU
 

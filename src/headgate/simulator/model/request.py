@@ -45,6 +45,9 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Hashes of the prompt's blocks of the engine's block size, front first, each chained to those before it;
     one of a last block that is not full is ignored. Empty shares nothing with anyone. The hashes of an
     adapter's prompts must differ from those of the base model."""
+    answer_blocks: Sequence[int] = ()
+    """Hashes of the blocks behind those: first the one that the prompt began and the answer fills, each
+    chained on. Read one by one as they fill. Ignored where `blocks` has not all of the prompt's."""
     adapter: str = ""
     """The adapter's name; empty for the base model."""
     priority: int = 0

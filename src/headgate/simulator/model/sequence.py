@@ -1,6 +1,7 @@
 """A request on its way through the engine: what is computed, what is emitted, which blocks it holds."""
 
-from headgate.simulator.model.kv import Holding, KvBlocks
+from headgate.simulator.model.holding import Holding
+from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.request import (
     Emission,
     FinishedRequest,
@@ -123,3 +124,7 @@ class Sequence:
             first_token_s=self.first_token_s,
             finished_s=now,
         )
+
+
+Chunk = tuple[Sequence, int]
+"""A sequence, and how many of its tokens are prefilled in a step."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from headgate.simulator.model import QueueFullError, RefusedError
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
-from headgate.simulator.server.blocks import block_hashes
+from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
@@ -166,15 +166,18 @@ class Generator:
     ) -> list[Ask]:
         """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
-        block_size = self._settings.engine.block_size
+        engine, salt = self._settings.engine, (adapter, generation.cache_salt)
         asks = []
         for number, prompt in enumerate(generation.prompts):
-            blocks = block_hashes(prompt, block_size, adapter, generation.cache_salt)
+            blocks = block_hashes(prompt, engine.block_size, *salt) if engine.prefix_cache else []
             first = number * generation.choices_per_prompt
             asks += [
                 Ask(
                     prompt=prompt,
                     blocks=blocks,
+                    answer_blocks=AnswerBlocks(prompt, blocks, script, engine.block_size, *salt)
+                    if engine.prefix_cache and script.words_in_all
+                    else None,
                     adapter=adapter,
                     priority=generation.priority,
                     received_tokens=received[number] if received else 0,

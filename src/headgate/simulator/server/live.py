@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, TypeAlias
@@ -10,6 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from headgate.simulator.model import (
+    BlockStored,
     Engine,
     EngineConfig,
     EngineStatistics,
@@ -22,10 +24,13 @@ from headgate.simulator.model import (
     StepOutcome,
     Tokens,
 )
+from headgate.simulator.server.blocks import AnswerBlocks
 from headgate.simulator.server.metrics import Timings
 
-TellKvEvents = Callable[[Sequence[KvEvent], Callable[[RequestId], Tokens]], None]
-"""Is given events of the cache, and a way from the request of an event to its prompt."""
+TokensOf = Callable[[BlockStored], Tokens]
+"""The token ids in the blocks of an event."""
+TellKvEvents = Callable[[Sequence[KvEvent], TokensOf], None]
+"""Is given events of the cache, and a way to what is in their blocks."""
 MAX_LAG_S = 0.05
 """How far the schedule of steps may trail the clock and catch up; more was a stall and is forgotten."""
 
@@ -40,6 +45,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Tokens
     blocks: Sequence[int]
     """Hashes of the prompt's blocks."""
+    answer_blocks: AnswerBlocks | None = None
+    """Those of the answer; None keeps none of them."""
     adapter: str = ""
     priority: int = 0
     received_tokens: int = 0
@@ -55,15 +62,25 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Choice:
     """Progress of one sequence of a ticket."""
 
-    __slots__ = ("cached_tokens", "emitted", "finish_reason", "prompt", "request")
+    __slots__ = ("_ask", "cached_tokens", "emitted", "finish_reason", "request")
 
-    def __init__(self, request: SimulatedRequest, prompt: Tokens) -> None:
+    def __init__(self, request: SimulatedRequest, ask: Ask) -> None:
         self.request = request
-        self.prompt = prompt
+        self._ask = ask
         self.emitted = 0
         self.cached_tokens = 0
         """Of the prompt, known once the sequence has ended."""
         self.finish_reason: AnswerEnd | None = None
+
+    def tokens_of(self, event: BlockStored) -> Tokens:
+        """The ids in the blocks of one of its events."""
+        first, last = event.position, event.position + len(event.hashes)
+        of_prompt = len(self._ask.blocks)
+        tokens = self._ask.prompt[first * event.block_size : min(last, of_prompt) * event.block_size]
+        if last > of_prompt and self._ask.answer_blocks is not None:
+            first = max(first, of_prompt)
+            tokens = tokens + self._ask.answer_blocks.tokens(first - of_prompt, last - first)
+        return tokens
 
     @property
     def told(self) -> int:
@@ -170,7 +187,9 @@ class LiveEngine:
             self._step_ends_s = plan.ends_s
             await asyncio.sleep(max(0.0, plan.ends_s - self._clock()))
             self._step_ends_s = None
-            self._deliver(self._engine.finish_step())
+            outcome = self._engine.finish_step()
+            self._tell_kv_events()
+            self._deliver(outcome)
             late = self._clock() - plan.ends_s > MAX_LAG_S
             now = self._clock() if late else plan.ends_s
 
@@ -245,12 +264,13 @@ class LiveEngine:
             output_tokens=ask.output_tokens,
             finish_reason=ask.finish_reason,
             blocks=ask.blocks,
+            answer_blocks=ask.answer_blocks or (),
             adapter=ask.adapter,
             priority=ask.priority,
             received_tokens=ask.received_tokens,
             keeps_kv=ask.keeps_kv,
         )
-        return Choice(request, ask.prompt)
+        return Choice(request, ask)
 
     def cancel(self, ticket: Ticket) -> None:
         """End what still runs of a ticket, now; its holder sees finish reason `abort`. Twice is harmless."""
@@ -270,10 +290,10 @@ class LiveEngine:
             self.cancel(ticket)
 
     def _tell_kv_events(self) -> None:
-        """Pass on what the cache stored and dropped; before those whose prompts it stored can end."""
+        """Pass on what the cache stored and dropped; before those whose blocks it stored are gone."""
         events = self._engine.take_kv_events()
         if events and self.tell is not None:
-            self.tell(events, self._prompt_of)
+            self.tell(events, self._tokens_of)
 
     def clear_prefix_cache(self) -> bool:
         """Forget what is cached; False while requests use it."""
@@ -281,8 +301,10 @@ class LiveEngine:
         self._tell_kv_events()
         return cleared
 
-    def _prompt_of(self, request_id: RequestId) -> Tokens:
-        return self._waiting_for[request_id][1].prompt
+    def _tokens_of(self, event: BlockStored) -> Tokens:
+        if event.request_id is None:
+            return array("I")
+        return self._waiting_for[event.request_id][1].tokens_of(event)
 
     def statistics(self) -> EngineStatistics:
         return self._engine.statistics()

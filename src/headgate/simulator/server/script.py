@@ -1,5 +1,6 @@
 """What an answer is going to say: decided as it is asked for, told token by token as these fall due."""
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -36,10 +37,13 @@ class Script:
         reason: FinishReason,
         *,
         plain: bool = False,
+        words: int = 0,
         calls: Sequence[Call] = (),
         stop_reason: str | None = None,
     ) -> None:
         self._texts = texts
+        self.words_in_all = words
+        """So many texts from the first on are one token each, as a tokenizer sees them."""
         self.tokens = tokens
         self.reason = reason
         self.plain = plain
@@ -51,6 +55,11 @@ class Script:
 
     def next(self) -> str:
         return next(self._texts, "")
+
+    def words(self) -> Iterator[str]:
+        """All texts once more, for another reader than `next`; to be asked for before it begins."""
+        self._texts, again = itertools.tee(self._texts)
+        return again
 
     def text(self, tokens: int) -> str:
         """The next tokens together."""
@@ -87,7 +96,7 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
     spoken = tokens - 1 if reason == "stop" else tokens
     if generation.stop:
         return _of_text(words.text(spoken), generation, room, reason)
-    return Script((words.next_token() for _ in range(spoken)), tokens, reason, plain=True)
+    return Script((words.next_token() for _ in range(spoken)), tokens, reason, plain=True, words=spoken)
 
 
 def _length(author: Author, generation: Generation, index: int, room: int) -> tuple[int, FinishReason]:
@@ -120,16 +129,24 @@ def _sampled_length(
 def _of_text(text: str, generation: Generation, room: int, reason: FinishReason = "stop") -> Script:
     """A text with its end, cut at the first stop string and at the limit."""
     found = _first_stop(text, generation)
-    pieces = _pieces(text)
     if found is not None:
         at, stop = found
         tokens = -(-(at + len(stop)) // CHARACTERS_PER_TOKEN)
-        return Script(iter(_pieces(text[:at])), tokens, "stop", stop_reason=stop)
+        return _of_pieces(_pieces(text[:at]), tokens, "stop", stop_reason=stop)
+    pieces = _pieces(text)
     tokens = len(pieces) + (reason == "stop")
     limit = generation.max_tokens or room
     if tokens > limit:
-        return Script(iter(pieces[:limit]), limit, "length")
-    return Script(iter(pieces), max(1, tokens), reason)
+        return _of_pieces(pieces[:limit], limit, "length")
+    return _of_pieces(pieces, max(1, tokens), reason)
+
+
+def _of_pieces(
+    pieces: list[str], tokens: int, reason: FinishReason, stop_reason: str | None = None
+) -> Script:
+    # Characters of several bytes each are more tokens than were generated for them.
+    words = len(pieces) if all(map(str.isascii, pieces)) else 0
+    return Script(iter(pieces), tokens, reason, words=words, stop_reason=stop_reason)
 
 
 def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:

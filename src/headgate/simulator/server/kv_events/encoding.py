@@ -4,14 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from headgate.simulator.model import (
-    AllBlocksCleared,
-    BlockRemoved,
-    BlockStored,
-    KvEvent,
-    RequestId,
-    Tokens,
-)
+from headgate.simulator.model import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent, Tokens
 from headgate.simulator.server.kv_events.config import EventForm
 
 _encoder = msgspec.msgpack.Encoder()
@@ -25,28 +18,23 @@ class Encoder:
         self._rank = rank
         self._adapters = adapters
 
-    def event(self, event: KvEvent, prompt_of: Callable[[RequestId], Tokens]) -> object:
+    def event(self, event: KvEvent, tokens_of: Callable[[BlockStored], Tokens]) -> object:
         """One event, ready to be packed."""
-        fields = self._fields(event, prompt_of)
+        fields = self._fields(event, tokens_of)
         return fields if self._form == "map" else list(fields.values())
 
     def batch(self, at_unix_s: float, events: Sequence[object]) -> bytes:
         """[time, events, data-parallel rank]."""
         return _encoder.encode((at_unix_s, events, self._rank))
 
-    def _fields(self, event: KvEvent, prompt_of: Callable[[RequestId], Tokens]) -> dict[str, object]:
+    def _fields(self, event: KvEvent, tokens_of: Callable[[BlockStored], Tokens]) -> dict[str, object]:
         match event:
             case BlockStored():
-                first = event.position * event.block_size
-                size = len(event.hashes) * event.block_size
-                tokens = (
-                    prompt_of(event.request_id)[first : first + size].tolist() if event.request_id else []
-                )
                 return {
                     "type": "BlockStored",
                     "block_hashes": event.hashes,
                     "parent_block_hash": event.parent,
-                    "token_ids": tokens,
+                    "token_ids": tokens_of(event).tolist(),
                     "block_size": event.block_size,
                     "lora_id": self._adapters(event.adapter) if event.adapter else None,
                     "medium": event.medium,

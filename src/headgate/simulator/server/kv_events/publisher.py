@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from headgate.simulator.model import KvEvent, RequestId, Tokens
+from headgate.simulator.model import BlockStored, KvEvent, Tokens
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.encoding import Encoder
 
@@ -55,8 +55,8 @@ class Publisher:
             "topic": self._topic.decode(),
         }
 
-    def publish(self, events: Sequence[KvEvent], prompt_of: Callable[[RequestId], Tokens]) -> None:
-        self._pending += [self._encoder.event(event, prompt_of) for event in events]
+    def publish(self, events: Sequence[KvEvent], tokens_of: Callable[[BlockStored], Tokens]) -> None:
+        self._pending += [self._encoder.event(event, tokens_of) for event in events]
         if len(self._pending) >= self._config.batch_events:
             self._send()
         elif self._flush is None:

@@ -1,0 +1,71 @@
+"""What one request holds of the KV cache."""
+
+import sys
+from collections.abc import Sequence
+
+from headgate.simulator.model.request import SimulatedRequest
+
+NEVER = sys.maxsize
+
+
+class Holding:
+    """The blocks of one request, whose tokens fill them in order, the last one partly."""
+
+    __slots__ = (
+        "block_size",
+        "blocks",
+        "cached_tokens",
+        "hashes",
+        "host_tokens",
+        "looked_at",
+        "nameable",
+        "named",
+        "names_at",
+        "request",
+        "room",
+    )
+
+    def __init__(
+        self,
+        request: SimulatedRequest,
+        hashes: Sequence[int],
+        nameable: int,
+        blocks: int,
+        block_size: int,
+        found: int,
+        found_in_host: int,
+    ) -> None:
+        self.request = request
+        self.hashes = hashes
+        """Of full blocks, front first; those of the answer as far as they were needed."""
+        self.nameable = nameable
+        """So many blocks have a hash, once they are full."""
+        self.blocks = blocks
+        self.block_size = block_size
+        self.room = blocks * block_size
+        """Tokens that fit."""
+        self.cached_tokens = (found + found_in_host) * block_size
+        """Tokens that need not be computed: they were found as the request started."""
+        self.host_tokens = found_in_host * block_size
+        """Those of them that come from the host's memory."""
+        self.looked_at = found
+        """So many blocks from the front have been named, if their names were not taken yet."""
+        self.named = list(hashes[: self.looked_at])
+        """The hashes that it holds, front first."""
+        self.names_at = NEVER
+        """With so many tokens computed, the next block can be named."""
+        self.look_until(found)
+
+    def look_until(self, blocks: int) -> None:
+        """So many blocks from the front are looked at now."""
+        self.looked_at = blocks
+        self.names_at = (blocks + 1) * self.block_size if blocks < self.nameable else NEVER
+
+    def hashes_of(self, blocks: int) -> Sequence[int]:
+        """Of at least so many blocks, of which the last has a hash."""
+        if blocks > len(self.hashes):
+            behind_prompt = self.request.prompt_tokens // self.block_size
+            first = len(self.hashes) - behind_prompt
+            answer = self.request.answer_blocks
+            self.hashes = [*self.hashes, *(answer[at] for at in range(first, blocks - behind_prompt))]
+        return self.hashes
