@@ -7,6 +7,7 @@ dialect an object came from, but for its name.
 """
 
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
+from headgate.routing.limits import TokenLimits
 from headgate.routing.match import Match, match
 from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.patterns import InvalidPatternError
@@ -60,6 +61,7 @@ __all__ = [
     "Taker",
     "Target",
     "Tls",
+    "TokenLimits",
     "WeightedSplit",
     "authorities_of",
     "conditions",

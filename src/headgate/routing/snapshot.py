@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from headgate.api import ObjectKey, ObjectRef
+from headgate.routing.limits import TokenLimits
 from headgate.routing.patterns import RequestPattern
 from headgate.routing.tls import Tls
 
@@ -149,6 +150,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     adapters: tuple[str, ...]
     rules: tuple[Rule, ...]
+    limits: TokenLimits | None = None
+    """None where it may use any number of tokens."""
+    uid: str = ""
+    """Of the object: one that is deleted and made again is another."""
     created: str = ""
     """RFC 3339; the oldest of several routes for a name comes first."""
 

@@ -13,6 +13,7 @@ from headgate.api import duration, marks
 from headgate.api.addresses import Address
 from headgate.routing import patterns, phases, tls
 from headgate.routing.kv_events import InvalidEventsAnnotationError, kv_events
+from headgate.routing.limits import token_limits
 from headgate.routing.metrics_pages import InvalidPageError, metrics_page
 from headgate.routing.snapshot import (
     MODEL_ROUTE,
@@ -270,6 +271,8 @@ def _route(route: api.ModelRoute, pools: Collection[api.ObjectRef], context: _Co
         model=route.spec.model_name or None,
         adapters=tuple(name for name in route.spec.lora_adapters if name),
         rules=tuple(rules),
+        limits=token_limits(route.spec.rate_limit),
+        uid=route.metadata.uid,
         created=route.metadata.creation_timestamp,
     )
 
