@@ -10,7 +10,9 @@ from headgate.routing.explain import Reading, RouteReading, RuleReading, conditi
 from headgate.routing.limits import TokenLimits
 from headgate.routing.match import Match, match
 from headgate.routing.metrics_pages import is_page_path
+from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.patterns import InvalidPatternError
+from headgate.routing.problems import NOT_IN_EFFECT, Problem
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
@@ -22,7 +24,6 @@ from headgate.routing.snapshot import (
     MetricsPage,
     Pool,
     PrefillDecode,
-    Problem,
     Role,
     Route,
     Rule,
@@ -32,7 +33,7 @@ from headgate.routing.snapshot import (
 )
 from headgate.routing.split import Splits, WeightedSplit
 from headgate.routing.tls import Tls, authorities_of
-from headgate.routing.translate import MODEL_SERVER_NOT_FOUND, NOT_IN_EFFECT, UNRESOLVED, translate
+from headgate.routing.translate import UNRESOLVED, translate
 
 __all__ = [
     "EMPTY",

@@ -1,8 +1,9 @@
-"""Where an engine publishes what is in its KV cache: annotations of its Pod, or of its ModelServer."""
+"""Where an engine publishes what is in its KV cache: annotations of its Pod, or of its pool."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from headgate import api
 from headgate.api import marks
@@ -21,12 +22,12 @@ class InvalidEventsAnnotationError(ValueError):
         self.annotation = annotation
 
 
-def kv_events(server: api.ModelServer, pod: api.Pod) -> KvEvents | None:
-    """What the Pod says, or else its ModelServer; None if that is nothing.
+def kv_events(of_pool: Mapping[str, str], pod: api.Pod) -> KvEvents | None:
+    """What the annotations of the Pod say, or else those of its pool; None if that is nothing.
 
     Raises InvalidEventsAnnotationError.
     """
-    notes = {**server.metadata.annotations, **pod.metadata.annotations}
+    notes = {**of_pool, **pod.metadata.annotations}
     port = _port(notes, marks.KV_EVENTS)
     if port is None:
         return None

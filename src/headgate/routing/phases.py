@@ -6,25 +6,22 @@ Problem: a Pod without a role serves nothing, and a decode Pod without prefill P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from headgate import api
 from headgate.api import marks
 from headgate.api.kthena_networking import PDGroup
+from headgate.routing.problems import INVALID_ANNOTATION, Report
 from headgate.routing.snapshot import Connector, Endpoint, PrefillDecode, Role
 
 NO_ROLE = "PodWithoutRole"
 NO_GROUP = "PodWithoutGroup"
 INCOMPLETE_GROUP = "GroupIncomplete"
-INVALID_ANNOTATION = "InvalidAnnotation"
 
 FIELD = "spec.workloadSelector.pdGroup"
 _MOST_TOKENS = 10_000_000
 _SHOWN = 5
 """Pods or groups that one problem names."""
-
-Report = Callable[[str, str, str], None]
-"""Takes the field, the reason and the message of a problem."""
 
 
 def phases(server: api.ModelServer, pods: Mapping[Endpoint, api.Pod], report: Report) -> PrefillDecode | None:

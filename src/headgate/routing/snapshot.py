@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from headgate.api import ObjectKey, ObjectRef
+from headgate.api import ObjectRef
 from headgate.routing.limits import TokenLimits
 from headgate.routing.patterns import RequestPattern
+from headgate.routing.problems import Problem
 from headgate.routing.tls import Tls
 
 MODEL_SERVER = "ModelServer"
@@ -156,17 +157,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Of the object: one that is deleted and made again is another."""
     created: str = ""
     """RFC 3339; the oldest of several routes for a name comes first."""
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """Something in an object that will not do what its author meant."""
-
-    kind: str
-    key: ObjectKey
-    field: str
-    reason: str
-    """The kind of problem in one CamelCase word, as conditions have it."""
-    message: str
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,11 +16,11 @@ import msgspec
 from headgate import api
 from headgate.api import marks
 from headgate.api.endpoint_tls import EndpointTls, InvalidAnnotationError
+from headgate.routing.problems import INVALID_ANNOTATION
 
 SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
 SECRET_KEY_NOT_FOUND = "SecretKeyNotFound"  # noqa: S105 - a reason
 INVALID_CERTIFICATE = "InvalidCertificate"
-INVALID_ANNOTATION = "InvalidAnnotation"
 
 
 class Tls(msgspec.Struct, frozen=True):

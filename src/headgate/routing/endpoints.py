@@ -1,0 +1,104 @@
+"""From the Pods that a pool selects to its endpoints, and what the Pods say of how they are reached.
+
+It is the same for pools of every dialect: only ready Pods with an address, of the pool's own namespace, that
+have all labels of its selector. What a Pod says wrongly is a problem of the pool, and stops no other Pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headgate import api
+from headgate.api import marks
+from headgate.api.addresses import Address
+from headgate.routing import kv_events, metrics_pages
+from headgate.routing.problems import INVALID_ADDRESS, INVALID_ANNOTATION, Report
+from headgate.routing.snapshot import Endpoint, KvEvents, MetricsPage
+
+Selector = tuple[str, Mapping[str, str]]
+"""A namespace, and labels that Pods there must have."""
+
+_Label = tuple[str, str, str]
+"""Namespace, key and value."""
+
+
+class ReadyPods:
+    """The Pods that may serve, found by the selectors that are told beforehand."""
+
+    def __init__(self, selectors: Iterable[Selector], pods: Iterable[api.Pod]) -> None:
+        """Files Pods under one label of each selector, so that a pool looks at few that are not its own."""
+        self._under: dict[_Label, list[api.Pod]] = {_index_label(each): [] for each in selectors}
+        for pod in pods:
+            if pod.ready and pod.status.pod_ip:
+                for key, value in pod.metadata.labels.items():
+                    label = (pod.metadata.namespace, key, value)
+                    if label in self._under:
+                        self._under[label].append(pod)
+
+    def selected(self, namespace: str, labels: Mapping[str, str]) -> list[api.Pod]:
+        """Sorted by name. Without labels it is none: all of the namespace would be an accident."""
+        if not labels:
+            return []
+        filed = self._under[_index_label((namespace, labels))]
+        found = [pod for pod in filed if labels.items() <= pod.metadata.labels.items()]
+        return sorted(found, key=lambda pod: pod.metadata.name)
+
+
+def _index_label(selector: Selector) -> _Label:
+    """One of the labels that are selected by; no label of any Pod if there are none."""
+    namespace, labels = selector
+    key = min(labels, default="")
+    return namespace, key, labels.get(key, "")
+
+
+def address(pod: api.Pod) -> Address:
+    """Where the Pod is reached, with a port if its annotation has one. Raises ValueError if that is none."""
+    given = pod.metadata.annotations.get(marks.ADDRESS)
+    return Address.parse(given) if given else Address(pod.status.pod_ip)
+
+
+def own_port(pod: api.Pod, at: Address) -> int | None:
+    """The port that the Pod itself names, before that of any pool."""
+    return at.port or port_number(pod.metadata.annotations.get(marks.PORT, ""))
+
+
+def port_number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= 5
+    return int(text) if is_number and 0 < int(text) < 65536 else None
+
+
+def report_address(pod: api.Pod, error: ValueError, field: str, report: Report) -> None:
+    told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.ADDRESS}]: {error}"
+    report(field, INVALID_ADDRESS, told)
+
+
+def pages(
+    pods: Mapping[Endpoint, api.Pod], field: str, report: Report
+) -> Iterator[tuple[Endpoint, MetricsPage]]:
+    """Where the metrics of endpoints are, of those whose Pods say so. `field` is what selects the Pods."""
+    for endpoint, pod in pods.items():
+        try:
+            page = metrics_pages.metrics_page(pod)
+        except metrics_pages.InvalidPageError as error:
+            report(field, INVALID_ANNOTATION, _told(pod, error.annotation, error))
+            continue
+        if page is not None:
+            yield endpoint, page
+
+
+def events(
+    notes: Mapping[str, str], pods: Mapping[Endpoint, api.Pod], field: str, report: Report
+) -> Iterator[tuple[Endpoint, KvEvents]]:
+    """Where endpoints publish KV events; `notes` are annotations of their pool, for Pods that say nothing."""
+    for endpoint, pod in pods.items():
+        try:
+            published = kv_events.kv_events(notes, pod)
+        except kv_events.InvalidEventsAnnotationError as error:
+            report(field, INVALID_ANNOTATION, _told(pod, error.annotation, error))
+            continue
+        if published is not None:
+            yield endpoint, published
+
+
+def _told(pod: api.Pod, annotation: str, error: ValueError) -> str:
+    return f"Pod {pod.metadata.key}, metadata.annotations[{annotation}]: {error}"

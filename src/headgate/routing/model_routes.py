@@ -1,0 +1,64 @@
+"""From a ModelRoute to a route."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headgate import api
+from headgate.routing import patterns
+from headgate.routing.limits import token_limits
+from headgate.routing.problems import NOT_IN_EFFECT, Reporter
+from headgate.routing.snapshot import MODEL_SERVER, Route, Rule, Target
+
+MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
+
+
+def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> Route:
+    """`pools` are those that exist. A rule that cannot be understood is left out."""
+    if source.spec.rate_limit is not None:
+        told = "token limits are not enforced yet: there is no limit"
+        reporter.report("spec.rateLimit", NOT_IN_EFFECT, told)
+    rules = []
+    for index, rule in enumerate(source.spec.rules):
+        try:
+            pattern = _pattern(rule.model_match)
+        except patterns.InvalidPatternError as error:
+            # Such a rule never matches (R5): falling through to the next is what the references do.
+            told = f"not a regular expression: {error}"
+            reporter.report(f"spec.rules[{index}].modelMatch", "InvalidPattern", told)
+            continue
+        targets = tuple(_target(source, target) for target in rule.target_models)
+        for place, target in enumerate(targets):
+            if target.pool not in pools:
+                field = f"spec.rules[{index}].targetModels[{place}].modelServerName"
+                reporter.report(field, MODEL_SERVER_NOT_FOUND, f"there is no {target.pool}")
+        rules.append(Rule(rule.name or f"rules[{index}]", pattern, targets))
+    return Route(
+        key=reporter.ref,
+        name=str(reporter.ref.key),
+        model=source.spec.model_name or None,
+        adapters=tuple(name for name in source.spec.lora_adapters if name),
+        rules=tuple(rules),
+        limits=token_limits(source.spec.rate_limit),
+        uid=source.metadata.uid,
+        created=source.metadata.creation_timestamp,
+    )
+
+
+def _target(source: api.ModelRoute, target: api.TargetModel) -> Target:
+    pool = api.ObjectRef(MODEL_SERVER, source.metadata.namespace, target.model_server_name)
+    return Target(pool, target.weight)
+
+
+def _pattern(condition: api.ModelMatch | None) -> patterns.RequestPattern | None:
+    if condition is None:
+        return None
+    pattern = patterns.RequestPattern(
+        headers=tuple(
+            (name.lower().encode(), patterns.compile_string(value))
+            for name, value in condition.headers.items()
+        ),
+        path=patterns.compile_string(condition.uri) if condition.uri else None,
+        model=condition.body.model if condition.body else None,
+    )
+    return pattern if pattern != patterns.RequestPattern() else None
