@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.api import structural
@@ -383,7 +384,17 @@ junk = st.recursive(
 @given(
     st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "default", "enum"]), junk), junk
 )
+@example({"type": "object", "properties": None}, [])
+@example({"type": "object", "properties": {"a": {"type": "object", "properties": None}}}, {"a": [{"a": []}]})
+@example({"type": "object", "properties": {"a": {"type": "object", "items": None}}}, [{"a": 1}])
 def test_no_schema_breaks_the_server(schema: Object, value: Any) -> None:
-    """Whatever arrives as a schema is refused with reasons, or judges any value without failing."""
+    """Whatever arrives as a schema is refused with reasons, or shapes and judges any value."""
     if not structural.check(schema):
         structural.validate(schema, {"a": value}, {"a": value})
+        prepared, obj = structural.Prepared(schema), {"a": copy.deepcopy(value)}
+        _, lacking = prepared.prune(obj)
+        lacking.fill(obj)
+        prepared.validate(obj, obj)
+        structural.prune(schema, value := {"a": value})
+        structural.default(schema, value)
+        assert obj == value

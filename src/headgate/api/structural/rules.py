@@ -146,7 +146,7 @@ def _as_cel(schema: Schema, value: Any, fields: frozenset[str] | None = None) ->
     if isinstance(value, dict):
         return _map_as_cel(schema, value, fields)
     if isinstance(value, list):
-        items = schema.get("items", _NOTHING)
+        items = schema.get("items") or _NOTHING
         return [_as_cel(items, item) for item in value]
     if type(value) is int and schema.get("type") == "number":
         return float(value)
@@ -161,7 +161,7 @@ def _as_cel(schema: Schema, value: Any, fields: frozenset[str] | None = None) ->
 
 
 def _map_as_cel(schema: Schema, value: dict[str, Any], fields: frozenset[str] | None) -> dict[str, Any]:
-    properties = schema.get("properties", _NOTHING)
+    properties = schema.get("properties") or _NOTHING
     additional = schema.get("additionalProperties")
     other = additional if isinstance(additional, dict) else _NOTHING
     converted = {}

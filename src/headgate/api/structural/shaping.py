@@ -38,7 +38,9 @@ def _prune(
         value.clear()
         removed.append(path)
     elif isinstance(value, list):
-        items = schema.get("items", _KEEPS_UNKNOWN if schema.get(_KEEP) else _NOTHING)
+        items = schema.get("items")
+        if items is None:
+            items = _KEEPS_UNKNOWN if schema.get(_KEEP) else _NOTHING
         for index, item in enumerate(value):
             if isinstance(item, dict | list):
                 _prune(items, item, f"{path}[{index}]", removed, depth=depth + 1)
@@ -49,7 +51,7 @@ def _prune_map(
 ) -> None:
     keeps_unknown = schema.get(_KEEP) is True and depth < MAX_DEPTH
     is_resource = is_resource or schema.get("x-kubernetes-embedded-resource") is True
-    properties = schema.get("properties", _NOTHING)
+    properties = schema.get("properties") or _NOTHING
     additional = schema.get("additionalProperties")
     for key in list(value):
         if is_resource and key in ROOT_FIELDS:
@@ -78,7 +80,7 @@ def _default(schema: Schema, value: object, depth: int) -> None:
     if depth >= MAX_DEPTH:
         return
     if isinstance(value, dict):
-        properties = schema.get("properties", _NOTHING)
+        properties = schema.get("properties") or _NOTHING
         _drop_nulls(properties, schema.get("additionalProperties"), value)
         for key, child in properties.items():
             if "default" in child and key not in value:

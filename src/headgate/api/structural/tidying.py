@@ -97,7 +97,7 @@ class _Fields(dict[str, "Look | None"]):
     def __init__(self, schema: Schema, depth: int) -> None:
         self._schema = schema
         self._depth = depth
-        self._properties: Schema = schema.get("properties", {})
+        self._properties: Schema = schema.get("properties") or {}
         self._other = _other(schema, depth)
 
     def __missing__(self, name: str) -> Look | None:
@@ -128,7 +128,7 @@ def _other(schema: Schema, depth: int) -> Look | None:
 def _defaults(schema: Schema) -> dict[str, Any]:
     """The defaults of the fields, each with the defaults that it lacks itself."""
     found = {}
-    for name, child in schema.get("properties", {}).items():
+    for name, child in (schema.get("properties") or {}).items():
         if "default" in child:
             found[name] = copy.deepcopy(child["default"])
             shaping.default(child, found[name])

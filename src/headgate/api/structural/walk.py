@@ -117,7 +117,7 @@ class Walk:
                 check(self, schema[keyword], None, schema, path)
 
     def _visit_map(self, schema: Schema, value: dict[str, Any], old: object, path: Path) -> None:
-        properties = schema.get("properties", _NOTHING)
+        properties = schema.get("properties") or _NOTHING
         additional = schema.get("additionalProperties")
         before = old if isinstance(old, dict) else _NOTHING
         for key, item in value.items():
