@@ -6,6 +6,7 @@ to `described`. References are inlined, as Kubernetes wants it of a structural s
 
 from __future__ import annotations
 
+import functools
 import typing
 from typing import Any
 
@@ -65,12 +66,11 @@ def _schema(type_: inspect.Type, keep_unknown: bool) -> Schema:
 def _struct(type_: inspect.StructType, keep_unknown: bool) -> Schema:
     properties: Schema = {}
     required = []
-    hints = typing.get_type_hints(type_.cls, include_extras=True)
     for field in type_.fields:
         properties[field.encode_name] = _schema(field.type, keep_unknown) | _default(field)
         if "enum" in properties[field.encode_name]:
             # msgspec sorts them; people are shown them in the order that the type has them.
-            properties[field.encode_name]["enum"] = _literals(hints[field.name])
+            properties[field.encode_name]["enum"] = _literals(_hints(type_.cls)[field.name])
         if field.required:
             required.append(field.encode_name)
     schema: Schema = {"type": "object", "properties": properties}
@@ -83,6 +83,11 @@ def _struct(type_: inspect.StructType, keep_unknown: bool) -> Schema:
     if keep_unknown:
         schema["x-kubernetes-preserve-unknown-fields"] = True
     return schema
+
+
+@functools.cache
+def _hints(struct: type) -> dict[str, Any]:
+    return typing.get_type_hints(struct, include_extras=True)
 
 
 def _literals(hint: Any) -> list[Any]:
