@@ -78,3 +78,31 @@ def test_the_heading_tells_what_engines_are_for(replay):
     """Where the phases are apart."""
     groups = "groups: [{name: p, profile: fast, role: prefill}, {name: d, profile: fast, role: decode}]"
     assert "1 x fast (prefill), 1 x fast (decode); objective" in replay(groups, "--limit", "5").output
+
+
+def test_the_health_of_endpoints_is_judged_as_the_file_says(replay):
+    """Failures that eject, and retries that are granted, as the gateway's settings of the same names."""
+    faults = "faults: [{kind: error, at_s: 0, status: 503}]"
+    health = "ejection: {failures: 2, base: 10s}\nretry_budget: {share: 0, floor_per_s: 0}"
+    result = replay(f"groups: [{GROUP}]\n{faults}\n{health}", "--policy", "random", "--output", "json")
+    (run,) = json.loads(result.stdout)["runs"]
+    assert run["summary"]["failed"] == run["summary"]["requests"] == run["retries_denied"]
+    assert all(endpoint["ejections"] > 0 for endpoint in run["endpoints"])
+    wrong = replay(f"groups: [{GROUP}]\nejection: {{base: 10m, hang: soon}}\nretry_budget: {{window: 0}}")
+    assert wrong.exit_code != 0
+    assert "ejection.hang" in wrong.output
+    assert "retry_budget.window" in wrong.output
+    assert "ejection.longest" in replay(f"groups: [{GROUP}]\nejection: {{base: 10m}}").output
+
+
+def test_turns_wait_for_answers_where_the_loop_is_closed(replay):
+    """Slow engines are asked later then; a trace without conversations says that nothing changed."""
+    words = ("--policy", "random", "--output", "json")
+    slow = "groups: [{name: e, replicas: 1, profile: 8b-h100}]"
+    opened, closed = (json.loads(replay(slow, *words, *more).stdout) for more in ((), ("--closed-loop",)))
+    assert closed["configuration"]["closed_loop"]
+    rates = [each["runs"][0]["summary"]["arrivals_per_s"] for each in (opened, closed)]
+    assert rates[1] < 0.7 * rates[0]
+    assert "186 of the requests are sent after the answer before them" in closed["notes"][0]
+    burst = ["trace", "--workload", "burst", "--replicas", "2", "--closed-loop", "--limit", "10"]
+    assert "--closed-loop changes nothing" in CliRunner().invoke(simulate, burst).output

@@ -5,11 +5,12 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import EngineConfig, Fault, FaultKind, FaultSchedule, StepCosts
-from headgate.simulator.traces import TimedRequest
+from headgate.simulator.traces import TimedRequest, in_turn
 
 FAULT_KINDS = get_args(FaultKind)
 ENGINE = EngineConfig(
@@ -23,8 +24,9 @@ ENGINE = EngineConfig(
 )
 TRACES = st.lists(
     st.builds(
-        lambda at_s, prompt, output, family: TimedRequest(
+        lambda at_s, prompt, output, family, session: TimedRequest(
             at_s=at_s,
+            session=session,
             prompt_tokens=prompt,
             output_tokens=output,
             prefix=tuple(range(family, family + -(-prompt // 16))),
@@ -34,6 +36,7 @@ TRACES = st.lists(
         st.integers(1, 390),
         st.integers(1, 60),
         st.sampled_from([0, 1000, 2000]),
+        st.integers(-1, 2),
     ),
     max_size=25,
 ).map(lambda trace: sorted(trace, key=lambda request: request.at_s))
@@ -58,7 +61,7 @@ FAULTS = st.lists(
     max_size=5,
 ).map(lambda faults: FaultSchedule(faults=tuple(faults)))
 FLEETS = st.builds(
-    lambda roles, counts, faults, retries, remote_tokens: FleetDescription(
+    lambda roles, counts, faults, retries, remote_tokens, hang_s: FleetDescription(
         groups=tuple(
             EngineGroup(name=name, engine=ENGINE, count=count, role=role)
             for name, role, count in zip("ab", roles, counts, strict=True)
@@ -66,6 +69,8 @@ FLEETS = st.builds(
         scrape_s=0.25,
         faults=faults,
         retries=retries,
+        ejection=EjectionPolicy(failures=2, base_s=0.5, hang_s=hang_s, hang_requests=2),
+        retry_budget=RetryBudgetPolicy(floor_per_s=0.1),
         remote_tokens=remote_tokens,
         link_bytes_per_s=1e8,
         link_latency_s=0.01,
@@ -75,6 +80,7 @@ FLEETS = st.builds(
     FAULTS,
     st.integers(0, 2),
     st.sampled_from([0, 100]),
+    st.sampled_from([0.1, 30.0]),
 )
 
 
@@ -109,10 +115,11 @@ class Faithful(Observer):
 
 
 @settings(max_examples=70, deadline=None)
-@given(TRACES, FLEETS, st.integers(0, 5))
-def test_no_request_is_lost_whatever_goes_wrong(trace, description, seed):
+@given(TRACES, FLEETS, st.integers(0, 5), st.booleans())
+def test_no_request_is_lost_whatever_goes_wrong(trace, description, seed, is_closed):
     """One record each, times in order, no more cached than asked; no account and no block stays open; and
     the same inputs give the same run."""
+    trace = in_turn(trace) if is_closed else trace
 
     def run(observer=None):
         index = PrefixIndex()
@@ -128,7 +135,9 @@ def test_no_request_is_lost_whatever_goes_wrong(trace, description, seed):
         assert 0 <= record.attempts <= description.retries + 1
         if record.outcome == "served":
             assert record.output_tokens == request.output_tokens
-            assert request.at_s <= record.started_s <= record.first_token_s <= record.ended_s
+            assert (
+                request.at_s <= record.arrived_s <= record.started_s <= record.first_token_s <= record.ended_s
+            )
         elif not description.faults.faults:
             assert record.outcome == "refused"
     for endpoint in observer.endpoints:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.simulator.fleet import EngineGroup, FleetDescription
 from headgate.simulator.fleet.description import Role
 from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
@@ -43,6 +44,28 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
+class EjectionSection(msgspec.Struct, frozen=True, kw_only=True):
+    """When the gateway takes endpoints out, and for how long."""
+
+    failures: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 5
+    """So many in a row; 0 is never."""
+    base: Annotated[float, SECONDS] = 5.0
+    """The first time; twice as long when it fails again soon."""
+    longest: Annotated[float, SECONDS] = 300.0
+    slow_start: Annotated[float, SECONDS] = 10.0
+    hang: Annotated[float, SECONDS] = 30.0
+    hang_requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 3
+    """So many that wait for longer than `hang`, with nothing heard, are as much as a row of failures."""
+
+
+class RetryBudgetSection(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests the gateway may try again in all."""
+
+    share: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.2
+    floor_per_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 3.0
+    window: Annotated[float, msgspec.Meta(gt=0, le=1e6, extra={"duration": True})] = 30.0
+
+
 class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """All of a fleet file: the engines, the gateway in front of them, and how they are to be judged."""
 
@@ -56,6 +79,8 @@ class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     """Further attempts for a request whose endpoint failed before its first token."""
+    retry_budget: RetryBudgetSection = RetryBudgetSection()
+    ejection: EjectionSection = EjectionSection()
     faults: list[Fault] = []
     """What goes wrong with engines, and when."""
     link_bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 40e9
@@ -92,7 +117,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
     """
     groups: list[EngineGroup] = []
     notes: dict[str, list[str]] = {}
-    problems = [*_of_all_groups(file), *_of_faults(file)]
+    problems = [*_of_all_groups(file), *_of_faults(file), *_of_ejection(file.ejection)]
     for number, group in enumerate(file.groups):
         path = f"groups[{number}]"
         found = _of_group(group, path)
@@ -119,6 +144,12 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         scrape_s=file.scrape,
         max_requests=file.max_requests or sys.maxsize,
         retries=file.retries,
+        retry_budget=RetryBudgetPolicy(
+            share=file.retry_budget.share,
+            floor_per_s=file.retry_budget.floor_per_s,
+            window_s=file.retry_budget.window,
+        ),
+        ejection=_ejection_policy(file.ejection),
         faults=FaultSchedule(faults=tuple(file.faults)),
         link_bytes_per_s=file.link_bytes_per_s,
         link_latency_s=file.link_latency_s,
@@ -152,6 +183,23 @@ def _of_all_groups(file: FleetFile) -> list[Problem]:
     if sum(group.replicas for group in file.groups) > MAX_ENDPOINTS:
         problems.append(Problem("groups", f"there are more than {MAX_ENDPOINTS} replicas in all"))
     return problems
+
+
+def _of_ejection(ejection: EjectionSection) -> list[Problem]:
+    if ejection.longest >= ejection.base:
+        return []
+    return [Problem("ejection.longest", f"must be at least base, which is {ejection.base:g} s")]
+
+
+def _ejection_policy(section: EjectionSection) -> EjectionPolicy:
+    return EjectionPolicy(
+        failures=section.failures,
+        base_s=section.base,
+        longest_s=section.longest,
+        slow_start_s=section.slow_start,
+        hang_s=section.hang,
+        hang_requests=section.hang_requests,
+    )
 
 
 def _of_faults(file: FleetFile) -> list[Problem]:

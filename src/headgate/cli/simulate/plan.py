@@ -43,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
     duration: float | None
     curve: str | None
+    closed_loop: bool
     rate_scale: float | None
     rate: float | None
     rates: list[float]
@@ -127,6 +128,8 @@ def _traffic(options: Options) -> Traffic:
     else:
         assert options.file is not None
         used = traffic.of_file(options.file, options.format, options.block_tokens, chosen)
+    if options.closed_loop:
+        used = msgspec.structs.replace(used, requests=traces.in_turn(used.requests))
     return used if options.curve is None else traffic.along(used, options.curve)
 
 

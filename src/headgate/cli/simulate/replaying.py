@@ -100,6 +100,7 @@ def _run(
         ttft_in_time=ran.summary(Slo(ttft_s=contest.slo.ttft_s)).slo_share,
         tenants=_by_tenant(ran, requests, contest.slo),
         endpoints=ran.engines,
+        retries_denied=ran.retries_denied,
         series=replay.series(ran.records, [engine.name for engine in ran.engines]),
     )
     return Drawn(run=run, label=label, records=ran.records)

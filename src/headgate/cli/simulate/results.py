@@ -47,6 +47,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None
     curve: str | None
     """The file whose course the rate has."""
+    closed_loop: bool
+    """Whether turns of a conversation wait for the answer to the one before."""
     jitter_s: float
     rate_scale: float | None
     rate_per_s: float | None
@@ -74,6 +76,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     tenants: dict[str, Summary]
     """Of each tenant's requests; empty where the traffic tells of none."""
     endpoints: tuple[EngineRecord, ...]
+    retries_denied: int
+    """Requests that were not tried again because the retry budget was spent."""
     series: Series
     highest_rate: Found | None = None
     """With --find-rate: how this rate was found."""

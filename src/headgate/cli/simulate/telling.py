@@ -31,6 +31,7 @@ def _configuration(plan: Plan) -> Configuration:
         limit=options.limit,
         duration_s=options.duration,
         curve=options.curve,
+        closed_loop=options.closed_loop,
         jitter_s=plan.arrivals[0].jitter_s,
         rate_scale=options.rate_scale,
         rate_per_s=options.rate,
@@ -83,6 +84,14 @@ def _before(plan: Plan) -> list[str]:
             f"{too_long:,} of the requests are longer than any engine's context and are refused: "
             f"max_model_len is {context:,}"
         )
+    turns = sum(request.think_s is not None for request in used.requests)
+    if turns:
+        notes.append(
+            f"{turns:,} of the requests are sent after the answer before them and a pause: the slower the "
+            "fleet, the later they come"
+        )
+    elif plan.options.closed_loop:
+        notes.append("this traffic tells of no conversations: --closed-loop changes nothing")
     if plan.options.curve is not None:
         notes.append(f"the rate rises and falls as in {plan.options.curve}, squeezed into the trace's time")
     return notes

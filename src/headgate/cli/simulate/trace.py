@@ -137,6 +137,11 @@ _PACE = _options(
         help="Let the rate rise and fall as in this CSV of start_s,requests_per_s, on the whole as fast.",
     ),
     click.option(
+        "--closed-loop",
+        is_flag=True,
+        help="Send each turn of a conversation after the answer to the one before, and a pause.",
+    ),
+    click.option(
         "--jitter",
         default="auto",
         show_default=True,

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import xxhash
+
+from headgate.simulator.traces import TimedRequest
 
 _MASK = (1 << 64) - 1
 _ODD = 0x9E3779B97F4A7C15
 _OTHER_ODD = 0xC2B2AE3D27D4EB4F
+
+
+class Hashes(NamedTuple):
+    """Of the full blocks of a prompt, and of those that its answer fills behind them."""
+
+    prompt: Sequence[int]
+    answer: Sequence[int]
+
+
+def hashes_of(timed: TimedRequest, block_size: int) -> Hashes:
+    """What an engine with such blocks calls those of a request."""
+    prefix = of_adapter(timed.prefix, timed.adapter)
+    if not timed.answer:
+        return Hashes(engine_blocks(prefix, timed.block_tokens, timed.prompt_tokens, block_size), ())
+    # The block in which the prompt ends has the hash that it has with the answer, as a next turn sees it.
+    known = timed.prompt_tokens // timed.block_tokens
+    chain = [*prefix[:known], *of_adapter(timed.answer, timed.adapter)]
+    tokens = min(timed.prompt_tokens + timed.output_tokens, len(chain) * timed.block_tokens)
+    blocks = engine_blocks(chain, timed.block_tokens, tokens, block_size)
+    of_prompt = timed.prompt_tokens // block_size
+    return Hashes(blocks[:of_prompt], blocks[of_prompt:])
 
 
 def engine_blocks(

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule
 
 Role = Literal["both", "prefill", "decode"]
@@ -36,6 +37,10 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Of one endpoint at a time; if none has room, a request is refused."""
     retries: int = 1
     """Further attempts for a request whose endpoint failed before its first token."""
+    retry_budget: RetryBudgetPolicy = RetryBudgetPolicy()
+    """How many requests the gateway may try again in all."""
+    ejection: EjectionPolicy = EjectionPolicy()
+    """When the gateway takes endpoints out that fail or hang."""
     faults: FaultSchedule = FaultSchedule()
     """What goes wrong, by the names of endpoints."""
     link_bytes_per_s: float = 40e9
@@ -51,7 +56,7 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
         return any(group.role != "both" for group in self.groups)
 
     def __post_init__(self) -> None:
-        problems = [*self._of_groups(), *self._out_of_range()]
+        problems = [*self._of_groups(), *self._out_of_range(), *self._of_health()]
         if problems:
             raise ConfigError("; ".join(problems))
 
@@ -80,4 +85,25 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
             problems.append(f"max_requests: must be at least 1, got {self.max_requests}")
         if self.retries < 0:
             problems.append(f"retries: must not be negative, got {self.retries}")
+        return problems
+
+    def _of_health(self) -> list[str]:
+        ejection, budget = self.ejection, self.retry_budget
+        least = {
+            "ejection.failures": (ejection.failures, 0),
+            "ejection.base_s": (ejection.base_s, 0),
+            "ejection.longest_s": (ejection.longest_s, ejection.base_s),
+            "ejection.slow_start_s": (ejection.slow_start_s, 0),
+            "ejection.hang_s": (ejection.hang_s, 0),
+            "ejection.hang_requests": (ejection.hang_requests, 1),
+            "retry_budget.share": (budget.share, 0),
+            "retry_budget.floor_per_s": (budget.floor_per_s, 0),
+        }
+        problems = [
+            f"{name}: must be at least {bound:g}, got {value:g}"
+            for name, (value, bound) in least.items()
+            if not value >= bound
+        ]
+        if not budget.window_s > 0:
+            problems.append(f"retry_budget.window_s: must be more than 0, got {budget.window_s:g}")
         return problems

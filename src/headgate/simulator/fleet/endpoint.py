@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Protocol
 
 from headgate.fleet import EndpointLoad
@@ -74,6 +76,9 @@ class SimulatedEndpoint:
         self._rng = rng
         self._stepped = stepped
         self._listeners: dict[RequestId, Listener] = {}
+        self._silent: dict[RequestId, float] = {}
+        """When it was sent each request that has no token yet, the oldest first."""
+        self._heard_before_s = -math.inf  # of engines that have crashed
         self._begins = False
         self._ends_s: float | None = None
         self._slowdown = 1.0
@@ -104,6 +109,19 @@ class SimulatedEndpoint:
     def is_down(self) -> bool:
         return self._faults.is_down(self._timeline.now)
 
+    # -- what a client hears
+
+    def requests_silent_for(self, seconds: float) -> int:
+        """How many of its requests have waited for longer for their first token."""
+        before_s = self._timeline.now - seconds
+        return sum(1 for _ in takewhile(lambda sent_s: sent_s < before_s, self._silent.values()))
+
+    def heard_at(self) -> float:
+        """When it last sent a token of anything."""
+        self.engine.settle(self._timeline.now)
+        self._follow_engine()
+        return max(self.engine.last_token_s, self._heard_before_s)
+
     # -- requests
 
     def send(self, request: SimulatedRequest, listener: Listener) -> None:
@@ -133,6 +151,7 @@ class SimulatedEndpoint:
     def cancel(self, request_id: RequestId) -> None:
         """Nobody waits for a request any more; nobody is told."""
         if self._listeners.pop(request_id, None) is not None:
+            self._silent.pop(request_id, None)
             self.engine.cancel(request_id, self._timeline.now)
             self._follow_engine()
 
@@ -162,6 +181,7 @@ class SimulatedEndpoint:
             listener.refused()
             return
         self._listeners[request.request_id] = listener
+        self._silent[request.request_id] = self._timeline.now
         self._follow_engine()
 
     # -- readings
@@ -219,6 +239,7 @@ class SimulatedEndpoint:
         self.vitals.count(outcome.emitted)
         for emission in outcome.emitted:
             if not emission.position:
+                del self._silent[emission.request_id]
                 self._listeners[emission.request_id].first_token()
         for finished in outcome.finished:
             self._listeners.pop(finished.request_id).finished(finished)
@@ -246,6 +267,8 @@ class SimulatedEndpoint:
         self.crashes += 1
         self.engine.settle(now)
         self._busy_before_s = self.busy_s
+        self._heard_before_s = max(self._heard_before_s, self.engine.last_token_s)
+        self._silent.clear()
         engine, self.engine = self.engine, Engine(self.config)
         self.engine.slow_down(self._slowdown, now)
         self._ends_s = None

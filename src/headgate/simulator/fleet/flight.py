@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate import scheduling
 from headgate.fleet import EndpointLoad
-from headgate.simulator.fleet.blocks import engine_blocks, of_adapter
+from headgate.simulator.fleet.blocks import hashes_of, of_adapter
 from headgate.simulator.fleet.records import Outcome, RequestRecord
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
 from headgate.simulator.traces import TimedRequest
@@ -21,7 +21,6 @@ class Flight:
         "first_token_s",
         "number",
         "prefill",
-        "prefix",
         "scheduled",
         "timed",
         "tried",
@@ -31,13 +30,12 @@ class Flight:
     def __init__(self, number: int, timed: TimedRequest) -> None:
         self.number = number
         self.timed = timed
-        self.prefix = of_adapter(timed.prefix, timed.adapter)
         full = timed.prompt_tokens // timed.block_tokens if timed.block_tokens else 0
         self.scheduled = scheduling.Request(
             model=timed.adapter or "model",
             adapter=timed.adapter,
             prompt_tokens=timed.prompt_tokens,
-            prefix=self.prefix[:full],
+            prefix=of_adapter(timed.prefix[:full], timed.adapter),
             block_tokens=timed.block_tokens,
             priority=timed.priority,
             header=self._header,
@@ -65,11 +63,13 @@ class Flight:
     ) -> SimulatedRequest:
         """What an engine is asked for."""
         timed = self.timed
+        hashes = hashes_of(timed, config.block_size)
         return SimulatedRequest(
             request_id=RequestId(f"{self.number}.{self.attempts}"),
             prompt_tokens=timed.prompt_tokens,
             output_tokens=timed.output_tokens if output_tokens is None else output_tokens,
-            blocks=engine_blocks(self.prefix, timed.block_tokens, timed.prompt_tokens, config.block_size),
+            blocks=hashes.prompt,
+            answer_blocks=hashes.answer,
             adapter=timed.adapter,
             priority=-timed.priority,  # the larger goes first in a trace, the smaller in an engine
             received_tokens=received_tokens,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headgate import routing, scheduling
-from headgate.fleet import Booking, EndpointLoad
+from headgate.fleet import Booking, EndpointLoad, RetryBudget
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet.attempts import Attempt
 from headgate.simulator.fleet.description import FleetDescription
@@ -37,8 +37,12 @@ class SimulatedGateway:
         endpoints: Iterable[SimulatedEndpoint],
         prefixes: PrefixIndex,
         observer: Observer,
+        answered: Callable[[TimedRequest], None],
     ) -> None:
+        """`answered` is told each request whose client has all that it gets."""
         self.observer = observer
+        self.budget = RetryBudget(timeline.now, description.retry_budget)
+        self._answered = answered
         self.records: dict[int, RequestRecord] = {}
         self.unfinished = 0
         self._description = description
@@ -65,6 +69,7 @@ class SimulatedGateway:
     def arrive(self, number: int, timed: TimedRequest) -> None:
         """A client sends a request."""
         self.unfinished += 1
+        self.budget.requests += 1
         self._attempt(Flight(number, timed))
 
     # -- for attempts
@@ -87,15 +92,31 @@ class SimulatedGateway:
     def failed(self, flight: Flight, load: EndpointLoad, cut_off: FinishedRequest | None) -> None:
         """The endpoint gave no answer, or a part of one: another is tried if the client has got nothing."""
         load.failed(self.now)
-        if flight.first_token_s is None and flight.attempts <= self._description.retries:
+        if flight.first_token_s is None and self._may_retry(flight):
             self._attempt(flight)
         else:
             self.end(flight, "failed", cut_off)
+
+    def _may_retry(self, flight: Flight) -> bool:
+        """Whether there are attempts left, somebody else to ask, and a retry to spare, which is spent."""
+        return (
+            flight.attempts <= self._description.retries
+            and any(self._may_be_asked(load, flight) for load in self._pool)
+            and self.budget.take(self.now)
+        )
+
+    def _may_be_asked(self, load: EndpointLoad, flight: Flight) -> bool:
+        return (
+            load not in flight.tried
+            and load.requests < self._description.max_requests
+            and self._endpoints[load].group.role != "prefill"
+        )
 
     def end(self, flight: Flight, outcome: Outcome, finished: FinishedRequest | None = None) -> None:
         """The client has all that it gets."""
         self.records[flight.number] = flight.record(outcome, self.now, finished)
         self.unfinished -= 1
+        self._answered(flight.timed)
 
     # -- attempts
 

@@ -70,6 +70,8 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     busy_s: float
     """How long it worked, also before crashes."""
     crashes: int = 0
+    ejections: int = 0
+    """How often the gateway ejected it, for failures or because it hung."""
     statistics: EngineStatistics
     """Since it last began."""
 
@@ -80,6 +82,8 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[RequestRecord, ...]
     engines: tuple[EngineRecord, ...]
     ended_s: float
+    retries_denied: int = 0
+    """Requests that were not tried again because the retry budget was spent."""
 
     def summary(self, slo: Slo | None = None) -> Summary:
         """The figures that runs are compared by."""

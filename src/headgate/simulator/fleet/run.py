@@ -10,9 +10,11 @@ import msgspec
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex
+from headgate.simulator.fleet.clients import Clients
 from headgate.simulator.fleet.description import FleetDescription
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.fleet.gateway import SimulatedGateway
+from headgate.simulator.fleet.hanging import HangWatch
 from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import EngineRecord, FleetRun
 from headgate.simulator.fleet.timeline import Timeline
@@ -34,7 +36,8 @@ def run_fleet(
     """Sends each request, at its time, where the policy wants it, until all have ended.
 
     Requests come in the order of their times, and are taken one ahead: who hands them out sees how far the
-    run is, and may end it by handing out no more.
+    run is, and may end it by handing out no more. Those with `think_s` come behind the first of their
+    session.
 
     `prefixes` is the index that the policy was made with, if any: it is told how large the engines' caches
     are, as a gateway learns from their metrics. `seed` is for what is left to chance: by the policy, and by
@@ -60,6 +63,7 @@ class _Run:
         self._observer = observer
         self._timeline = Timeline()
         self._endpoints = list(self._make_endpoints(_rng(seed, "faults")))
+        self._clients = Clients(requests, self._timeline, self._arrive)
         self._gateway = SimulatedGateway(
             description,
             policy,
@@ -68,13 +72,15 @@ class _Run:
             self._endpoints,
             prefixes or PrefixIndex(),
             observer,
+            self._clients.ended,
         )
-        self._coming = enumerate(requests)
         self._bounded_tokens = 0
         self._plan_readiness()
         if description.scrape_s:
             self._plan_readings()
-        self._expect_next()
+        if description.ejection.failures:
+            HangWatch(self._timeline, self._endpoints).begin()
+        self._clients.expect_next()
 
     def result(self) -> FleetRun:
         self._observer.begins(self._endpoints)
@@ -90,17 +96,19 @@ class _Run:
                     requests=each.requests,
                     busy_s=each.busy_s,
                     crashes=each.crashes,
+                    ejections=each.load.ejections,
                     statistics=each.engine.statistics(),
                 )
                 for each in self._endpoints
             ),
             ended_s=max((record.ended_s for record in records), default=0.0),
+            retries_denied=self._gateway.budget.denied,
         )
 
     # -- engines
 
     def _make_endpoints(self, rng: random.Random) -> Iterable[SimulatedEndpoint]:
-        ledger = fleet.Ledger()
+        ledger = fleet.Ledger(self._description.ejection)
         stepped = self._tell_kv_events if self._observer.wants_kv_events else None
         port = 8000
         rates = fleet.Rates()
@@ -135,16 +143,9 @@ class _Run:
 
     # -- clients
 
-    def _expect_next(self) -> None:
-        """Plans the arrival of the next request, if there is one."""
-        for number, timed in self._coming:
-            self._timeline.at(timed.at_s, partial(self._arrive, number, timed))
-            if timed.block_tokens and not self._bounded_tokens:
-                self._bound_prefixes(timed.block_tokens)
-            return
-
     def _arrive(self, number: int, timed: TimedRequest) -> None:
-        self._expect_next()
+        if timed.block_tokens and not self._bounded_tokens:
+            self._bound_prefixes(timed.block_tokens)
         self._gateway.arrive(number, timed)
 
     # -- what the gateway learns of engines

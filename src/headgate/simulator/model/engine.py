@@ -10,6 +10,8 @@ prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts the
 (`settle`), so that all times are those of single steps, to the last bit.
 """
 
+import math
+
 from headgate.simulator.model import growth
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
@@ -38,6 +40,8 @@ class Engine:
         self._known: dict[RequestId, Sequence] = {}
         self._step: Steps | None = None
         self._slowdown = 1.0
+        self.last_token_s = -math.inf
+        """When it last gave anyone a token; with several steps under way, as of the last `settle`."""
         self._submitted = 0
         self._finished = 0
         self._refused = 0
@@ -130,6 +134,7 @@ class Engine:
             if sequence.decoding and not sequence.ended:
                 step.emitted.append(sequence.emit(ends_s))
                 self._output_tokens += 1
+                self.last_token_s = ends_s
         finished = tuple(
             self._end(sequence, sequence.request.finish_reason, ends_s)
             for sequence in (*step.decoding, *(sequence for sequence, _ in step.chunks))
@@ -251,6 +256,8 @@ class Engine:
                 emitted.append(sequence.emit(now, steps))
                 assert sequence.holding is not None
                 names_answers |= sequence.computed >= sequence.holding.names_at
+        if len(emitted) > before:
+            self.last_token_s = now
         self._output_tokens += steps * (len(emitted) - before)
         for sequence, tokens in step.chunks:
             if not sequence.ended:

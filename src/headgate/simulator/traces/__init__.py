@@ -14,10 +14,12 @@ from headgate.simulator.traces.mooncake import Mooncake
 from headgate.simulator.traces.reuse import ideal_hit_rate
 from headgate.simulator.traces.sessions import Sessions, with_sessions
 from headgate.simulator.traces.timed import TimedRequest
+from headgate.simulator.traces.turns import TOKEN_S, in_turn
 
 __all__ = [
     "FORMATS",
     "MAX_LINE_BYTES",
+    "TOKEN_S",
     "Arrivals",
     "Azure",
     "Mooncake",
@@ -32,6 +34,7 @@ __all__ = [
     "follow",
     "grid_s",
     "ideal_hit_rate",
+    "in_turn",
     "mean_rate",
     "read_curve",
     "requests",

@@ -29,7 +29,7 @@ class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     """Only requests before this time of the trace."""
     jitter_s: float = 0.0
-    """Each request comes later by a uniform share of this."""
+    """Each request comes later by a uniform share of this, but for those that come after an answer."""
     rate_scale: float = 1.0
     """2 lets them come twice as fast."""
     rate_per_s: float | None = None
@@ -48,12 +48,22 @@ def arrange(requests: Iterable[TimedRequest], arrivals: Arrivals, rng: random.Ra
         )
     )
     if arrivals.jitter_s:
-        shifted = [_at(request, request.at_s + rng.random() * arrivals.jitter_s) for request in chosen]
-        chosen = sorted(shifted, key=lambda request: request.at_s)
+        chosen = sorted(_spread(chosen, arrivals.jitter_s, rng), key=lambda request: request.at_s)
     scale = arrivals.rate_scale
     if arrivals.rate_per_s is not None and (rate := mean_rate(chosen)):
         scale = arrivals.rate_per_s / rate
     return chosen if scale == 1.0 else [_at(request, request.at_s / scale) for request in chosen]
+
+
+def _spread(requests: Iterable[TimedRequest], jitter_s: float, rng: random.Random) -> list[TimedRequest]:
+    """Turns that follow an answer stay where the first of their conversation is."""
+    shifted = []
+    late_s = 0.0
+    for request in requests:
+        if request.think_s is None:
+            late_s = rng.random() * jitter_s
+        shifted.append(_at(request, request.at_s + late_s))
+    return shifted
 
 
 def mean_rate(requests: Sequence[TimedRequest]) -> float:

@@ -22,4 +22,5 @@ def ideal_hit_rate(requests: Iterable[TimedRequest]) -> float | None:
         known = next((index for index, block in enumerate(usable) if block not in seen), len(usable))
         cached += known * request.block_tokens
         seen.update(request.prefix[: request.prompt_tokens // request.block_tokens])
+        seen.update(request.answer)
     return cached / tokens if seen else None

@@ -6,9 +6,12 @@ import msgspec
 
 
 class TimedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that arrives `at_s` seconds after the trace begins."""
+    """One request that arrives `at_s` seconds after the trace begins, or after an answer."""
 
     at_s: float
+    think_s: float | None = None
+    """So many seconds pass between the end of the request before it of the same session and its arrival,
+    whatever `at_s` says; None arrives at `at_s`."""
     prompt_tokens: int
     output_tokens: int
     prefix: tuple[int, ...] = ()
@@ -16,6 +19,9 @@ class TimedRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompts begin alike as far as their hashes are the same. Empty where the trace does not say."""
     block_tokens: int = 0
     """Tokens in one block of `prefix`; 0 without one."""
+    answer: tuple[int, ...] = ()
+    """Hashes of the blocks that the answer fills, as the prompt of a next turn has them: first of the one
+    that the prompt left partly full, chained on. Empty where the trace does not say."""
     adapter: str = ""
     """The adapter that is asked for; empty for the base model."""
     tenant: str = ""

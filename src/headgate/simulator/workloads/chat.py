@@ -6,11 +6,9 @@ import heapq
 import random
 from typing import Annotated, NamedTuple
 
-from headgate.simulator.traces import TimedRequest
+from headgate.simulator.traces import TOKEN_S, TimedRequest
 from headgate.simulator.workloads.workload import Blocks, Workload, fixed_tokens, says, tokens
 
-_WRITES_A_TOKEN_S = 0.02
-"""How long an answer is taken to last for each of its tokens: the next turn comes after it."""
 _WARM_UP = 3.0
 """So many times as long as a conversation lasts passes before the first request that is told."""
 
@@ -21,7 +19,7 @@ class _Turn(NamedTuple):
     at_s: float
     session: int
     history: tuple[int, ...]
-    """Hashes of the full blocks of the turn before."""
+    """Hashes of the full blocks of the turn before and its answer."""
     context: int
     """Tokens so far: prompt and answer of the turn before."""
 
@@ -39,7 +37,7 @@ class Chat(Workload, frozen=True, kw_only=True):
         """The requests of a service that has been in use for a while: conversations are under way."""
         blocks = Blocks(self.block_tokens)
         system = blocks.full(self.system_tokens)
-        lasts_s = self.turns * (self.think_s + self.output_tokens * _WRITES_A_TOKEN_S)
+        lasts_s = self.turns * (self.think_s + self.output_tokens * TOKEN_S)
         # Conversations begin more rarely than turns come.
         begins = (at_s * self.turns - _WARM_UP * lasts_s for at_s in self.arrivals(rng))
         to_come = [_Turn(next(begins), 0, system, self.system_tokens)]
@@ -57,11 +55,15 @@ class Chat(Workload, frozen=True, kw_only=True):
 
     def _request(self, turn: _Turn, blocks: Blocks, rng: random.Random) -> TimedRequest:
         prompt_tokens = turn.context + self.length(self.user_tokens, rng)
+        output_tokens = self.length(self.output_tokens, rng)
+        prefix = blocks.prompt(turn.history, prompt_tokens)
+        full = prefix[: prompt_tokens // self.block_tokens]
         return TimedRequest(
             at_s=turn.at_s,
             prompt_tokens=prompt_tokens,
-            output_tokens=self.length(self.output_tokens, rng),
-            prefix=blocks.prompt(turn.history, prompt_tokens),
+            output_tokens=output_tokens,
+            prefix=prefix,
+            answer=blocks.behind(full, prompt_tokens + output_tokens),
             block_tokens=self.block_tokens,
             session=turn.session,
         )
@@ -69,8 +71,8 @@ class Chat(Workload, frozen=True, kw_only=True):
     def _next(self, request: TimedRequest, rng: random.Random) -> _Turn:
         thinks_s = rng.expovariate(1 / self.think_s) if self.think_s else 0.0
         return _Turn(
-            at_s=request.at_s + request.output_tokens * _WRITES_A_TOKEN_S + thinks_s,
+            at_s=request.at_s + request.output_tokens * TOKEN_S + thinks_s,
             session=request.session,
-            history=request.prefix[: request.prompt_tokens // self.block_tokens],
+            history=request.prefix[: request.prompt_tokens // self.block_tokens] + request.answer,
             context=request.prompt_tokens + request.output_tokens,
         )

@@ -69,6 +69,10 @@ class Blocks:
         """New hashes of a text, for as many blocks as it fills."""
         return tuple(itertools.islice(self._next, of_tokens // self.block_tokens))
 
+    def behind(self, full: Sequence[int], tokens: int) -> tuple[int, ...]:
+        """New hashes of the blocks that a text of so many tokens fills behind those."""
+        return tuple(itertools.islice(self._next, tokens // self.block_tokens - len(full)))
+
     def prompt(self, shared: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
         """The hashes of a prompt that begins with the shared blocks, and is its own from there on."""
         needed = -(-prompt_tokens // self.block_tokens)
