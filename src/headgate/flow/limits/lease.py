@@ -1,0 +1,318 @@
+"""A member's part of a shared budget: tokens on lease, that requests take without asking anybody.
+
+The shell carries `claim`s to the account and its grants back (`granted`), and says when the account is out
+of reach (`part`): then what is left of the lease is used, and after it the local share, which is the limit
+divided by the members that there were, beginning with this member's part of what was left. All of it is told
+to the account afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from headgate.flow.limits.budget import LocalBudget
+from headgate.flow.limits.lease_account import LEASE_S, Claim, Grant
+
+HORIZON_S = 2.0
+"""A lease is what is used in this time, by the use of late,"""
+LEAST_REQUESTS = 8
+"""and at least what so many requests use,"""
+LARGEST_SHARE = 16
+"""and at most this fraction of the limit."""
+TELL_S = 1.0
+"""What was used is told after this time at the latest,"""
+IDLE_S = 5.0
+"""and where nothing was used for so long, the lease is given back."""
+PAUSE_S = 0.01
+"""The least time between a claim that got less than it needed and the next that needs as much."""
+LOOK_AGAIN_S = 1.0
+"""After this time, what was not there may be: others give tokens back."""
+REFILL_PAUSE_S = 0.05
+"""The same where it got all that it needed, but not all that it would like to have."""
+SMOOTHING_S = 2.0
+"""Over what time use is averaged."""
+
+Call = Callable[["LeasedBudget"], None]
+"""Tells the shell that a claim should be made soon."""
+
+
+class LeasedBudget:
+    """One direction of one route's limit, as `Budget` has it, in tokens. `now` is monotonic seconds."""
+
+    def __init__(
+        self, member: str, limit: int, unit_s: int, now: float, call: Call, members: int = 1
+    ) -> None:
+        """`members` is how many there may be besides the account, until it says."""
+        self.member = member
+        self.limit = limit
+        self.members = members
+        self.is_strict = False
+        """Whether nothing goes without the account."""
+        self.is_called = False
+        """Whether the shell was told that a claim should be made."""
+        self._unit_s = unit_s
+        self._call = call
+        self._held = 0
+        """Granted and not used; negative is what was used beyond it."""
+        self._granted = self._told = self._turn = 0
+        self._until = -math.inf
+        self._low = 0
+        """With less than this, more is asked for."""
+        self._need = self._least = 0
+        self._ask_at = -math.inf
+        """Before this time, asking for more is of no use,"""
+        self._refused = 0
+        """or for so many, if requests wait for them."""
+        self._is_closed = False
+        self._epoch = ""
+        self._level = float(limit)
+        self._level_at = self._asked_at = self._used_at = now
+        self._used_then = 0
+        """What was used at the last claim."""
+        self._per_s = 0.0
+        self._request_tokens = 0.0
+        self._share: LocalBudget | None = None
+        """What it goes by while the account is out of reach."""
+
+    # -- requests
+
+    def take(self, tokens: int, now: float) -> bool:
+        held = self._held - tokens
+        if held >= 0 and now < self._until:
+            self._held = held
+            if held < self._low and not self.is_called and now >= self._ask_at:
+                self._make_call()
+            return True
+        return self._take_of_share(tokens, now)
+
+    def overdraw(self, tokens: int, now: float) -> bool:
+        if self._held > 0 and now < self._until:
+            self.charge(tokens, now)
+            return True
+        share = self._share
+        if share is None or self.is_strict or not share.overdraw(tokens, now):
+            return False
+        self._held -= tokens
+        return True
+
+    def _take_of_share(self, tokens: int, now: float) -> bool:
+        self._end_lease(now)
+        share = self._share
+        if share is None or self.is_strict:
+            return False
+        if not share.take(tokens - max(self._held, 0), now):
+            return False
+        self._held -= tokens
+        return True
+
+    def give_back(self, tokens: int, now: float) -> None:
+        self._held += tokens
+        if self._share is not None:
+            self._share.give_back(tokens, now)
+
+    def charge(self, tokens: int, now: float) -> None:
+        self._held -= tokens
+        if self._held < self._low and not self.is_called and now >= self._ask_at:
+            self._make_call()
+        if self._share is not None:
+            self._share.charge(tokens, now)
+
+    def available(self, now: float) -> float:
+        """What it has and what is left for all, as far as it knows; negative is debt."""
+        held = self._held if now < self._until else min(self._held, 0)
+        if self._share is not None:
+            return max(held, 0) + (0.0 if self.is_strict else self._share.available(now))
+        return min(held + self._filled(now), self.limit)
+
+    def wait_s(self, tokens: int, now: float) -> float:
+        if tokens > self.limit:
+            return math.inf
+        if self._share is not None and not self.is_strict:
+            return self._share.wait_s(tokens, now)
+        missing = tokens - self.available(now)
+        return max(missing * self._unit_s / self.limit, max(self._ask_at - now, 0.0))
+
+    def change(self, limit: int, unit_s: int, now: float) -> None:
+        """Goes on by another limit at once. What is there stays, as far as the new limit has room for it."""
+        self._level = min(self._filled(now), limit)
+        self._level_at = now
+        self.limit, self._unit_s = limit, unit_s
+        if self._share is not None:
+            self._share.change(self._part_of_limit(), unit_s, now)
+        self._ask_at = -math.inf
+        if not self.is_called:
+            self._make_call()
+
+    # -- asking
+
+    def ask(self, tokens: int, now: float) -> bool:
+        """For a request that got nothing: has so many claimed. False if they are known not to be there."""
+        if self._share is not None or not self._may_be_there(tokens, now):
+            return False
+        self._need += tokens
+        self._least = min(self._least or tokens, tokens)
+        if not self.is_called:
+            self._make_call()
+        return True
+
+    def _may_be_there(self, tokens: int, now: float) -> bool:
+        """Whether the account may have so many, by what it had when it last said so."""
+        if tokens > self.limit or (now < self._ask_at and tokens >= self._refused):
+            return False
+        return tokens <= self.available(now) or now - self._level_at >= LOOK_AGAIN_S
+
+    def _make_call(self) -> None:
+        self.is_called = True
+        self._call(self)
+
+    def is_due(self, now: float) -> bool:
+        """Whether a claim should be made though nobody asks: to tell of use, or to give the lease back."""
+        if self._used != self._told:
+            return now - self._asked_at >= TELL_S
+        return self._held != 0 and now - self._used_at >= IDLE_S
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it holds nothing and has told all."""
+        return not self.is_called and self._held == 0 and self._used == self._told
+
+    @property
+    def _used(self) -> int:
+        return self._granted - self._held
+
+    def wants_lease(self, now: float) -> int:
+        """Tokens that it would like to have on lease, by what was used of late and what is waited for."""
+        if self._is_closed or (now - self._used_at >= IDLE_S and not self._need):
+            return 0
+        usual = max(self._per_s * HORIZON_S, self._request_tokens * LEAST_REQUESTS)
+        return max(min(math.ceil(usual), self.limit // LARGEST_SHARE), self._need)
+
+    def claim(self, now: float) -> Claim:
+        """What to tell the account now. What is to be given back is not used from now on."""
+        self._end_lease(now)
+        self._learn(now)
+        want = self.wants_lease(now)
+        self._turn += 1
+        claim = Claim(
+            member=self.member,
+            turn=self._turn,
+            limit=self.limit,
+            unit_s=self._unit_s,
+            used=self._used,
+            told=self._told,
+            granted=self._granted,
+            need=self._need,
+            least=self._least,
+            want=want,
+            epoch=self._epoch,
+            level=self._filled(now),
+        )
+        surplus = self._held - want
+        if surplus > 0:
+            self._held -= surplus
+            self._granted -= surplus
+        self.is_called = False
+        self._asked_at = now
+        self._need = self._least = 0
+        return claim
+
+    def _learn(self, now: float) -> None:
+        """How fast tokens are used, and by how large requests, judged by the use since the last claim."""
+        used = max(self._used - self._used_then, 0)
+        passed_s = max(now - self._asked_at, 1e-3)
+        self._used_then = self._used
+        if used or self._need:
+            self._used_at = now
+        weight = 1.0 - math.exp(-passed_s / SMOOTHING_S)
+        self._per_s += weight * (used / passed_s - self._per_s)
+        size = self._least
+        if size:
+            self._request_tokens += 0.25 * (size - self._request_tokens) if self._request_tokens else size
+
+    def granted(self, claim: Claim, grant: Grant, now: float) -> None:
+        """The account's answer to the last claim, which was made at `_asked_at`."""
+        used = self._used
+        self._granted, self._told = grant.granted, grant.used
+        self._held = self._granted - used
+        self._until = self._asked_at + LEASE_S
+        self._epoch, self._level, self._level_at = grant.epoch, grant.level, now
+        self.members = grant.members
+        self._pause(claim, grant, now)
+
+    def _pause(self, claim: Claim, grant: Grant, now: float) -> None:
+        """Sets below what and from when on more is asked for."""
+        had = grant.granted - grant.used
+        self._low = claim.want // 2
+        self._refused = max(math.floor(had + grant.level), 0) + 1
+        self._ask_at = -math.inf
+        if had < claim.need:
+            self._ask_at = now + PAUSE_S
+        elif had < claim.want:
+            self._ask_at = now + REFILL_PAUSE_S
+
+    def _end_lease(self, now: float) -> None:
+        """What the account knows nothing of is not ours any more: it takes back what it gave."""
+        if now >= self._until:
+            used = self._used
+            self._granted = self._told
+            self._held = self._granted - used
+
+    # -- without the account
+
+    def part(self, now: float) -> None:
+        """The account is out of reach: goes on by the local share of what was left."""
+        if self._share is not None:
+            return
+        self._level, self._level_at = self._filled(now), now
+        part = self._part_of_limit()
+        share = LocalBudget(part, self._unit_s, now)
+        share.charge(max(part - math.floor(self._level / self.members), 0), now)
+        self._share = share
+        self._need = self._least = 0
+
+    def rejoin(self, now: float) -> None:
+        """The account is there again."""
+        if self._share is None:
+            return
+        self._share = None
+        self._level_at = now
+        self._ask_at = -math.inf
+        if self._used != self._told and not self.is_called:
+            self._make_call()
+
+    @property
+    def is_parted(self) -> bool:
+        return self._share is not None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether what it refuses is refused only because the account is out of reach."""
+        return self.is_strict and self._share is not None
+
+    def close(self) -> None:
+        """Nobody takes from it any more: the lease is given back, and what was used is told."""
+        self._is_closed = True
+        if not self.is_called:
+            self._make_call()
+
+    def _part_of_limit(self) -> int:
+        return max(self.limit // self.members, 1)
+
+    def _filled(self, now: float) -> float:
+        """What is left for all, if nobody else has taken anything since it was told. While the account is out
+        of reach, the others are taken to use all that comes in."""
+        if self._share is not None:
+            return self._level
+        return min(self._level + (now - self._level_at) * self.limit / self._unit_s, self.limit)
+
+    def statistics(self, now: float) -> dict[str, float | bool]:
+        return {
+            "limit": self.limit,
+            "available": self.available(now),
+            "leased": self._held if now < self._until else 0,
+            "used": self._used,
+            "untold": self._used - self._told,
+            "members": self.members,
+            "parted": self.is_parted,
+        }
