@@ -29,9 +29,17 @@ class EngineAccounts(RuleBasedStateMachine):
         spare_blocks=st.integers(0, 6),
         max_waiting=st.integers(0, 6),
         host_blocks=st.sampled_from([0, 0, 10]),
+        drafts=st.sampled_from([0, 0, 3]),
     )
     def start(
-        self, seqs: int, budget: int, block_size: int, spare_blocks: int, max_waiting: int, host_blocks: int
+        self,
+        seqs: int,
+        budget: int,
+        block_size: int,
+        spare_blocks: int,
+        max_waiting: int,
+        host_blocks: int,
+        drafts: int,
     ) -> None:
         self.config = EngineConfig(
             costs=COSTS,
@@ -42,6 +50,7 @@ class EngineAccounts(RuleBasedStateMachine):
             block_size=block_size,
             max_waiting=max_waiting,
             host_kv_blocks=host_blocks,
+            draft_tokens=drafts,
         )
         self.engine = Engine(self.config)
         self.now = 0.0
@@ -109,7 +118,7 @@ class EngineAccounts(RuleBasedStateMachine):
         for emission in outcome.emitted:
             assert emission.position == self.tokens[emission.request_id], "a token was skipped or repeated"
             assert emission.request_id not in self.ended, "a token after the end"
-            self.tokens[emission.request_id] += 1
+            self.tokens[emission.request_id] += emission.tokens
         for end in outcome.finished:
             assert end.request_id not in self.ended, "ended twice"
             self.ended[end.request_id] = end.reason

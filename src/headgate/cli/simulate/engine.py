@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
+from headgate.cli.simulate.engine_options import SPECULATION
 
 if TYPE_CHECKING:
     import socket
@@ -113,6 +114,7 @@ _COUNT = click.IntRange(min=1)
     "--scheduling-policy", type=click.Choice(["fcfs", "priority"]), default="fcfs", show_default=True,
     help="Whether requests start first come, first served, or by their `priority`.",
 )  # fmt: skip
+@SPECULATION
 @click.option(
     "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
 )

@@ -8,6 +8,7 @@ from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.request import RequestId, SimulatedRequest
 from headgate.simulator.model.sequence import Chunk, Sequence
+from headgate.simulator.model.speculation import Speculation
 from headgate.simulator.model.waiting import WaitingQueue, by_priority
 
 STEPS_WITH_EVENTS = 8
@@ -46,8 +47,9 @@ class Batch:
     be asked last), which goes back to the queue.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, speculation: Speculation) -> None:
         self.config = config
+        self._speculation = speculation
         self.kv = KvBlocks(
             config.kv_blocks,
             config.block_size,
@@ -110,7 +112,7 @@ class Batch:
         Nobody starts in them: either one prompt takes the whole budget, or the head of the queue has just
         found no place or blocks, and there will not be more of them before a sequence ends.
         """
-        if work.preempted:
+        if work.preempted or (work.decoding and self._speculation.draft_tokens):
             return 1
         if work.chunks:
             (sequence, tokens), *others = work.chunks
@@ -150,11 +152,12 @@ class Batch:
     # -- room
 
     def _make_room_to_grow(self) -> list[Sequence]:
-        """A block for the next token of every decoding sequence, from others if need be."""
+        """Blocks for the next tokens of every decoding sequence, from others if need be."""
         preempted: list[Sequence] = []
-        short = [each for each in self.running.values() if each.decoding and not each.room_left]
+        most = self._speculation.most_tokens if self._speculation.draft_tokens else _one
+        short = [each for each in self.running.values() if each.decoding and each.room_left < most(each)]
         for sequence in short:
-            while sequence.holding and not self.kv.grow(sequence.holding, sequence.computed + 1):
+            while sequence.holding and not self.kv.grow(sequence.holding, sequence.computed + most(sequence)):
                 preempted.append(self._preempt())
         return preempted
 
@@ -246,3 +249,8 @@ class Batch:
         assert self.kv.apart == len(self.adapters.loaded) * self.config.adapter_kv_blocks
         in_use = frozenset(sequence.request.adapter for sequence in running) - {""}
         assert self.adapters.in_use == in_use, f"adapters in use: {self.adapters.in_use}, not {in_use}"
+
+
+def _one(sequence: Sequence) -> int:
+    """Tokens of a step that drafts none."""
+    return 1

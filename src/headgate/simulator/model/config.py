@@ -46,6 +46,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """KV blocks whose memory a loaded adapter takes."""
     by_priority: bool = False
     """Whether requests start, and are preempted, by their priority; otherwise who came first goes first."""
+    draft_tokens: int = 0
+    """Tokens that a step drafts for each sequence that decodes (speculative decoding); 0 drafts none."""
+    draft_acceptance: float = 0.7
+    """How likely each of them is accepted, if those before it were."""
+    draft_token_s: float = 0.0
+    """How much longer a step takes for each token that it drafts ahead, for all sequences together."""
     max_waiting: int = 1000
     """Requests that the engine takes beyond the `max_num_seqs` that it can run; more are refused."""
 
@@ -70,6 +76,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "max_host_adapters": 0,
             "adapter_host_load_s": 0,
             "adapter_kv_blocks": 0,
+            "draft_tokens": 0,
+            "draft_token_s": 0,
         }
         problems = [
             f"{name}: must be at least {least}, got {getattr(self, name)}"
@@ -81,6 +89,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"max_host_adapters: must be at least max_adapters {self.max_adapters}, as the host keeps "
                 f"those too, got {self.max_host_adapters}"
             )
+        if not 0 <= self.draft_acceptance <= 1:
+            problems.append(f"draft_acceptance: must be 0 to 1, got {self.draft_acceptance}")
         for name in self.costs.__struct_fields__:
             seconds = getattr(self.costs, name)
             if not (math.isfinite(seconds) and seconds >= 0):

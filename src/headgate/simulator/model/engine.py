@@ -27,6 +27,7 @@ from headgate.simulator.model.request import (
     StepPlan,
 )
 from headgate.simulator.model.sequence import Sequence
+from headgate.simulator.model.speculation import Speculation
 from headgate.simulator.model.statistics import EngineStatistics
 from headgate.simulator.model.steps import Steps
 
@@ -36,7 +37,8 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._batch = Batch(config)
+        self._speculation = Speculation(config.draft_tokens, config.draft_acceptance)
+        self._batch = Batch(config, self._speculation)
         self._known: dict[RequestId, Sequence] = {}
         self._step: Steps | None = None
         self._slowdown = 1.0
@@ -197,6 +199,10 @@ class Engine:
             prefix_queries_total=self._prefix_queries,
             prefix_hits_total=self._prefix_hits,
             host_hits_total=self._host_hits,
+            drafts_total=self._speculation.drafts,
+            draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
+            accepted_tokens_total=self._speculation.accepted,
+            accepted_by_position=self._speculation.accepted_by_position.copy(),
         )
 
     def validate(self) -> None:
@@ -208,9 +214,9 @@ class Engine:
         for sequence in batch.running.values():
             covered = max(sequence.prefill_target, sequence.computed)
             held = sequence.holding.blocks if sequence.holding else 0
-            growing = self._step is not None and sequence.decoding
-            allowed = {batch.kv.blocks_for(covered), batch.kv.blocks_for(covered + growing)}
-            assert held in allowed, f"{sequence.id} holds {held} blocks for {covered} tokens"
+            ahead = self.config.draft_tokens + (self._step is not None and sequence.decoding)
+            least, most = batch.kv.blocks_for(covered), batch.kv.blocks_for(covered + ahead)
+            assert least <= held <= most, f"{sequence.id} holds {held} blocks for {covered} tokens"
 
     # -- inside
 
@@ -250,15 +256,17 @@ class Engine:
         emitted = step.emitted
         before = len(emitted)
         names_answers = False
+        drafts = self._speculation.draft_tokens > 0
         for sequence in step.decoding:
             if not sequence.ended:
-                sequence.computed += steps
-                emitted.append(sequence.emit(now, steps))
+                tokens = self._speculation.tokens(sequence) if drafts else steps
+                sequence.computed += tokens
+                emitted.append(sequence.emit(now, tokens))
                 assert sequence.holding is not None
                 names_answers |= sequence.computed >= sequence.holding.names_at
         if len(emitted) > before:
             self.last_token_s = now
-        self._output_tokens += steps * (len(emitted) - before)
+            self._output_tokens += sum(each.tokens for each in emitted[before:])
         for sequence, tokens in step.chunks:
             if not sequence.ended:
                 sequence.prefill(steps * tokens)

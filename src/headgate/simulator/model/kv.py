@@ -138,7 +138,8 @@ class KvBlocks:
     def name(self, holding: Holding, tokens: int) -> None:
         """The first `tokens` tokens of a holding are computed: its full blocks can be found.
 
-        Where a name is taken, because another request computed the same at the same time, both keep theirs.
+        Where a name is taken, because another request computed the same at the same time, both keep theirs. A
+        block has no name where that before it has lost its own: nobody would come so far.
         """
         if tokens < holding.names_at:
             return
@@ -149,7 +150,7 @@ class KvBlocks:
         stored: list[int] = []
         for position in range(first, last):
             block = hashes[position]
-            if block in self._references or block in self._idle:
+            if self._is_named(block) or (position and not self._is_named(hashes[position - 1])):
                 self._tell_stored(holding, stored, position)
                 stored = []
                 continue
@@ -158,6 +159,9 @@ class KvBlocks:
             holding.named.append(block)
             stored.append(block)
         self._tell_stored(holding, stored, last)
+
+    def _is_named(self, block: int) -> bool:
+        return block in self._references or block in self._idle
 
     def release(self, holding: Holding) -> None:
         """Give everything back. What has a name stays findable until its block is needed."""

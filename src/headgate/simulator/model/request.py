@@ -129,7 +129,7 @@ class Emission(NamedTuple):
     gap_s: float
     """Since the request's token before, to the last of these; for the first token, since its arrival."""
     tokens: int = 1
-    """More than one where several steps were taken in one go."""
+    """More than one where several steps were taken in one go, or drafted tokens were accepted."""
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """A request on its way through the engine: what is computed, what is emitted, which blocks it holds."""
 
+import random
+
 from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.request import (
@@ -29,6 +31,7 @@ class Sequence:
         "preemptions",
         "prefill_target",
         "request",
+        "rng",
         "started_s",
     )
 
@@ -48,6 +51,8 @@ class Sequence:
         self.preemptions = 0
         self.holding: Holding | None = None
         self.ended = False
+        self.rng: random.Random | None = None
+        """What is left to chance with this request, if anything is."""
 
     @property
     def id(self) -> RequestId:

@@ -1,5 +1,7 @@
 """What can be read off an engine at any time."""
 
+from collections import Counter
+
 import msgspec
 
 
@@ -34,6 +36,12 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that were found in the accelerator's cache."""
     host_hits_total: int
     """Those of them that were found in the host's memory."""
+    drafts_total: int
+    """How often tokens were drafted for a sequence."""
+    draft_tokens_total: int
+    accepted_tokens_total: int
+    accepted_by_position: Counter[int]
+    """How often the first drafted token was accepted (0), the second (1), ..."""
 
     @property
     def kv_usage(self) -> float:

@@ -24,13 +24,16 @@ class Steps:
         prefill_tokens = sum(tokens for _, tokens in work.chunks)
         kv_tokens = sum(sequence.computed for sequence in work.decoding)
         first_s = config.costs.step_seconds(
-            decode_sequences=len(work.decoding),
+            # A drafted token is checked as if it were the next one of a sequence of its own.
+            decode_sequences=len(work.decoding) * (1 + config.draft_tokens),
             kv_tokens=kv_tokens,
             prefill_tokens=prefill_tokens,
             starts=len(work.admitted),
         )
         first_s += work.adapters_loaded * config.adapter_load_s
         first_s += work.adapters_from_host * config.adapter_host_load_s
+        if work.decoding:
+            first_s += config.draft_tokens * config.draft_token_s
         if config.host_kv_blocks:
             first_s += sum(each.host_tokens for each in work.admitted) * config.host_token_s
         self._ends = [now + first_s * slowdown]

@@ -317,7 +317,7 @@ class LiveEngine:
     def _deliver(self, outcome: StepOutcome) -> None:
         for emission in outcome.emitted:
             ticket, choice = self._waiting_for[emission.request_id]
-            choice.emitted += 1
+            choice.emitted += emission.tokens
             self.timings.token(emission, choice.request)
             if ticket.every_token:
                 ticket.notify()

@@ -35,6 +35,11 @@ def series(reading: Reading) -> Iterator[Series]:
         page_size=str(size),
         num_pages=str(config.kv_blocks),
     )
+    if config.draft_tokens:
+        length = 1 + now.accepted_tokens_total / now.drafts_total if now.drafts_total else 0.0
+        rate = now.accepted_tokens_total / now.draft_tokens_total if now.draft_tokens_total else 0.0
+        yield gauge("sglang:spec_accept_length", "Tokens of a step with a draft, on average.", length)
+        yield gauge("sglang:spec_accept_rate", "Share of drafted tokens that were accepted.", rate)
     yield counter("sglang:prompt_tokens", "Prefilled prompt tokens.", timings.prompt_tokens)
     yield counter("sglang:generation_tokens", "Generated tokens.", timings.output_tokens)
     yield counter("sglang:cached_tokens", "Prompt tokens that were cached.", now.prefix_hits_total)

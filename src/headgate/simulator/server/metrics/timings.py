@@ -24,7 +24,7 @@ class Timings:
         self.ttft = Histogram(TTFT_BUCKETS)
         """Arrival to first token."""
         self.inter_token = Histogram(TOKEN_TIME_BUCKETS)
-        """Token to next token of a request."""
+        """Token to next token of a request; those of one step count once, as in vLLM."""
         self.tpot = Histogram(TOKEN_TIME_BUCKETS)
         """Mean time of a request's tokens after the first."""
         self.e2e = Histogram(LATENCY_BUCKETS)
@@ -42,7 +42,7 @@ class Timings:
         self.asked_size = Histogram(tokens)
 
     def token(self, emission: Emission, request: SimulatedRequest) -> None:
-        self.output_tokens += 1
+        self.output_tokens += emission.tokens
         if emission.position:
             self.inter_token.observe(emission.gap_s)
         else:

@@ -77,8 +77,21 @@ def _counters(reading: Reading) -> Iterator[Series]:
     yield counter("vllm:nixl_num_failed_transfers", "Prompts that another engine did not have.", again)
     name = "vllm:admission_rejections"
     yield counter(name, "Requests that were not taken.", now.refused_total, reason="queue_full")
+    if reading.config.draft_tokens:
+        yield from _speculation(reading)
     for reason, number in timings.finished_by_reason.items():
         yield counter("vllm:request_success", "Ended requests.", number, finished_reason=reason)
+
+
+def _speculation(reading: Reading) -> Iterator[Series]:
+    """As in vLLM, only where tokens are drafted."""
+    now = reading.statistics
+    yield counter("vllm:spec_decode_num_drafts", "Drafts.", now.drafts_total)
+    yield counter("vllm:spec_decode_num_draft_tokens", "Drafted tokens.", now.draft_tokens_total)
+    yield counter("vllm:spec_decode_num_accepted_tokens", "Accepted ones.", now.accepted_tokens_total)
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos"
+    for position, number in now.accepted_by_position.items():
+        yield counter(name, "Accepted tokens by their place in a draft.", number, position=str(position))
 
 
 def _histograms(reading: Reading) -> Iterator[Series]:

@@ -1,0 +1,41 @@
+"""Options of `headgate simulate engine` by what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import click
+
+Command: TypeAlias = Callable[..., Any]
+
+_SECONDS = click.FloatRange(min=0)
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+SPECULATION = _options(
+    click.option(
+        "--draft-tokens",
+        type=click.IntRange(min=0),
+        help="Tokens drafted in a step for each sequence (speculative decoding).",
+    ),
+    click.option(
+        "--draft-acceptance",
+        type=click.FloatRange(0, 1),
+        help="How likely each of them is accepted, if those before it were.",
+    ),
+    click.option(
+        "--draft-token-s", type=_SECONDS, help="Seconds for each token that a step drafts, for all together."
+    ),
+)
+"""Constants of the engine, by their names."""
