@@ -1,11 +1,17 @@
-"""Time that passes without anybody waiting for it."""
+"""Time that passes without anybody waiting for it, and programs that are compiled once."""
 
 import asyncio
+import os
 import selectors
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+
+# Containers like to forbid it, but then each of the many processes that tests start compiles all of Headgate.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 Story = Callable[["VirtualLoop"], Coroutine[Any, Any, Any]]
 
