@@ -1,4 +1,4 @@
-"""Time that passes without anybody waiting for it, and programs that are compiled once."""
+"""What makes tests the same on every machine: time that passes at once, the same examples each time."""
 
 import asyncio
 import os
@@ -7,11 +7,19 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import hypothesis
 import pytest
 
 # Containers like to forbid it, but then each of the many processes that tests start compiles all of Headgate.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The same examples each time, however long they take. Others are tried with --hypothesis-profile=explore.
+hypothesis.settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("explore"), derandomize=True)
+hypothesis.settings.load_profile("same")
 
 Story = Callable[["VirtualLoop"], Coroutine[Any, Any, Any]]
 

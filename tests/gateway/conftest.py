@@ -23,7 +23,7 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.telemetry import LineLog, Registry
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """Nothing here takes nearly as long: it only turns a hang into a failure."""
 
 
@@ -246,6 +246,35 @@ class _FirstWins(random.Random):
         return 0.999
 
 
+class Timers:
+    """The event loop of a proxy, with timers that can be up before their time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._set: list[tuple[float, asyncio.TimerHandle, Callable[[], object]]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loop, name)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object):
+        handle = self._loop.call_later(seconds, callback, *args)
+        self._set.append((seconds, handle, functools.partial(callback, *args)))
+        return handle
+
+    def running(self, seconds: float) -> list[tuple[asyncio.TimerHandle, Callable[[], object]]]:
+        """Those of so many seconds that are not over."""
+        return [
+            (handle, end) for each, handle, end in self._set if each == seconds and not handle.cancelled()
+        ]
+
+    def end(self, seconds: float) -> None:
+        """Ends those of so many seconds, in the order in which they were set."""
+        for handle, end in self.running(seconds):
+            if not handle.cancelled():
+                handle.cancel()
+                end()
+
+
 @dataclass
 class Gateway:
     """The data path of one gateway, without its informers."""
@@ -256,6 +285,7 @@ class Gateway:
     recorder: Recorder
     log: "LogFile"
     _clients: list[Client] = field(default_factory=list)
+    _ahead_s: float = 0.0
 
     def serve(self, endpoints: list[Endpoint], **pool: object) -> None:
         """Routes the model "m" to these endpoints."""
@@ -308,6 +338,19 @@ class Gateway:
     def log_lines(self) -> list[str]:
         """The access log; it is closed by this."""
         return self.log.lines()
+
+    @property
+    def timers(self) -> Timers:
+        """Those that are set from now on."""
+        if not isinstance(self.proxy.loop, Timers):
+            self.proxy.loop = Timers(self.proxy.loop)
+        return self.proxy.loop
+
+    def move(self, seconds: float) -> None:
+        """Moves the clock by which it judges silence."""
+        self._ahead_s += seconds
+        loop = asyncio.get_running_loop()
+        self.proxy.now = lambda: loop.time() + self._ahead_s
 
     async def idle(self) -> None:
         """Waits until no request is in flight, and checks that the books are in order."""

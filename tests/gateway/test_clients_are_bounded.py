@@ -165,7 +165,7 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
         ((HEAD + b"content-length: 0\r\n\r\n") * 9, "wait for answers"),
     ],
 )
-async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, request_bytes):
+async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, request_bytes, eventually):
     """Who meets a limit is told what to do, and each is counted under the code that the client got."""
     limits = {"max_head_bytes": 4096, "max_headers": 20, "max_body_bytes": 2048, "max_pipelined": 4}
     gateway = await start_gateway(endpoint, settings=limits)
@@ -174,7 +174,8 @@ async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, r
         client.send(request_bytes())
         await endpoint.call()
         client.send(sent)
-        await asyncio.sleep(0.02)
+        (connection,) = gateway.proxy.clients
+        await eventually(lambda: len(connection._waiting) == 4)
         endpoint.behave = lambda call: call.answer()
         endpoint.calls[0].answer()
         responses = [await client.response() for _ in range(6)]

@@ -8,7 +8,7 @@ async def test_idle_connections_close_and_running_requests_end(gateway, endpoint
     idle, running = await gateway.connect(), await gateway.connect()
     running.post()
     call = await endpoint.call()
-    draining = asyncio.create_task(gateway.proxy.drain(5))
+    draining = asyncio.create_task(gateway.proxy.drain(60))
     assert await idle.is_closed()
     assert not draining.done()
     call.answer(b"to the end")
@@ -23,7 +23,7 @@ async def test_request_that_is_still_coming_is_served(gateway, endpoint, eventua
     client.send(b'POST /v1/x HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"mod')
     connection = next(iter(gateway.proxy.clients))
     await eventually(lambda: connection._reader.body_bytes)
-    draining = asyncio.create_task(gateway.proxy.drain(5))
+    draining = asyncio.create_task(gateway.proxy.drain(60))
     await asyncio.sleep(0.01)
     client.send(b'el":"m"}')
     (await endpoint.call()).answer(b"still served")
@@ -36,7 +36,7 @@ async def test_requests_behind_a_running_one_are_not_begun(gateway, endpoint, re
     client = await gateway.connect()
     client.send(request_bytes() * 3)
     call = await endpoint.call()
-    draining = asyncio.create_task(gateway.proxy.drain(5))
+    draining = asyncio.create_task(gateway.proxy.drain(60))
     await asyncio.sleep(0)
     call.answer()
     assert (await client.response()).status == 200
@@ -45,11 +45,11 @@ async def test_requests_behind_a_running_one_are_not_begun(gateway, endpoint, re
     assert len(endpoint.calls) == 1
 
 
-async def test_connection_that_came_late_is_closed_by_the_sweep(gateway):
+async def test_connection_that_came_late_is_closed_by_the_sweep(gateway, eventually):
     """One that was accepted after the drain began, and asks for nothing, does not hold it up."""
     gateway.proxy.draining = True
     client = await gateway.connect()
-    await asyncio.sleep(0.01)
+    await eventually(lambda: gateway.proxy.clients)
     next(iter(gateway.proxy.clients)).sweep(gateway.proxy.now())
     assert await client.is_closed()
 

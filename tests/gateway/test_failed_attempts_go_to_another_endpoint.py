@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 
 import msgspec
 import pytest
@@ -91,24 +90,31 @@ async def test_number_of_attempts(start_gateway, start_endpoint, attempts, asked
     assert [len(endpoint.calls) for endpoint in endpoints] == [1] * asked + [0] * (4 - asked)
 
 
-async def test_interval_between_attempts(start_gateway, start_endpoint):
+async def test_interval_between_attempts(start_gateway, start_endpoint, eventually):
     """`retryInterval` is waited for before each further attempt."""
     endpoints = [await start_endpoint(behave=_refusing(503)) for _ in range(3)]
-    gateway = await start_gateway(*endpoints, attempts=2, retry_interval_s=0.05)
-    began = time.monotonic()
-    assert (await gateway.ask()).status == 503
-    assert 0.1 <= time.monotonic() - began < 1
+    gateway = await start_gateway(*endpoints, attempts=2, retry_interval_s=60)
+    timers = gateway.timers
+    asking = asyncio.create_task(gateway.ask())
+    for attempt in (1, 2):
+        await eventually(lambda: timers.running(60))
+        assert sum(len(endpoint.calls) for endpoint in endpoints) == attempt
+        timers.end(60)
+    assert (await asking).status == 503
+    assert sum(len(endpoint.calls) for endpoint in endpoints) == 3
 
 
 async def test_endpoints_that_came_meanwhile(start_gateway, start_endpoint, eventually):
     """A request that waits to be tried again goes to an endpoint of then, not to one that has gone."""
     busy, gone, new = [await start_endpoint(behave=_refusing(503)) for _ in range(3)]
     new.behave = lambda call: call.answer(b"new")
-    gateway = await start_gateway(busy, gone, attempts=1, retry_interval_s=0.2)
+    gateway = await start_gateway(busy, gone, attempts=1, retry_interval_s=60)
+    timers = gateway.timers
     client = await gateway.connect()
     client.post()
-    await eventually(lambda: busy.calls)
-    gateway.serve([busy, new], attempts=1, retry_interval_s=0.2)
+    await eventually(lambda: timers.running(60))
+    gateway.serve([busy, new], attempts=1, retry_interval_s=60)
+    timers.end(60)
     assert (await client.response()).body == b"new"
     assert gone.calls == []
 
@@ -116,13 +122,13 @@ async def test_endpoints_that_came_meanwhile(start_gateway, start_endpoint, even
 async def test_pool_that_is_gone_meanwhile(start_gateway, start_endpoint, eventually):
     """A request that waits for its next attempt is told if its pool is deleted."""
     busy = [await start_endpoint(behave=_refusing(503)) for _ in range(2)]
-    gateway = await start_gateway(*busy, attempts=1, retry_interval_s=0.5)
+    gateway = await start_gateway(*busy, attempts=1, retry_interval_s=60)
+    timers = gateway.timers
     client = await gateway.connect()
     client.post()
-    await eventually(
-        lambda: any(each.exchange and each.exchange.failed_attempts for each in gateway.proxy.clients)
-    )
+    await eventually(lambda: timers.running(60))
     gateway.proxy.use(msgspec.structs.replace(gateway.proxy.snapshot, pools={}))
+    timers.end(60)
     response = await client.response()
     assert (response.status, response.json["error"]["code"]) == (503, "no_ready_endpoint")
     assert "deleted while the request waited" in response.json["error"]["message"]
@@ -163,21 +169,28 @@ async def test_a_fault_while_connecting_is_no_hang(start_gateway, start_endpoint
 async def test_time_until_the_answer_begins(start_gateway, start_endpoint):
     """`timeout` ends an attempt whose head does not come (R23), and the next endpoint gets its own time."""
     slow = await start_endpoint()
-    gateway = await start_gateway(slow, await start_endpoint(b"alive"), timeout_s=0.1)
-    began = time.monotonic()
-    assert (await gateway.ask()).body == b"alive"
-    assert 0.1 <= time.monotonic() - began < 0.5
+    alive = await start_endpoint()
+    gateway = await start_gateway(slow, alive, timeout_s=60)
+    timers = gateway.timers
+    asking = asyncio.create_task(gateway.ask())
+    await slow.call()
+    assert alive.calls == []
+    timers.end(60)
+    call = await alive.call()
+    assert len(timers.running(60)) == 1
+    call.answer(b"alive")
+    assert (await asking).body == b"alive"
     await slow.connections[0].lost
 
 
 async def test_time_until_the_answer_begins_is_up_everywhere(start_gateway, endpoint):
     """504 if no endpoint began its answer in time; connecting is part of that time."""
-    gateway = await start_gateway(endpoint, timeout_s=0.05)
+    gateway = await start_gateway(endpoint, timeout_s=0.01)
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
 
 
-async def test_time_spent_connecting_counts(start_gateway, start_endpoint):
+async def test_time_spent_connecting_counts(start_gateway, start_endpoint, eventually):
     """An endpoint whose machine does not even answer is given up after `timeout` too."""
     full = await start_endpoint()
     await full.stop()
@@ -188,23 +201,28 @@ async def test_time_spent_connecting_counts(start_gateway, start_endpoint):
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", full.port))
-        gateway = await start_gateway(full, await start_endpoint(b"alive"), timeout_s=0.1)
-        began = time.monotonic()
-        assert (await gateway.ask()).body == b"alive"
-        assert time.monotonic() - began < 0.5
+        gateway = await start_gateway(full, await start_endpoint(b"alive"), timeout_s=60)
+        timers = gateway.timers
+        asking = asyncio.create_task(gateway.ask())
+        await eventually(lambda: timers.running(60))
+        assert not asking.done()
+        timers.end(60)
+        assert (await asking).body == b"alive"
         for filler in fillers:
             filler.close()
 
 
 async def test_streams_outlast_the_timeout(start_gateway, endpoint):
     """`timeout` is until the head: a stream may take longer (R24)."""
-    gateway = await start_gateway(endpoint, timeout_s=0.05)
+    gateway = await start_gateway(endpoint, timeout_s=60)
+    timers = gateway.timers
     client = await gateway.connect()
     client.post()
     call = await endpoint.call()
+    assert len(timers.running(60)) == 1
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
     await client.head()
-    await asyncio.sleep(0.1)
+    assert timers.running(60) == []
     call.write(b"done")
     assert await client.reader.readexactly(4) == b"done"
 

@@ -1,6 +1,7 @@
 """Requests that a client sends ahead wait for their turn, a bounded number of them."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -77,17 +78,22 @@ async def test_client_that_leaves_with_requests_waiting(gateway, endpoint, reque
 
 
 @pytest.mark.parametrize("asked", [b"GET /v1/models", b"POST /v1/completions"])
-async def test_client_that_does_not_read_is_not_answered_without_end(start_gateway, asked):
+async def test_client_that_does_not_read_is_not_answered_without_end(start_gateway, asked, eventually):
     """Answers that the gateway makes itself wait for the client to read, instead of piling up here."""
     gateway = await start_gateway(settings={"max_pipelined": 100000})
     client = await gateway.connect(receive_buffer=4096)
     one = asked + b" HTTP/1.1\r\nhost: g\r\ncontent-length: 20\r\n\r\n" + b'{"model": "nobody" }'
-    total = 20000
+    total = 4000
+    await eventually(lambda: gateway.proxy.clients)
+    (connection,) = gateway.proxy.clients
+    sock = connection._transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # or the kernel would take it all
     sender = asyncio.create_task(_send_all(client, one * total))
-    connection = next(iter(gateway.proxy.clients))
+    await eventually(lambda: connection.is_paused)
     for _ in range(100):
         await asyncio.sleep(0.002)
         assert connection._transport.get_write_buffer_size() < 400_000
+    assert connection.is_paused
     for _ in range(total):
         assert (await client.response()).status in (200, 503)
     await sender

@@ -17,9 +17,12 @@ async def test_endpoint_that_accepts_and_hangs(start_gateway, start_endpoint):
     """Without any `timeout`, another endpoint gets the request after the default time."""
     hanging = await start_endpoint()
     gateway = await start_gateway(
-        hanging, await start_endpoint(b"alive"), settings={"response_timeout_s": 0.05}
+        hanging, await start_endpoint(b"alive"), settings={"response_timeout_s": 600}
     )
-    assert (await gateway.ask()).body == b"alive"
+    asking = asyncio.create_task(gateway.ask())
+    await hanging.call()
+    gateway.move(601)
+    assert (await asking).body == b"alive"
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="timeout") == 1
     await hanging.connections[0].lost
 
@@ -48,13 +51,14 @@ async def test_pools_that_say_how_long(start_gateway, endpoint):
 async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_endpoint, eventually):
     """The endpoint is ejected before any of them has failed, and none is interrupted."""
     hanging, other = await start_endpoint(), await start_endpoint(b"other")
-    gateway = await start_gateway(hanging, settings={"hang_s": 0.1})
+    gateway = await start_gateway(hanging, settings={"hang_s": 60})
     clients = [await gateway.connect() for _ in range(3)]
     for client in clients:
         client.post()
     calls = [await hanging.call() for _ in clients]
     gateway.serve([hanging, other])
-    async with asyncio.timeout(10):
+    gateway.move(61)
+    async with asyncio.timeout(30):
         while not gateway.metric("headgate_gateway_ejections_total", reason="hang"):
             assert (await gateway.ask()).body == b"other"
     for call in calls:
@@ -67,12 +71,14 @@ async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_e
 async def test_client_that_reads_nothing_more(start_gateway, start_endpoint, eventually):
     """It is given up with its endpoint's work, which is not blamed for it."""
     endpoint = await start_endpoint()
-    gateway = await start_gateway(endpoint, settings={"stream_idle_timeout_s": 0.1})
+    gateway = await start_gateway(endpoint, settings={"stream_idle_timeout_s": 600})
     client = await gateway.connect(receive_buffer=4096)
     client.post()
     call = await endpoint.call()
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 50000000\r\n\r\n" + b"x" * 50_000_000)
-    await eventually(lambda: gateway.settled)
+    (connection,) = gateway.proxy.clients
+    await eventually(lambda: connection.is_paused)
+    await eventually(lambda: gateway.settled or gateway.move(1))
     assert "outcome=client_stalled" in gateway.log_lines()[0]
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
     await endpoint.connections[0].lost

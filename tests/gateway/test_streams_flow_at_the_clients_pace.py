@@ -50,12 +50,13 @@ class _Source:
             self.sent += len(PIECE)
 
 
-async def _until_it_stands_still(source) -> int:
-    seen = -1
-    while seen != source.sent:
-        seen = source.sent
-        await asyncio.sleep(0.05)
-    return seen
+async def _until_it_stands_still(gateway, source) -> None:
+    (connection,) = gateway.proxy.clients
+    async with asyncio.timeout(30):
+        seen = -1
+        while seen != source.sent or not connection.is_paused:
+            seen = source.sent
+            await asyncio.sleep(0.05)
 
 
 async def test_slow_reader_holds_its_endpoint_back(gateway, endpoint):
@@ -64,7 +65,7 @@ async def test_slow_reader_holds_its_endpoint_back(gateway, endpoint):
     client.post()
     source = _Source(await endpoint.call())
     writing = asyncio.create_task(source.run())
-    await _until_it_stands_still(source)
+    await _until_it_stands_still(gateway, source)
     connection = next(iter(gateway.proxy.clients))
     buffered = connection._transport.get_write_buffer_size()
     assert 64 * 1024 <= buffered <= (64 + 256) * 1024
@@ -81,7 +82,7 @@ async def test_client_that_leaves_while_it_is_waited_for(gateway, endpoint, even
     client.post()
     source = _Source(await endpoint.call())
     writing = asyncio.create_task(source.run())
-    await _until_it_stands_still(source)
+    await _until_it_stands_still(gateway, source)
     client.close()
     await endpoint.connections[0].lost
     await eventually(lambda: gateway.settled == 1)
@@ -95,7 +96,7 @@ async def test_connection_given_back_by_a_slow_reader_is_readable(gateway, endpo
     slow = await gateway.connect(receive_buffer=8192)
     slow.post()
     connection = next(iter(gateway.proxy.clients))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not connection.is_paused:
             await asyncio.sleep(0.001)
     assert (await slow.response()).body == body
@@ -116,9 +117,9 @@ async def test_next_request_of_a_slow_reader(gateway, endpoint, request_bytes):
         assert (await slow.response()).body == body
 
 
-async def test_a_thousand_streams_at_once(start_gateway, start_endpoint, many_files):
-    """Each of 1,000 concurrent streams gets its own bytes, all of them."""
-    count, events = 1000, 10
+async def test_hundreds_of_streams_at_once(start_gateway, start_endpoint, many_files):
+    """Each of 300 concurrent streams gets its own bytes, all of them."""
+    count, events = 300, 10
     calls = []
     endpoints = [await start_endpoint(behave=calls.append) for _ in range(2)]
     gateway = await start_gateway(*endpoints)

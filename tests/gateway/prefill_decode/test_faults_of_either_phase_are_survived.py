@@ -88,10 +88,12 @@ async def test_an_endpoint_that_cannot_be_reached_is_passed_over(split, chat, ha
 @pytest.mark.parametrize("connector", CONNECTORS)
 async def test_an_endpoint_that_is_silent_is_given_up(split, chat, handed_over, connector):
     """After the timeout of the pool, which is for each phase."""
-    some = await split(connector, prefill=2, decode=2, timeout_s=0.2)
+    some = await split(connector, prefill=2, decode=2, timeout_s=60)
+    timers = some.gateway.timers
     client = await some.gateway.connect()
     client.post(chat())
     await some.prefill[0].call()
+    timers.end(60)
     handed_over(await some.prefill[1].call())
     await served(client, some.decode[1 if connector == "sglang" else 0])
     assert some.failed("prefill_timeout") == 1
