@@ -43,6 +43,8 @@ class FaultyServer:
         self.objects: dict[str, Json] = {}
         self.events: list[tuple[int, str, Json]] = []
         self.down = False
+        self.absent = False
+        """Whether it lacks the kind."""
         self.requests: list[Request] = []
         self.lists = self.watches = 0
         self.drop()
@@ -96,6 +98,9 @@ class FaultyServer:
         self.requests.append(request)
         if self.down:
             return Response("upstream is away", status_code=503)
+        if self.absent:
+            self.lists += 1
+            return JSONResponse(status(404, "NotFound", "no such kind"), status_code=404)
         if request.query_params.get("watch") == "true":
             self.watches += 1
             return StreamingResponse(self._watch(request, self._generation), media_type="application/json")

@@ -32,7 +32,7 @@ class Served:
         return engines.read((await self._client.get("/metrics")).content, self.engine.metrics)
 
     async def models(self):
-        return engines.read_models((await self._client.get("/v1/models")).content)
+        return engines.read_models((await self._client.get("/v1/models")).content).names
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ ADDRESS = "headgate.dev/address"
 """On a Pod: `host` or `host:port` of a server that runs elsewhere; the Pod has no process of its own."""
 
 PORT = "headgate.dev/port"
-"""On a Pod: the port to reach it at, where all Pods of a machine share one address."""
+"""On a Pod: the port to reach it at, where all Pods of a machine share one address. In a pool of several
+ports: one for each of those, in their order, with commas between them."""
 
 BOOTSTRAP_PORT = "headgate.dev/bootstrap-port"
 """On a Pod that prefills with SGLang: the port at which others ask it for the KV cache; 8998 if unset."""
@@ -26,7 +27,24 @@ TLS_INSECURE = "headgate.dev/tls-insecure"
 """On a ModelServer that speaks https: "true" takes any certificate."""
 
 SCHEDULING_PROFILE = "headgate.dev/scheduling-profile"
-"""On a ModelServer: the profile of the scheduler's configuration, or the policy, that picks its endpoints."""
+"""On a ModelServer or InferencePool: the profile of the scheduler's configuration, or the policy, that picks
+its endpoints."""
+
+MODELS = "headgate.dev/models"
+"""On an InferencePool: names of models, with commas between them, whose requests go there; "*" is every name
+that nothing else is for."""
+
+SERVED_MODEL = "headgate.dev/model"
+"""On an InferencePool: the name by which its endpoints are asked for the model in requests that come there by
+`headgate.dev/models`; without it, the client's own."""
+
+ENGINE = "headgate.dev/engine"
+"""On an InferencePool: what its endpoints run, as `inferenceEngine` of a ModelServer has it; vLLM if it is
+unset."""
+
+ACTIVE_PORTS = ("llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports")
+"""On a Pod of an InferencePool: those of the pool's ports that it serves, with commas between them; all if it
+has neither. The first that it has counts."""
 
 METRICS_PORT = "prometheus.io/port"
 METRICS_PATH = "prometheus.io/path"
@@ -35,8 +53,9 @@ METRICS_SCHEME = "prometheus.io/scheme"
 
 KV_EVENTS = "headgate.dev/kv-events"
 KV_EVENTS_REPLAY = "headgate.dev/kv-events-replay"
-"""On a Pod, or a ModelServer for all of its Pods: where the engine publishes what its KV cache holds, and
-where it repeats what was missed; as the engine is told, like tcp://*:5557. Only the port counts."""
+"""On a Pod, or on a ModelServer or InferencePool for all of its Pods: where the engine publishes what its KV
+cache holds, and where it repeats what was missed; as the engine is told, like tcp://*:5557. Only the port
+counts."""
 
 KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
 """Beside it: how many data-parallel ranks publish, each on the port after the one before; 1 if unset."""

@@ -20,7 +20,7 @@ from headgate import api
 from headgate.cluster.backoff import Backoff
 from headgate.cluster.bulk import collector_paused
 from headgate.cluster.client import PAGE_SIZE, Client
-from headgate.cluster.errors import ApiError, Gone, Status
+from headgate.cluster.errors import ApiError, Gone, NotFound, Status
 from headgate.cluster.kinds import K
 from headgate.cluster.store import Change, ChangeKind, Handler, Store
 
@@ -40,6 +40,8 @@ class Pacing:
     watch_max_s: int = 600
     watch_slack_s: float = 15.0
     page_size: int = PAGE_SIZE
+    absent_s: float = 60.0
+    """How long a kind that was there must be absent until its objects count as gone."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,10 @@ class Informer(Generic[K]):
         field_selector: str | None = None,
         pacing: Pacing | None = None,
         rng: random.Random | None = None,
+        may_be_absent: bool = False,
     ) -> None:
+        """`may_be_absent`: where the server does not have the kind, as its definition is not installed, there
+        are no objects of it, until there is one."""
         self._client = client
         self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
@@ -101,6 +106,8 @@ class Informer(Generic[K]):
         self._unreadable: dict[api.ObjectKey, str] = {}
         self._version: str | None = None
         self._failures = self._expired = 0
+        self._may_be_absent = may_be_absent
+        self._absent_since: float | None = None
         self._events = self._relists = self._restarts = self._handler_failures = 0
         self._last_contact: float | None = None
         self._last_error: str | None = None
@@ -160,6 +167,8 @@ class Informer(Generic[K]):
                 self._expired += 1
                 if self._expired == 1:
                     continue  # it has merely aged; if it always expires, we must not list in a loop
+            except NotFound as error:
+                self._absent(error)
             except ApiError as error:
                 self._failed(error)
             else:
@@ -173,6 +182,7 @@ class Informer(Generic[K]):
             version, objects = await self._read_all(page_size=0)
         self._relists += 1
         self._version = version
+        self._absent_since = None
         self._heard()
         with collector_paused():
             changes = self._store.replace(objects, keep=self._unreadable)
@@ -286,6 +296,22 @@ class Informer(Generic[K]):
     def _proven(self) -> None:
         """The watch works: the next failure is a first one."""
         self._failures = self._expired = 0
+
+    def _absent(self, error: NotFound) -> None:
+        """The server has no such kind. One that has just started says so too, for a moment, of kinds that it
+        has: what was known is kept for a while."""
+        if not self._may_be_absent:
+            self._failed(error)
+            return
+        self._failures += 1
+        self._version = None
+        now = time.monotonic()
+        if self._absent_since is None:
+            self._absent_since = now
+            log.warning("%s is not served: it is looked for now and then", self._path)
+        if not self.synced.is_set() or now - self._absent_since >= self._pacing.absent_s:
+            self._tell(self._store.replace([], keep={}))
+            self.synced.set()
 
     def _failed(self, error: ApiError) -> None:
         self._failures += 1

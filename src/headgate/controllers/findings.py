@@ -72,12 +72,8 @@ def _shadowed(route: routing.Route, snapshot: routing.Snapshot) -> Finding | Non
 
 def _in_use(route: api.ModelRoute, snapshot: routing.Snapshot) -> routing.Route | None:
     """The route as gateways have it."""
-    for names in (snapshot.models, snapshot.adapters):
-        for named in names.values():
-            for each in named:
-                if each.key == api.ObjectRef(route.resource.kind, *route.metadata.key):
-                    return each
-    return None
+    ref = api.ObjectRef(route.resource.kind, *route.metadata.key)
+    return next((each for each in snapshot.routes() if each.key == ref), None)
 
 
 def _references(route: api.ModelRoute, snapshot: routing.Snapshot) -> Finding:

@@ -6,7 +6,7 @@ reads a metrics page into Figures. What a reading means for an endpoint is the f
 
 from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.figures import Figures, Total, read
-from headgate.engines.models import read_models
+from headgate.engines.models import Models, read_models
 from headgate.engines.naming import POD_LABELS, named, of_pod
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Engine",
     "Figures",
     "MetricNames",
+    "Models",
     "Total",
     "named",
     "of_pod",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 MAX_MODELS = 10_000
 MAX_NAME_CHARACTERS = 1024
 
 
+class Models(NamedTuple):
+    """The names that a server answers to, and those of them that it says are adapters of another."""
+
+    names: frozenset[str]
+    adapters: frozenset[str]
+
+
 class _Model(msgspec.Struct):
     id: str
+    parent: object = None
 
 
 class _Models(msgspec.Struct):
@@ -19,12 +29,15 @@ class _Models(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Models)
 
 
-def read_models(body: bytes) -> frozenset[str]:
-    """The names in the answer to GET /v1/models. Raises ValueError if it is none."""
+def read_models(body: bytes) -> Models:
+    """What is in the answer to GET /v1/models. Raises ValueError if it is none."""
     try:
         found = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not a list of models: {error}") from error
     if len(found.data) > MAX_MODELS:
         raise ValueError(f"a list of {len(found.data)} models, which is more than {MAX_MODELS}")
-    return frozenset(model.id for model in found.data if 0 < len(model.id) <= MAX_NAME_CHARACTERS)
+    named = [model for model in found.data if 0 < len(model.id) <= MAX_NAME_CHARACTERS]
+    return Models(
+        frozenset(model.id for model in named), frozenset(model.id for model in named if model.parent)
+    )

@@ -66,7 +66,7 @@ class IntervalMean:
 class Observation:
     """One engine, as far as it was looked at. Times are in monotonic seconds."""
 
-    __slots__ = ("_has_page", "_models", "_started_at", "_tpot", "_ttft", "reading", "restarts")
+    __slots__ = ("_adapters", "_has_page", "_models", "_started_at", "_tpot", "_ttft", "reading", "restarts")
 
     def __init__(self) -> None:
         self.reading: EngineReading | None = None
@@ -74,6 +74,7 @@ class Observation:
         self.restarts = 0
         """How often the engine was found to have started anew."""
         self._models: frozenset[str] | None = None
+        self._adapters: frozenset[str] = frozenset()
         self._ttft = IntervalMean()
         self._tpot = IntervalMean()
         self._started_at: float | None = None
@@ -88,7 +89,7 @@ class Observation:
         restarted = self._has_restarted(figures)
         if restarted:
             self.restarts += 1
-            self._models = None
+            self._models, self._adapters = None, frozenset()
             self._ttft.begin_anew(at)
             self._tpot.begin_anew(at)
         self._started_at = figures.started_at or self._started_at
@@ -110,6 +111,7 @@ class Observation:
             adapters_waiting=figures.adapters_waiting,
             max_adapters=figures.max_adapters,
             models=self._models,
+            adapters_listed=self._adapters,
         )
         return restarted
 
@@ -117,15 +119,21 @@ class Observation:
         """It has no page, or one of something else: what an earlier page said is true no more."""
         if self._has_page is not False:
             self._has_page = False
-            self.reading = EngineReading(at=at, models=self._models) if self._models is not None else None
+            self.reading = self._of_list(at) if self._models is not None else None
 
-    def list_models(self, models: Set[str], at: float) -> None:
-        """Takes the names that it answers to, as they were at `at`."""
-        self._models = frozenset(models)
+    def list_models(self, models: Set[str], at: float, adapters: Set[str] = frozenset()) -> None:
+        """Takes the names that it answers to, and those of them that are adapters, as they were at `at`."""
+        self._models, self._adapters = frozenset(models), frozenset(adapters)
         if self._has_page and self.reading is not None:
-            self.reading = msgspec.structs.replace(self.reading, models=self._models)
+            self.reading = msgspec.structs.replace(
+                self.reading, models=self._models, adapters_listed=self._adapters
+            )
         elif self._has_page is False:
-            self.reading = EngineReading(at=at, models=self._models)
+            self.reading = self._of_list(at)
+
+    def _of_list(self, at: float) -> EngineReading:
+        """Of an engine whose list is all that is known."""
+        return EngineReading(at=at, models=self._models, adapters_listed=self._adapters)
 
     def state(self, now: float, stale_s: float) -> ReadingState:
         """How far its page can be relied on: it is stale once it is older than `stale_s`."""

@@ -35,3 +35,5 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     """How many adapters one batch may mix."""
     models: frozenset[str] | None = None
     """The names that it answers to, adapters among them."""
+    adapters_listed: frozenset[str] = frozenset()
+    """Those of them that it says are adapters."""

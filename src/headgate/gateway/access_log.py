@@ -12,6 +12,7 @@ import re
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
 
+from headgate import routing
 from headgate.gateway import trace
 from headgate.gateway.access_fields import FIELDS
 from headgate.telemetry import LineLog, LogClock
@@ -70,12 +71,19 @@ class Words:
             "model_route": route,
             "route_rule": _cut(rule),
             "model_server": server,
-            "backend_type": "model_server" if server is not None else "unresolved",
+            "backend_type": _backend_type(exchange),
             "backend_name": server,
             "upstream_model": _cut(decision.upstream_model) if server is not None else None,
             "stream": decision.stream,
         }
         self.json_decision = _json(decided)[1:-1]
+
+
+def _backend_type(exchange: Exchange) -> str:
+    if exchange.pool is None:
+        return "unresolved"
+    kind = exchange.pool.pool.key.kind
+    return "model_server" if kind == routing.MODEL_SERVER else "inference_pool"
 
 
 class AccessLog:

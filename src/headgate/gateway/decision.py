@@ -68,6 +68,7 @@ class Decision:
         "refusal",
         "scheduled",
         "stream",
+        "target",
         "usage_unasked",
     )
 
@@ -76,6 +77,7 @@ class Decision:
         """What the client asked for."""
         self.stream = False
         self.match: routing.Match | None = None
+        self.target: routing.Target | None = None
         self.pool: PoolState | None = None
         self.scheduled = UNREAD
         """What the scheduler is told of it."""
@@ -92,7 +94,10 @@ class Decision:
 
     @property
     def upstream_model(self) -> str:
-        """What the endpoint is asked for: its own name for the model, where it has one, or the adapter's."""
+        """What the endpoint is asked for: what the target says; else its own name for the model, where it has
+        one, or the adapter's."""
+        if self.target is not None and self.target.model:
+            return self.target.model
         served = self.pool.pool.model if self.pool is not None else None
         is_adapter = self.match is not None and self.match.is_adapter
         return self.model if served is None or is_adapter else served
@@ -140,22 +145,28 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
     match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     if match is None:
         return Refusal.model_not_found(model) if known.is_ready else _not_ready()
-    target = known.splits.next(match.route.key, match.rule)
+    target = decision.target = known.splits.next(match.route.key, match.rule)
     if target is None:
-        return Refusal.unavailable(
-            f"rule {match.rule.name} of {match.route.key} has no target with a weight",
-            code="no_target",
-        )
+        return _no_target(match, model)
     pool = decision.pool = known.pools.get(target.pool)
-    if pool is None:
-        return Refusal(
-            status=404,
-            type="invalid_request_error",
-            code="model_not_found",
-            message=f"{match.route.key} names {target.pool}, which does not exist",
-            param="model",
-        )
-    return None
+    return None if pool is not None else _no_pool(match, target)
+
+
+def _no_target(match: routing.Match, model: str) -> Refusal:
+    if match.route.is_reserved:
+        why = f"{match.route.key} reserves the name {model[:256]!r}: every weight of its targets is 0"
+        return Refusal.missing(f"there is no valid target model: {why}", code="model_reserved")
+    return Refusal.unavailable(
+        f"rule {match.rule.name} of {match.route.key} has no target with a weight", code="no_target"
+    )
+
+
+def _no_pool(match: routing.Match, target: routing.Target) -> Refusal:
+    """A ModelServer that is missing is the mistake of who wrote the route; an InferencePool may yet come."""
+    why = f"{match.route.key} names {target.pool}, which does not exist"
+    if target.pool.kind == routing.MODEL_SERVER:
+        return Refusal.missing(why, code="model_not_found")
+    return Refusal.unavailable(why, code="pool_not_found")
 
 
 def _fill_body(
@@ -192,18 +203,30 @@ def _scheduled(
     form: forms.Form | None,
 ) -> scheduling.Request:
     """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them."""
-    assert decision.pool is not None
+    pool, match, target = decision.pool, decision.match, decision.target
+    assert pool is not None
+    assert match is not None
+    assert target is not None
+    adapter, priority, objectives = "", match.route.priority, pool.pool.objectives
+    if target.model:
+        if upstream_model in pool.adapters:
+            adapter = upstream_model
+    elif match.is_adapter:
+        adapter = decision.model
+    if objectives:
+        priority = _priority(objectives, request, priority)
     scheduled = scheduling.Request(
         model=upstream_model,
         prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN,
-        adapter=decision.model if decision.match is not None and decision.match.is_adapter else "",
+        adapter=adapter,
+        priority=priority,
         output_tokens=known.answer_sizes.expected(upstream_model, fields.most_tokens),
         header=request.header,
     )
     if form is not None:
         return scheduled
     bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
-    is_hashed = decision.pool.policy.uses_prefix
+    is_hashed = pool.policy.uses_prefix
     if not is_hashed and len(request.body) < READ_FROM_BYTES:
         scheduled.prompt_tokens = int(len(request.body) / bytes_per_token)
         return scheduled
@@ -219,6 +242,14 @@ def _scheduled(
         scheduled.block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         scheduled.block_ends = hashing.BLOCK_ENDS
     return scheduled
+
+
+def _priority(objectives: Mapping[str, int], request: Request, otherwise: int) -> int:
+    """That of the objective that the request names, if it is one of the pool's."""
+    for header in routing.OBJECTIVE_HEADERS:
+        if name := request.header(header):
+            return objectives.get(name.strip(), otherwise)
+    return otherwise
 
 
 def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused | None = None) -> Refusal:

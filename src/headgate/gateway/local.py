@@ -88,10 +88,11 @@ def models(snapshot: Snapshot) -> list[dict[str, object]]:
     """Every name that a request may use, sorted, in OpenAI's form (R19)."""
     listed: list[dict[str, object]] = []
     for name in snapshot.names():
-        routes = snapshot.models.get(name) or snapshot.adapters[name]
-        listed.append(
-            {"id": name, "object": "model", "created": _epoch(routes[0].created), "owned_by": OWNER}
-        )
+        route = snapshot.first(name)
+        if route is not None and not route.is_reserved:
+            listed.append(
+                {"id": name, "object": "model", "created": _epoch(route.created), "owned_by": OWNER}
+            )
     return listed
 
 

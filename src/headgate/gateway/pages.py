@@ -81,6 +81,7 @@ def describe(proxy: Proxy) -> dict[str, object]:
     return {
         "models": {name: [route.name for route in routes] for name, routes in snapshot.models.items()},
         "adapters": {name: [route.name for route in routes] for name, routes in snapshot.adapters.items()},
+        "unknown_models": [route.name for route in snapshot.unknown],
         "pools": {
             pool.name: [
                 {

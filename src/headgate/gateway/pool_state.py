@@ -12,6 +12,7 @@ class PoolState:
 
     __slots__ = (
         "_default_decoding",
+        "adapters",
         "budget",
         "connections",
         "loads",
@@ -42,6 +43,9 @@ class PoolState:
         for load in self.loads:
             load.labels = pool.labels.get(load.endpoint, {})
             load.estimator.join(self.rates)
+        self.adapters: frozenset[str] = frozenset()
+        """Names that its engines say are adapters; the others are names of the model itself."""
+        self.note_adapters()
         self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
         """None where every endpoint serves whole requests."""
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
@@ -51,6 +55,14 @@ class PoolState:
     def decoding(self) -> scheduling.Policy:
         """Picks who answers where others prefill."""
         return self.policy if self.policy.judges_decoding else self._default_decoding
+
+    def note_adapters(self) -> None:
+        """Takes over what the engines last said."""
+        readings = [load.reading for load in self.loads if load.reading is not None]
+        told = [reading for reading in readings if reading.adapters_listed or reading.adapters_running]
+        if told or self.adapters:
+            listed = (reading.adapters_listed | reading.adapters_running for reading in told)
+            self.adapters = frozenset[str]().union(*listed)
 
     def limit(self, prefixes: PrefixIndex, sizes: fleet.PromptSizes) -> None:
         """Lets no more be believed of an endpoint than its engine's cache can hold."""

@@ -118,9 +118,7 @@ class Proxy:
         self.pools = {key: self._pool_state(pool) for key, pool in snapshot.pools.items()}
         self.model_list = local.model_list(snapshot)
         self.snapshot = snapshot
-        routes = [
-            route for named in (snapshot.models, snapshot.adapters) for r in named.values() for route in r
-        ]
+        routes = snapshot.routes()
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
         reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
         for load in self.ledger.keep(endpoint for endpoint, _ in reached):
@@ -278,6 +276,7 @@ class Proxy:
         self.prefixes.sweep(now)
         for pool in self.pools.values():
             pool.limit(self.prefixes, self.prompt_sizes)
+            pool.note_adapters()
         self.scraper.sweep()
         self.kv_events.sweep(now)
         self._connections.sweep()

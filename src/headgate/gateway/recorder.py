@@ -27,8 +27,9 @@ MAX_MODELS = 500
 """Models and adapters that have series of their own; each has dozens."""
 MAX_BOUND = 10_000
 
-_Key = tuple[str, str, str, str, int, str, bool]
-"""Model, route, rule, pool, status, outcome, whether a stream was asked for."""
+_Key = tuple[str, str, str, str, str, int, str, bool]
+"""Model, route, rule, pool, what the target says of the model, status, outcome, whether a stream was asked
+for."""
 
 
 class _Bound:
@@ -49,7 +50,7 @@ class _Bound:
     )
 
     def __init__(self, recorder: Recorder, key: _Key, words: Words) -> None:
-        model, route, _, pool, status, outcome, is_stream = key
+        model, route, _, pool, _, status, outcome, is_stream = key
         model = recorder.models.value(model)
         self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
         self.duration = recorder.duration.labels(model, pool)
@@ -193,13 +194,16 @@ class Recorder:
     def settled(self, exchange: Exchange, now: float) -> None:
         """Called exactly once for every exchange, whatever happened to it."""
         decision, pool = exchange.decision, exchange.pool
-        match = decision.match
+        match, target = decision.match, decision.target
+        is_named = match is not None and not match.route.takes_unknown
         if match is not None:
-            route, rule, model = match.route.name, match.rule.name, decision.model
+            route, rule = match.route.name, match.rule.name
         else:
-            route, rule, model = NONE, NONE, UNKNOWN
+            route, rule = NONE, NONE
+        model = decision.model if is_named else UNKNOWN
         pool_name = pool.name if pool is not None else NONE
-        key = (model, route, rule, pool_name, exchange.status, exchange.outcome, decision.stream)
+        asked = target.model if target is not None else ""
+        key = (model, route, rule, pool_name, asked, exchange.status, exchange.outcome, decision.stream)
         bound = self._bound.get(key) or self._bind(key, exchange)
         bound.requests.value += 1
         bound.duration.observe(now - exchange.request.arrived_at)
@@ -224,7 +228,7 @@ class Recorder:
             if usage is not None and usage.completion > 1 and exchange.outcome == "served":
                 per_token.observe((now - first_at) / (usage.completion - 1))
         if self.log is not None:
-            words = bound.words if match is not None else Words(exchange)
+            words = bound.words if is_named else Words(exchange)
             self.log.add(self.log.line(exchange, words, usage, now))
 
     def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
@@ -236,12 +240,7 @@ class Recorder:
     def use(self, snapshot: routing.Snapshot) -> None:
         """Ends the series of routes, pools and models that are gone: objects come and go."""
         self._bound.clear()
-        routes = {
-            route.name
-            for of in (snapshot.models, snapshot.adapters)
-            for found in of.values()
-            for route in found
-        }
+        routes = {route.name for route in snapshot.routes()}
         names = set(snapshot.names())
         self.models.keep(names)
         pools = {pool.name for pool in snapshot.pools.values()} | {NONE, OTHER}

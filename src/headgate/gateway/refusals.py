@@ -44,14 +44,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls(status=status, type="invalid_request_error", code=code, message=message, param=param)
 
     @classmethod
+    def missing(cls, message: str, *, code: str) -> Refusal:
+        """The model that is asked for is none that can be had."""
+        return cls.bad_request(message, code=code, param="model", status=404)
+
+    @classmethod
     def model_not_found(cls, model: str) -> Refusal:
-        return cls(
-            status=404,
-            type="invalid_request_error",
-            code="model_not_found",
-            message=f"no route serves the model {model[:256]!r}: GET /v1/models lists those that have one",
-            param="model",
-        )
+        listed = "GET /v1/models lists those that have one"
+        return cls.missing(f"no route serves the model {model[:256]!r}: {listed}", code="model_not_found")
 
     @classmethod
     def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:

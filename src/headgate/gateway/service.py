@@ -10,10 +10,10 @@ import socket
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
-from headgate import api, cluster, routing, serving, telemetry
+from headgate import cluster, serving, telemetry
 from headgate.gateway import gauges, limits
+from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -21,8 +21,6 @@ from headgate.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
 
-SECRETS_PATIENCE_S = 5.0
-"""How long a start waits for the Secrets that are named: some may not be readable."""
 LOG_FLUSH_INTERVAL_S = 0.1
 
 
@@ -103,32 +101,15 @@ async def _follow_objects(
     on_ready: Callable[[], None],
 ) -> None:
     """Keeps the proxy's snapshot equal to the objects of the API server."""
-    routes = cluster.Informer(client, api.ModelRoute, namespace)
-    servers = cluster.Informer(client, api.ModelServer, namespace)
-    pods = cluster.Informer(client, api.Pod, namespace)
-    informers = (routes, servers, pods)
     changed = asyncio.Event()
-    secrets = cluster.NamedObjects(client, api.Secret, lambda _: changed.set())
-
-    def note(change: cluster.Change[Any]) -> None:
-        if not isinstance(change.object, api.Pod) or _facts(change.old) != _facts(change.new):
-            changed.set()
-
+    objects = FollowedObjects(client, namespace, changed.set)
     async with asyncio.TaskGroup() as tasks:
-        for informer in informers:
-            informer.subscribe(note)
-            tasks.create_task(informer.run())
-        for informer in informers:
-            await informer.wait_synced()
-        tasks.create_task(secrets.run())
+        await objects.start(tasks)
         while True:
             # Changes that came together make one translation: the event is cleared before it is made.
             changed.clear()
-            secrets.follow({key for server in servers.items() if (key := routing.authorities_of(server))})
-            if not proxy.is_ready:
-                await secrets.wait_known(SECRETS_PATIENCE_S)
             try:
-                proxy.use(routing.translate(routes.items(), servers.items(), pods.items(), secrets.items()))
+                proxy.use(objects.translated())
             except Exception:
                 if not proxy.is_ready:
                     raise
@@ -139,13 +120,6 @@ async def _follow_objects(
                 proxy.is_ready = True
                 on_ready()
             await changed.wait()
-
-
-def _facts(pod: api.Pod | None) -> object:
-    """What routing reads of a Pod: the rest of its status changes often, and must not cost a translation."""
-    if pod is None or not pod.ready:
-        return None
-    return pod.status.pod_ip, pod.metadata.labels, pod.metadata.annotations, pod.spec.containers
 
 
 async def _flush_log(recorder: Recorder) -> None:

@@ -7,15 +7,21 @@ dialect an object came from, but for its name.
 """
 
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
+from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
 from headgate.routing.limits import TokenLimits
 from headgate.routing.match import Match, match
 from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
+from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.problems import NOT_IN_EFFECT, Problem
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
+    INFERENCE_MODEL,
+    INFERENCE_OBJECTIVE,
+    INFERENCE_POOL,
+    INFERENCE_POOL_V1ALPHA1,
     MODEL_ROUTE,
     MODEL_SERVER,
     Connector,
@@ -33,17 +39,25 @@ from headgate.routing.snapshot import (
 )
 from headgate.routing.split import Splits, WeightedSplit
 from headgate.routing.tls import Tls, authorities_of
-from headgate.routing.translate import UNRESOLVED, translate
+from headgate.routing.translate import UNRESOLVED, InferenceObjects, translate
 
 __all__ = [
     "EMPTY",
+    "INFERENCE_MODEL",
+    "INFERENCE_OBJECTIVE",
+    "INFERENCE_POOL",
+    "INFERENCE_POOL_V1ALPHA1",
+    "MODEL_NAME_IN_USE",
     "MODEL_ROUTE",
     "MODEL_SERVER",
     "MODEL_SERVER_NOT_FOUND",
     "NOT_IN_EFFECT",
+    "OBJECTIVE_HEADERS",
+    "REF_NOT_FOUND",
     "UNRESOLVED",
     "Connector",
     "Endpoint",
+    "InferenceObjects",
     "InvalidPatternError",
     "KvEvents",
     "Match",

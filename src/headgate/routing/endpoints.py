@@ -68,8 +68,12 @@ def port_number(text: str) -> int | None:
 
 
 def report_address(pod: api.Pod, error: ValueError, field: str, report: Report) -> None:
-    told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.ADDRESS}]: {error}"
-    report(field, INVALID_ADDRESS, told)
+    report(field, INVALID_ADDRESS, of_pod(pod, marks.ADDRESS, str(error)))
+
+
+def of_pod(pod: api.Pod, annotation: str, message: str) -> str:
+    """The message with the place that it is about, for a problem of the pool."""
+    return f"Pod {pod.metadata.key}, metadata.annotations[{annotation}]: {message}"
 
 
 def pages(
@@ -80,7 +84,7 @@ def pages(
         try:
             page = metrics_pages.metrics_page(pod)
         except metrics_pages.InvalidPageError as error:
-            report(field, INVALID_ANNOTATION, _told(pod, error.annotation, error))
+            report(field, INVALID_ANNOTATION, of_pod(pod, error.annotation, str(error)))
             continue
         if page is not None:
             yield endpoint, page
@@ -94,11 +98,7 @@ def events(
         try:
             published = kv_events.kv_events(notes, pod)
         except kv_events.InvalidEventsAnnotationError as error:
-            report(field, INVALID_ANNOTATION, _told(pod, error.annotation, error))
+            report(field, INVALID_ANNOTATION, of_pod(pod, error.annotation, str(error)))
             continue
         if published is not None:
             yield endpoint, published
-
-
-def _told(pod: api.Pod, annotation: str, error: ValueError) -> str:
-    return f"Pod {pod.metadata.key}, metadata.annotations[{annotation}]: {error}"

@@ -58,7 +58,7 @@ def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Read
     """Reads every rule of every candidate route; the arguments are those of `match`."""
     by_model = snapshot.models.get(model)
     by_adapter = snapshot.adapters.get(model, ())
-    routes = by_adapter if by_model is None else by_model
+    routes = (by_adapter or snapshot.unknown) if by_model is None else by_model
     return Reading(
         routes=tuple(
             RouteReading(
@@ -66,7 +66,7 @@ def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Read
             )
             for route in routes
         ),
-        is_adapter=by_model is None,
+        is_adapter=by_model is None and bool(by_adapter),
         shadowed=by_adapter if by_model is not None else (),
     )
 

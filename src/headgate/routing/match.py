@@ -20,12 +20,15 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
     """Finds the first rule, in the oldest route for the model first, that the request fits.
 
     A name that some route has as its model is never looked up among the adapters, even if no rule
-    fits (R13). None means that there is no such rule.
+    fits (R13); and only one that no route has goes to those that take unknown names. None means that there
+    is no such rule.
     """
     routes = snapshot.models.get(model)
     is_adapter = routes is None
     if routes is None:
-        routes = snapshot.adapters.get(model, ())
+        routes = snapshot.adapters.get(model)
+        if routes is None:
+            is_adapter, routes = False, snapshot.unknown
     for route in routes:
         for rule in route.rules:
             if rule.pattern is None or rule.pattern.fits(model, path, headers):

@@ -16,17 +16,23 @@ class Taker(NamedTuple):
     name: str
     route: Route
     rule: Rule | None
+    is_same_kind: bool
+    """Whether age decides between the two."""
 
     def __str__(self) -> str:
         if self.rule is None:
             return f'"{self.name}" is the modelName of {self.route.key}'
-        return f'"{self.name}" goes to the older {self.route.key}, rule {self.rule.name}'
+        older = "the older " if self.is_same_kind else ""
+        return f'"{self.name}" goes to {older}{self.route.key}, rule {self.rule.name}'
 
 
 def takers(snapshot: Snapshot, route: Route) -> list[Taker]:
     """One for each name of the route that it gets no requests for."""
     names = dict.fromkeys((*((route.model,) if route.model else ()), *route.adapters))
-    return [taker for name in names if (taker := _taker(snapshot, route, name)) is not None]
+    found = [taker for name in names if (taker := _taker(snapshot, route, name)) is not None]
+    if route.takes_unknown and (first := snapshot.unknown[0]).key != route.key:
+        found.append(Taker("*", first, first.rules[0], True))
+    return found
 
 
 def _taker(snapshot: Snapshot, route: Route, name: str) -> Taker | None:
@@ -34,13 +40,13 @@ def _taker(snapshot: Snapshot, route: Route, name: str) -> Taker | None:
     if asked is None:
         asked = snapshot.adapters.get(name, ())
     elif route.model != name:
-        return Taker(name, asked[0], None)
+        return Taker(name, asked[0], None, False)
     for other in asked:
         if other.key == route.key:
             return None
         for rule in other.rules:
             if _takes_all(rule.pattern, name):
-                return Taker(name, other, rule)
+                return Taker(name, other, rule, other.key.kind == route.key.kind)
     return None
 
 

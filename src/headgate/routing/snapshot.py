@@ -5,6 +5,7 @@ A Snapshot is immutable; a request uses the one that it started with.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Literal
 
@@ -18,6 +19,11 @@ from headgate.routing.tls import Tls
 
 MODEL_SERVER = "ModelServer"
 MODEL_ROUTE = "ModelRoute"
+INFERENCE_POOL = "InferencePool"
+INFERENCE_POOL_V1ALPHA1 = "InferencePool.v1alpha1"
+"""A kind of another API group, which a cluster may have beside the one of v1."""
+INFERENCE_MODEL = "InferenceModel"
+INFERENCE_OBJECTIVE = "InferenceObjective"
 
 
 def name_of(ref: ObjectRef) -> str:
@@ -27,7 +33,10 @@ def name_of(ref: ObjectRef) -> str:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One server of a model. `name` is the Pod's "namespace/name"; equal endpoints are the same server."""
+    """One server of a model; equal endpoints are the same server.
+
+    `name` is the Pod's "namespace/name"; with "-rank-0" and so on where each of its ports is an endpoint.
+    """
 
     name: str
     host: str
@@ -97,13 +106,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[Endpoint, Mapping[str, str]] = {}
     """Of the endpoints' Pods."""
     metrics_pages: Mapping[Endpoint, MetricsPage] = {}
+    """Of those endpoints whose Pods say where it is."""
     kv_events: Mapping[Endpoint, KvEvents] = {}
     """Of endpoints that publish them."""
-    """Of those endpoints whose Pods say where it is."""
     phases: PrefillDecode | None = None
     """None where every endpoint serves whole requests."""
     tls: Tls | None = None
     """How the endpoints are verified; None where they speak plain http."""
+    objectives: Mapping[str, int] = {}
+    """Priorities that a request may have by the name of an objective."""
     fault: str = ""
     """Why it has no endpoints, whatever Pods there are; empty if it may have."""
     timeout_s: float | None = None
@@ -131,6 +142,8 @@ class Target(msgspec.Struct, frozen=True):
 
     pool: ObjectRef
     weight: int
+    model: str = ""
+    """What the endpoints are asked for; empty where the pool says it, or the request."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -151,6 +164,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     adapters: tuple[str, ...]
     rules: tuple[Rule, ...]
+    priority: int = 0
+    """Of its requests, where they name no objective."""
+    is_reserved: bool = False
+    """Whether its name is taken and nobody serves it."""
+    takes_unknown: bool = False
+    """Whether it is for all names that no other route is for."""
     limits: TokenLimits | None = None
     """None where it may use any number of tokens."""
     uid: str = ""
@@ -166,12 +185,24 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Routes by the model name that they are for, oldest first."""
     adapters: Mapping[str, tuple[Route, ...]] = {}
     """Routes by the adapter name that they are for; asked only where `models` has no such name."""
+    unknown: tuple[Route, ...] = ()
+    """Routes for all other names; the first with a rule that fits serves."""
     pools: Mapping[ObjectRef, Pool] = {}
     problems: tuple[Problem, ...] = ()
+
+    def routes(self) -> list[Route]:
+        """Every route; one of several names comes several times."""
+        named = [*self.models.values(), *self.adapters.values(), self.unknown]
+        return list(itertools.chain.from_iterable(named))
 
     def names(self) -> list[str]:
         """Every model and adapter name that has a route, sorted."""
         return sorted(self.models.keys() | self.adapters.keys())
+
+    def first(self, name: str) -> Route | None:
+        """The route for a name that is asked first; None if none is for it alone."""
+        routes = self.models.get(name) or self.adapters.get(name)
+        return routes[0] if routes else None
 
 
 EMPTY = Snapshot()

@@ -178,7 +178,8 @@ class Watch:
                 "/v1/models", "application/json", MAX_BODY_BYTES, self._scraper.timeout_s
             )
             if answer.status == 200:
-                self.observation.list_models(engines.read_models(answer.body), at)
+                listed = engines.read_models(answer.body)
+                self.observation.list_models(listed.names, at, listed.adapters)
 
 
 def _end(pause: asyncio.Future[None]) -> None:

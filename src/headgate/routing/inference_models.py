@@ -1,0 +1,90 @@
+"""From InferenceModels to routes: the oldest for a name in a pool serves, and the others have to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from headgate import api
+from headgate.routing import inference_pools
+from headgate.routing.problems import Problem, Reporter
+from headgate.routing.snapshot import (
+    INFERENCE_MODEL,
+    INFERENCE_POOL,
+    INFERENCE_POOL_V1ALPHA1,
+    Route,
+    Rule,
+    Target,
+    name_of,
+)
+
+MODEL_NAME_IN_USE = "ModelNameInUse"
+REF_NOT_FOUND = "RefNotFound"
+
+PRIORITIES = {"Critical": 1, "Default": 0, "Sheddable": -1}
+"""Of requests, by the criticality of their model."""
+
+_RULE = "targetModels"
+"""The one rule of each."""
+
+
+def ref(model: api.InferenceModel) -> api.ObjectRef:
+    return api.ObjectRef(INFERENCE_MODEL, *model.metadata.key)
+
+
+def pool_of(model: api.InferenceModel) -> api.ObjectRef:
+    """The pool that it names, whether or not that exists."""
+    return inference_pools.named(model.metadata.namespace, model.spec.pool_ref)
+
+
+def routes(
+    models: Iterable[api.InferenceModel], pools: Collection[api.ObjectRef], problems: list[Problem]
+) -> list[Route]:
+    """The oldest first; `pools` are those that exist."""
+    found: list[Route] = []
+    holders: dict[tuple[api.ObjectRef, str], api.ObjectRef] = {}
+    for model in sorted(models, key=_precedence):
+        reporter = Reporter(ref(model), problems)
+        name, pool = model.spec.model_name, pool_of(model)
+        check_pool(pool, pools, reporter)
+        if not name:
+            continue
+        holder = holders.setdefault((pool, name), reporter.ref)
+        if holder == reporter.ref:
+            found.append(_route(model, pool, reporter.ref))
+        else:
+            told = f'{holder} is older and has "{name}" in the same pool: it is served until it is deleted'
+            reporter.report("spec.modelName", MODEL_NAME_IN_USE, told)
+    return sorted(found, key=lambda route: (route.created, *route.key.key))
+
+
+def check_pool(pool: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: Reporter) -> None:
+    """Reports a reference to a pool that does not exist."""
+    if pool in pools:
+        return
+    told = f"there is no {pool}"
+    for kind, group in ((INFERENCE_POOL, "k8s"), (INFERENCE_POOL_V1ALPHA1, "x-k8s")):
+        if pool._replace(kind=kind) in pools:
+            told += f"; an InferencePool of this name is in group inference.networking.{group}.io"
+            told += ": set spec.poolRef.group"
+    reporter.report("spec.poolRef", REF_NOT_FOUND, told)
+
+
+def _precedence(model: api.InferenceModel) -> tuple[bool, str, str, str]:
+    """One that is being deleted hands its name over before it is gone."""
+    return (model.metadata.deletion_timestamp is not None, *model.metadata.age_order)
+
+
+def _route(model: api.InferenceModel, pool: api.ObjectRef, key: api.ObjectRef) -> Route:
+    spec = model.spec
+    targets = tuple(Target(pool, each.weight, each.name or spec.model_name) for each in spec.target_models)
+    return Route(
+        key=key,
+        name=name_of(key),
+        model=spec.model_name,
+        adapters=(),
+        rules=(Rule(_RULE, None, targets or (Target(pool, 1, spec.model_name),)),),
+        priority=PRIORITIES[spec.criticality],
+        is_reserved=bool(targets) and not any(target.weight for target in targets),
+        uid=model.metadata.uid,
+        created=model.metadata.creation_timestamp,
+    )

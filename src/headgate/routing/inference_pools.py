@@ -1,0 +1,185 @@
+"""From an InferencePool of either version, and the Pods that it selects, to a pool and the routes to it.
+
+Each port of each Pod is an endpoint. What a ModelServer has fields for and an InferencePool has not, its
+annotations say: the engine, the policy, KV events, and, where no InferenceModel does, which models are its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from headgate import api
+from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
+from headgate.api.addresses import Address
+from headgate.routing import endpoints
+from headgate.routing.endpoints import ReadyPods, Selector
+from headgate.routing.problems import INVALID_ANNOTATION, NOT_IN_EFFECT, Report, Reporter
+from headgate.routing.snapshot import (
+    INFERENCE_POOL,
+    INFERENCE_POOL_V1ALPHA1,
+    Endpoint,
+    KvEvents,
+    MetricsPage,
+    Pool,
+    Route,
+    Rule,
+    Target,
+    name_of,
+)
+
+InferencePool = gie_v1.InferencePool | gie_v1alpha1.InferencePool
+
+PoolReference = gie_v1alpha1.PoolObjectReference | gie_v1alpha2.PoolObjectReference
+
+EVERY_NAME = "*"
+_KIND_OF_GROUP = {gie_v1.GROUP: INFERENCE_POOL, gie_v1alpha1.GROUP: INFERENCE_POOL_V1ALPHA1}
+_RULE = "models"
+"""The one rule of a route that an annotation makes."""
+
+
+def ref(source: InferencePool) -> api.ObjectRef:
+    return api.ObjectRef(_KIND_OF_GROUP[source.resource.group], *source.metadata.key)
+
+
+def named(namespace: str, reference: PoolReference) -> api.ObjectRef:
+    """What a `poolRef` names, which need not exist: another kind than InferencePool never does."""
+    kind = _KIND_OF_GROUP.get(reference.group) if reference.kind == "InferencePool" else None
+    return api.ObjectRef(kind or f"{reference.kind}.{reference.group or 'core'}", namespace, reference.name)
+
+
+def selector(source: InferencePool) -> Selector:
+    spec = source.spec
+    labels = spec.selector.match_labels if isinstance(spec, gie_v1.InferencePoolSpec) else spec.selector
+    return source.metadata.namespace, labels
+
+
+def ports(source: InferencePool) -> list[int]:
+    """The ports of its endpoints, each once; the place of a port is its rank."""
+    spec = source.spec
+    if isinstance(spec, gie_v1.InferencePoolSpec):
+        return list(dict.fromkeys(port.number for port in spec.target_ports))
+    return [spec.target_port_number] if spec.target_port_number else []
+
+
+def pool(source: InferencePool, pods: ReadyPods, objectives: Mapping[str, int], reporter: Reporter) -> Pool:
+    """`objectives` are the priorities of those that are about this pool, by name."""
+    notes, report = source.metadata.annotations, reporter.report
+    field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
+    fault = _fault(source, report)
+    ranks = {} if fault else dict(_ranks(ports(source), pods.selected(*selector(source)), field, report))
+    found = {endpoint: pod for endpoint, (_, pod) in ranks.items()}
+    pages = dict(endpoints.pages(found, field, report))
+    events = dict(endpoints.events(notes, found, field, report))
+    if len(ports(source)) > 1:
+        pages = {endpoint: own for endpoint, page in pages.items() if (own := _page_of_rank(page))}
+        events = {endpoint: _events_of_rank(each, ranks[endpoint][0]) for endpoint, each in events.items()}
+    return Pool(
+        key=reporter.ref,
+        endpoints=tuple(found),
+        labels={endpoint: pod.metadata.labels for endpoint, pod in found.items()},
+        metrics_pages=pages,
+        kv_events=events,
+        engine=notes.get(marks.ENGINE) or "vLLM",
+        scheduling_profile=notes.get(marks.SCHEDULING_PROFILE, ""),
+        model=notes.get(marks.SERVED_MODEL) or None,
+        objectives=objectives,
+        fault=fault,
+    )
+
+
+def routes(source: InferencePool) -> list[Route]:
+    """One for each name in `headgate.dev/models`; they come after those of InferenceModels."""
+    key = ref(source)
+    rule = Rule(_RULE, None, (Target(key, 1),))
+    return [
+        Route(
+            key=key,
+            name=name_of(key),
+            model=None if name == EVERY_NAME else name,
+            takes_unknown=name == EVERY_NAME,
+            adapters=(),
+            rules=(rule,),
+            uid=source.metadata.uid,
+            created=source.metadata.creation_timestamp,
+        )
+        for name in models(source)
+    ]
+
+
+def models(source: InferencePool) -> list[str]:
+    """The names in `headgate.dev/models`, each once."""
+    texts = source.metadata.annotations.get(marks.MODELS, "").split(",")
+    return list(dict.fromkeys(text.strip() for text in texts if text.strip()))
+
+
+def _fault(source: InferencePool, report: Report) -> str:
+    """Why it can have no endpoints; what is merely not as it asks is reported."""
+    if not ports(source):
+        told = "0 is no port: set the one that its engines listen on"
+        report("spec.targetPortNumber", "InvalidPort", told)
+        return f"spec.targetPortNumber: {told}"
+    if isinstance(source.spec, gie_v1.InferencePoolSpec) and source.spec.app_protocol != "http":
+        told = f"{source.spec.app_protocol} is not spoken: endpoints are sent HTTP/1.1"
+        report("spec.appProtocol", NOT_IN_EFFECT, told)
+    return ""
+
+
+def _ranks(
+    numbers: list[int], pods: list[api.Pod], field: str, report: Report
+) -> Iterator[tuple[Endpoint, tuple[int, api.Pod]]]:
+    """Each endpoint with its rank and Pod."""
+    for pod in pods:
+        try:
+            address = endpoints.address(pod)
+        except ValueError as error:
+            endpoints.report_address(pod, error, field, report)
+            continue
+        active, at = _active(pod, numbers, field, report), _reached(pod, address, numbers, field, report)
+        for rank, number in enumerate(numbers):
+            if number in active:
+                name = str(pod.metadata.key) + (f"-rank-{rank}" if len(numbers) > 1 else "")
+                yield Endpoint(name, address.host, at[rank]), (rank, pod)
+
+
+def _active(pod: api.Pod, numbers: list[int], field: str, report: Report) -> set[int]:
+    """Those of the pool's ports that the Pod serves."""
+    annotation = next((name for name in marks.ACTIVE_PORTS if name in pod.metadata.annotations), None)
+    if annotation is None:
+        return set(numbers)
+    texts = [text.strip() for text in pod.metadata.annotations[annotation].split(",")]
+    if wrong := [text for text in texts if endpoints.port_number(text) not in numbers]:
+        there = ", ".join(map(str, numbers))
+        told = f"{', '.join(wrong)[:64]!r} is none of the pool's ports ({there}) and counts for nothing"
+        report(field, INVALID_ANNOTATION, endpoints.of_pod(pod, annotation, told))
+    return {number for text in texts if (number := endpoints.port_number(text)) is not None}
+
+
+def _reached(pod: api.Pod, address: Address, numbers: list[int], field: str, report: Report) -> list[int]:
+    """Where each of the pool's ports is reached: there, unless the Pod's annotations say otherwise."""
+    if len(numbers) == 1:
+        return [endpoints.own_port(pod, address) or numbers[0]]
+    given = str(address.port) if address.port else pod.metadata.annotations.get(marks.PORT)
+    if given is None:
+        return numbers
+    own = [port for text in given.split(",") if (port := endpoints.port_number(text.strip())) is not None]
+    if len(own) == len(numbers):
+        return own
+    annotation = marks.ADDRESS if address.port else marks.PORT
+    told = f"{given[:64]!r} is not a port for each of the pool's {len(numbers)}, whose own numbers are used"
+    report(field, INVALID_ANNOTATION, endpoints.of_pod(pod, annotation, told))
+    return numbers
+
+
+def _page_of_rank(page: MetricsPage) -> MetricsPage | None:
+    """Each port has a page of its own: the one that the Pod names for all is another rank's."""
+    own = msgspec.structs.replace(page, port=None)
+    return None if own == MetricsPage() else own
+
+
+def _events_of_rank(events: KvEvents, rank: int) -> KvEvents:
+    """Ranks publish on ports one after the other, beginning with those that are named."""
+    ahead = rank * events.ranks
+    replay_port = events.replay_port + ahead if events.replay_port is not None else None
+    return msgspec.structs.replace(events, port=events.port + ahead, replay_port=replay_port)
