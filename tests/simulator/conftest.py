@@ -65,9 +65,10 @@ async def _serve(*, bootstrap: bool = False, **settings: object) -> AsyncIterato
     defaults = {"engine": PROFILES["fast"].config, "models": ("tiny",), "drain_s": 0}
     sock = listen("127.0.0.1", 0)
     second = listen("127.0.0.1", 0) if bootstrap else None
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    made = ServerSettings(**{**defaults, **settings})
+    url = f"{'https' if made.speaks_tls else 'http'}://127.0.0.1:{sock.getsockname()[1]}"
     async with (
-        running(ServerSettings(**{**defaults, **settings}), sock, second) as live,
+        running(made, sock, second) as live,
         httpx2.AsyncClient(base_url=url, timeout=20, verify=False) as client,
     ):
         yield Server(url, live, client, second.getsockname()[1] if second else None)

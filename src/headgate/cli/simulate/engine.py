@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine_options import SPECULATION
+from headgate.cli.simulate.engine_options import SPECULATION, TLS
 
 if TYPE_CHECKING:
     import socket
@@ -185,6 +185,7 @@ _COUNT = click.IntRange(min=1)
     "--default-embedding-dimensions", "embedding_dimensions", type=click.IntRange(1, 65536), default=384,
     show_default=True, help="Length of a vector whose request names none.",
 )  # fmt: skip
+@TLS
 def engine(
     host: str,
     port: int,
@@ -218,6 +219,9 @@ def engine(
     faults: str | None,
     sleep_mode: bool,
     embedding_dimensions: int,
+    ssl_certfile: str | None,
+    ssl_keyfile: str | None,
+    self_signed_certs: bool,
     **overrides: float | None,
 ) -> None:
     """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
@@ -254,6 +258,9 @@ def engine(
             kv_hold_s=kv_hold,
             bootstrap_timeout_s=bootstrap_timeout,
             kv_transfer_s_per_token=kv_transfer_s_per_token,
+            ssl_certfile=ssl_certfile,
+            ssl_keyfile=ssl_keyfile,
+            self_signed_certs=self_signed_certs,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -270,7 +277,8 @@ def _serve(
     bootstrap = None if bootstrap_port is None else _listen(host, bootstrap_port, "--bootstrap-port")
     port = sock.getsockname()[1]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    told = f"simulating {', '.join(settings.models)} ({profile}) on http://{address}"
+    scheme = "https" if settings.speaks_tls else "http"
+    told = f"simulating {', '.join(settings.models)} ({profile}) on {scheme}://{address}"
     if bootstrap is not None:
         told += f", bootstrap on port {bootstrap.getsockname()[1]}"
     try:

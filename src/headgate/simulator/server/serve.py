@@ -10,6 +10,7 @@ import uvicorn
 import uvloop
 
 from headgate import serving
+from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
@@ -43,19 +44,21 @@ async def running(
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
     `bootstrap` is the second address at which SGLang's decode side finds its prefill side. Raises OSError if
-    an address for KV events is in use.
+    an address for KV events is in use, or files of TLS cannot be used.
     """
     host, port = sock.getsockname()[:2]
-    instance = Instance(settings, host, port)
-    server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings))
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
     async with contextlib.AsyncExitStack() as parts:
         for each in sockets:
             parts.callback(each.close)  # also if it never came to serving
+        certificate = _certificate(settings, host)
+        instance = Instance(settings, host, port)
+        server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate))
         await parts.enter_async_context(contextlib.aclosing(server))
         await parts.enter_async_context(instance.running())
         group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
+        following = group.create_task(certificate.follow()) if certificate is not None else None
         await server.accepting.wait()
         try:
             yield instance.ranks
@@ -64,6 +67,8 @@ async def running(
             cut = asyncio.get_running_loop().call_later(settings.drain_s, instance.cut)
             await answering
             cut.cancel()
+            if following is not None:
+                following.cancel()
 
 
 async def _until_signalled(
@@ -83,11 +88,25 @@ async def _until_signalled(
             loop.add_signal_handler(number, live.cancel_all)
 
 
-def _uvicorn_config(app: EngineApp, settings: ServerSettings) -> uvicorn.Config:
-    return serving.configuration(
+def _certificate(settings: ServerSettings, host: str) -> tls.Certificate | None:
+    if settings.self_signed_certs:
+        return tls.self_signed(host)
+    if settings.ssl_certfile is None or settings.ssl_keyfile is None:
+        return None
+    return tls.Certificate(settings.ssl_certfile, settings.ssl_keyfile)
+
+
+def _uvicorn_config(
+    app: EngineApp, settings: ServerSettings, certificate: tls.Certificate | None
+) -> uvicorn.Config:
+    config = serving.configuration(
         app,
         timeout_keep_alive=KEEP_ALIVE_S,
         proxy_headers=False,
         # Streams are cut after `drain_s`; this is for a client that does not even read that.
         timeout_graceful_shutdown=settings.drain_s + 1,
     )
+    if certificate is not None:
+        config.load()
+        config.ssl = certificate.context
+    return config

@@ -1,5 +1,6 @@
 """What one simulated server is told when it starts."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -71,19 +72,44 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_transfer_s_per_token: float = 0.0
     """Seconds for the KV cache of one prompt token to come from another engine."""
 
+    ssl_certfile: str | None = None
+    """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
+    ssl_keyfile: str | None = None
+    """Its key."""
+    self_signed_certs: bool = False
+    """Whether the server speaks TLS by a certificate that it makes up."""
+
+    @property
+    def speaks_tls(self) -> bool:
+        return self.self_signed_certs or self.ssl_certfile is not None
+
     def __post_init__(self) -> None:
+        FaultSchedule.from_objects(self.failures.faults)
+        problems = [*self._of_names(), *self._out_of_range(), *self._of_tls()]
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def _of_names(self) -> Iterator[str]:
         if not self.models or not all(self.models):
-            raise ValueError("models: at least one served name is needed, and none may be empty")
+            yield "models: at least one served name is needed, and none may be empty"
         if self.metrics_generation not in generations(self.api):
             told = " or ".join(generations(self.api))
-            raise ValueError(f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}")
-        FaultSchedule.from_objects(self.failures.faults)
-        if not 0 <= self.cache_hit_threshold <= 1:
-            raise ValueError(f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}")
-        if not 1 <= self.embedding_dimensions <= 65_536:
-            raise ValueError(f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}")
-        if not 1 <= self.data_parallel_size <= 64:
-            raise ValueError(f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}")
+            yield f"metrics_generation: {self.api} has {told}, not {self.metrics_generation}"
         taken = [*self.models, *(adapter.name for adapter in self.lora_modules)]
         if len(set(taken)) < len(taken):
-            raise ValueError(f"lora_modules: names of models and adapters must differ, got {taken}")
+            yield f"lora_modules: names of models and adapters must differ, got {taken}"
+
+    def _out_of_range(self) -> Iterator[str]:
+        if not 0 <= self.cache_hit_threshold <= 1:
+            yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
+        if not 1 <= self.embedding_dimensions <= 65_536:
+            yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
+        if not 1 <= self.data_parallel_size <= 64:
+            yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
+
+    def _of_tls(self) -> Iterator[str]:
+        if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
+            given, lacks = ("ssl_certfile", "ssl_keyfile")[:: 1 if self.ssl_certfile else -1]
+            yield f"{given}: needs {lacks} too"
+        if self.self_signed_certs and (self.ssl_certfile or self.ssl_keyfile):
+            yield "self_signed_certs: leave it out where ssl_certfile is given, or the other way round"

@@ -32,11 +32,15 @@ class ReadBlocks(msgspec.Struct, frozen=True):
 class SideChannel:
     """Answers other engines from what this one holds, and asks them."""
 
-    def __init__(self, engine_id: str, held: HeldPrompts, rooms: Rooms, protocol: Protocol) -> None:
+    def __init__(
+        self, engine_id: str, held: HeldPrompts, rooms: Rooms, protocol: Protocol, *, by_tls: bool = False
+    ) -> None:
+        """`by_tls` says how the others are asked, whose certificates are not verified."""
         self._engine_id = engine_id
         self._held = held
         self._rooms = rooms
         self._protocol = protocol
+        self._scheme = "https" if by_tls else "http"
         self._client: httpx2.AsyncClient | None = None
         self._asking: set[asyncio.Future[httpx2.Response]] = set()
 
@@ -63,12 +67,13 @@ class SideChannel:
 
     async def read_blocks(self, host: str, port: int, wanted: ReadBlocks) -> Computed | None:
         """Ask an engine for blocks; None if it has none of that name or is not reached."""
-        url = f"{_origin(host, port)}/kv_transfer/blocks"
+        url = f"{self._origin(host, port)}/kv_transfer/blocks"
         return await self._ask(url, msgspec.json.encode(wanted), READ_TIMEOUT_S)
 
     async def enter_room(self, host: str, port: int, room: int) -> Computed | None:
         """Wait in a room of the engine that prefills."""
-        return await self._ask(f"{_origin(host, port)}/kv_transfer/rooms/{room}", b"", self._rooms.timeout_s)
+        url = f"{self._origin(host, port)}/kv_transfer/rooms/{room}"
+        return await self._ask(url, b"", self._rooms.timeout_s)
 
     def cut(self) -> None:
         """Stop waiting for other engines, and let those go that wait here."""
@@ -103,6 +108,5 @@ class SideChannel:
             self._asking.discard(asking)
             asking.cancel()
 
-
-def _origin(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    def _origin(self, host: str, port: int) -> str:
+        return f"{self._scheme}://[{host}]:{port}" if ":" in host else f"{self._scheme}://{host}:{port}"

@@ -29,7 +29,9 @@ class Transfers:
         self.held = HeldPrompts(settings.engine.block_size, settings.kv_hold_s, time.monotonic)
         self.rooms = Rooms(settings.bootstrap_timeout_s)
         self._store = BlockStore(settings.kv_store) if settings.kv_store else None
-        self.side_channel = SideChannel(engine_id, self.held, self.rooms, self.protocol)
+        self.side_channel = SideChannel(
+            engine_id, self.held, self.rooms, self.protocol, by_tls=settings.speaks_tls
+        )
 
     def of(self, generation: Generation) -> Transfer:
         """What this request takes part in. A deviation is counted, and a 400 if the protocol is checked."""

@@ -1,0 +1,108 @@
+"""TLS: a given certificate, read anew whenever its files change, or one that is made up for this process."""
+
+import asyncio
+import datetime
+import ipaddress
+import logging
+import os
+import ssl
+import tempfile
+from pathlib import Path
+
+EVERY_S = 1.0
+"""How often the files are looked at."""
+VALID = datetime.timedelta(days=365)
+
+log = logging.getLogger(__name__)
+
+
+class CertificateError(OSError):
+    """The files are no certificate with its key; the message says which, and why."""
+
+
+class Certificate:
+    """The context that connections are accepted with."""
+
+    def __init__(self, certfile: str, keyfile: str, *, lasts: bool = True) -> None:
+        """Raises CertificateError. `lasts` says whether the files are there for longer than this call."""
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._files = (certfile, keyfile)
+        self._lasts = lasts
+        self._seen = self._look()
+        self.reload()
+
+    async def follow(self) -> None:
+        """Take over what is written to the files, until cancelled; what does not fit together is left."""
+        while self._lasts:
+            await asyncio.sleep(EVERY_S)
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self.reload()
+                except CertificateError as error:
+                    log.warning("the certificate stays as it was: %s", error)
+
+    def reload(self) -> None:
+        """Connections that are accepted from now on have what the files say now."""
+        try:
+            self.context.load_cert_chain(*self._files)
+        except (OSError, ssl.SSLError) as error:
+            raise CertificateError(f"cannot use {' with '.join(self._files)}: {error}") from error
+
+    def _look(self) -> list[tuple[int, int]]:
+        """What changes with the files."""
+        seen = []
+        for file in self._files:
+            try:
+                status = os.stat(file)
+            except OSError:
+                seen.append((0, 0))
+            else:
+                seen.append((status.st_mtime_ns, status.st_ino))
+        return seen
+
+
+def self_signed(host: str) -> Certificate:
+    """A certificate for `host` and localhost that nobody has signed, with a key that is kept nowhere."""
+    with tempfile.TemporaryDirectory() as directory:
+        certfile, keyfile = Path(directory, "tls.crt"), Path(directory, "tls.key")
+        cert, key = make(host)
+        certfile.write_bytes(cert)
+        keyfile.touch(mode=0o600)
+        keyfile.write_bytes(key)
+        return Certificate(str(certfile), str(keyfile), lasts=False)
+
+
+def make(host: str) -> tuple[bytes, bytes]:
+    """A new self-signed certificate and its key, in PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headgate-simulated-engine")])
+    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+    try:
+        names.append(x509.IPAddress(ipaddress.ip_address(host)))
+    except ValueError:
+        names.append(x509.DNSName(host))
+    now = datetime.datetime.now(datetime.UTC)
+    cert = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return cert.public_bytes(serialization.Encoding.PEM), private
