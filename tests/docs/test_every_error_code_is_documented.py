@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "headgate" / "gateway"
 def _codes() -> set[str]:
     """What is given as `code` to a refusal, wherever one is made, and the ends of answers that broke."""
     found = {"upstream_lost", "idle_timeout"}
-    for file in SOURCE.glob("*.py"):
+    for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 found.add(str(node.value.value))

@@ -287,8 +287,14 @@ class Gateway:
     _clients: list[Client] = field(default_factory=list)
     _ahead_s: float = 0.0
 
-    def serve(self, endpoints: list[Endpoint], **pool: object) -> None:
-        """Routes the model "m" to these endpoints."""
+    def serve(
+        self,
+        endpoints: list[Endpoint],
+        limits: routing.TokenLimits | None = None,
+        uid: str = "",
+        **pool: object,
+    ) -> None:
+        """Routes the model "m" to these endpoints; `limits` and `uid` are the route's."""
         key = api.ObjectRef("ModelServer", "default", "pool")
         made = tuple(
             routing.Endpoint(f"default/pod-{place}", "127.0.0.1", endpoint.port)
@@ -301,6 +307,8 @@ class Gateway:
             model="m",
             adapters=("adapter",),
             rules=(rule,),
+            limits=limits,
+            uid=uid,
             created="2026-01-01T00:00:00Z",
         )
         pools = {key: routing.Pool(key=key, endpoints=made, **pool)}
@@ -357,6 +365,8 @@ class Gateway:
         await eventually(lambda: not self.proxy.ledger.statistics()["requests"])
         self.proxy.ledger.validate()
         assert self.proxy.ledger.statistics()["work_tokens"] == 0
+        self.proxy.token_limits.validate()
+        assert self.proxy.token_limits.statistics()["reserved"] == 0
 
     async def end(self) -> None:
         for client in self._clients:

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from headgate import routing
 from headgate.gateway.access_fields import FIELDS
 
 OUTCOMES = ("served", "refuse", "reset", "cut", "silent", "stream", "garbage", "busy", "missing", "close")
@@ -46,7 +47,8 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
     dead = await start_endpoint()
     await dead.stop()
     settings = {"access_log": "json"}
-    pool = {"timeout_s": 0.05, "attempts": 2, "retry_interval_s": 0.002}
+    limits = routing.TokenLimits(input=10**6, output=10**6, unit="month", unit_s=30 * 86_400)
+    pool = {"limits": limits, "timeout_s": 0.05, "attempts": 2, "retry_interval_s": 0.002}
     gateway = await start_gateway(*endpoints, dead, settings=settings, **pool)
     sent = answered = 0
 
@@ -73,7 +75,8 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
         while True:
             await asyncio.sleep(0.01)
             chosen = rng.sample([*endpoints, dead], rng.randint(1, 4))
-            gateway.serve(chosen, timeout_s=0.05, attempts=2, retry_interval_s=0.002)
+            now_limited = msgspec.structs.replace(limits, input=rng.randint(10, 10**6))
+            gateway.serve(chosen, now_limited, timeout_s=0.05, attempts=2, retry_interval_s=0.002)
 
     changing = asyncio.create_task(change())
     await asyncio.gather(*(use() for _ in range(12)))

@@ -90,9 +90,10 @@ def test_a_pod_with_a_wrong_address_is_left_out_and_told(server, pod):
 
 def test_fields_without_effect_are_told(server, route, pod):
     """What is valid but not acted on yet is a problem with its own reason, never silence."""
-    limited = route("limited", rateLimit={"inputTokensPerUnit": 1})
+    shared = {"inputTokensPerUnit": 1, "global": {"redis": {"address": "redis:6379"}}}
+    limited = route("limited", rateLimit=shared)
     told = {(p.field, p.reason) for p in routing.translate([limited], [server()], []).problems}
-    assert ("spec.rateLimit", routing.NOT_IN_EFFECT) in told
+    assert ("spec.rateLimit.global", routing.NOT_IN_EFFECT) in told
 
 
 def test_policies_of_a_server(server):

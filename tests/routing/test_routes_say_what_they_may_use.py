@@ -7,7 +7,6 @@ from headgate import routing
 
 def limits(route, server, **limit):
     made = routing.translate([route("limited", rateLimit=limit)], [server()], [])
-    assert not made.problems or {p.field for p in made.problems} == {"spec.rateLimit"}
     return made.models["m"][0].limits
 
 

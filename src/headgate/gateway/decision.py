@@ -227,7 +227,8 @@ def _scheduled(
         return scheduled
     bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
     is_hashed = pool.policy.uses_prefix
-    if not is_hashed and len(request.body) < READ_FROM_BYTES:
+    is_limited = match.route.limits is not None
+    if not is_hashed and not is_limited and len(request.body) < READ_FROM_BYTES:
         scheduled.prompt_tokens = int(len(request.body) / bytes_per_token)
         return scheduled
     read = prompt.read(fields, request.path)

@@ -13,13 +13,14 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from headgate.gateway import learning
+from headgate.gateway import learning, limiting
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import decide, no_endpoint
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking, EndpointLoad
+    from headgate.flow.limits import Reservation
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.handover import Handover
     from headgate.gateway.pool_state import PoolState
@@ -63,6 +64,7 @@ class Delivery(ABC):
         "prefix_used_at",
         "request",
         "request_id",
+        "reservation",
         "settled",
     )
 
@@ -88,6 +90,8 @@ class Delivery(ABC):
         self.failed_attempts: list[tuple[str, str, int]] | None = None
         """Those before it: the endpoint's name, what happened, milliseconds."""
         self.bytes_out = 0
+        self.reservation: Reservation | None = None
+        """What it holds of the token limit of its route, if that has one."""
         self.settled = False
         """Whether it is over, whatever came of it."""
         self._payload = b""
@@ -113,6 +117,12 @@ class Delivery(ABC):
         if decision.refusal is not None:
             self._refuse(decision.refusal)
             return
+        assert decision.match is not None
+        if decision.match.route.limits is not None:
+            refusal = limiting.reserve(self._proxy, self)
+            if refusal is not None:
+                self._refuse(refusal)
+                return
         assert self.pool is not None
         self.pool.budget.requests += 1
         if self._proxy.settings.begin_traces:

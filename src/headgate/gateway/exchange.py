@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headgate.gateway import decision_header, learning
+from headgate.gateway import decision_header, learning, limiting
 from headgate.gateway.answer import Answer
 from headgate.gateway.delivery import RETRIED
 from headgate.gateway.paired import PairedDelivery
@@ -84,6 +84,11 @@ class Exchange(PairedDelivery):
         passed = self._upstream.passed_bytes if self._upstream is not None else 0
         return self.bytes_out + passed
 
+    @property
+    def taken_bytes(self) -> int:
+        """By how much the answer became shorter on its way here."""
+        return self._answer.taken_bytes if self._answer is not None else 0
+
     def tried(self, now: float) -> list[tuple[str, str, int]]:
         """All attempts, once it is over: the endpoint's name, what happened, milliseconds."""
         tried = [*self.failed_attempts] if self.failed_attempts is not None else []
@@ -115,6 +120,8 @@ class Exchange(PairedDelivery):
             load.answered(self._proxy.now())
         if status == 404 and self.decision.scheduled.adapter:
             self._proxy.scraper.list_models_soon(load)
+        if self.reservation is not None:
+            headers = limiting.without_limits(headers)
         answer = self._answer = Answer(
             self.request,
             self.request_id,
@@ -127,6 +134,8 @@ class Exchange(PairedDelivery):
         )
         if self.request.wants_decision:
             answer.add(decision_header.line(self))
+        if self.reservation is not None:
+            answer.add(limiting.lines(self._proxy, self))
         assert self.pool is not None
         if self.pool.policy.marks_answers and self.choice is not None:
             for name, value in self._marks(self.pool, self.choice):
@@ -350,4 +359,6 @@ class Exchange(PairedDelivery):
             self.usage = self.tail.usage()
             if self.usage is not None and outcome == "served":
                 learning.learn(self._proxy, self, self.usage, now)
+        if self.reservation is not None:
+            limiting.settle(self, self.reservation, now)
         self._proxy.recorder.settled(self, now)

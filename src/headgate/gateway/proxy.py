@@ -16,6 +16,7 @@ from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
+from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections
 from headgate.gateway.kv_events import KvEventSources
@@ -67,6 +68,7 @@ class Proxy:
         self.snapshot_at = 0.0
         """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
+        self.token_limits = RouteLimits()
         self.pools: dict[ObjectRef, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
@@ -119,6 +121,7 @@ class Proxy:
         self.model_list = local.model_list(snapshot)
         self.snapshot = snapshot
         routes = snapshot.routes()
+        self.token_limits.use(routes, self.now())
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
         reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
         for load in self.ledger.keep(endpoint for endpoint, _ in reached):
@@ -343,4 +346,5 @@ class Proxy:
             "bytes_per_token": self.prompt_sizes.statistics(),
             "tokens_per_answer": self.answer_sizes.statistics(),
             "connections": self._connections.statistics(),
+            "token_limits": self.token_limits.statistics(),
         }

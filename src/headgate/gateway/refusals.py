@@ -38,6 +38,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     param: str | None = None
     retry_after_s: int | None = None
+    lines: bytes = b""
+    """Further header lines, each with its CRLF."""
 
     @classmethod
     def bad_request(cls, message: str, *, code: str, param: str | None = None, status: int = 400) -> Refusal:
@@ -138,4 +140,5 @@ def refused(
     if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append((b"allow", ALLOWED))
     body = refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
+    lines += refusal.lines
     return response(refusal.status, body, headers=tuple(headers), keep_alive=keep_alive, lines=lines)

@@ -36,6 +36,7 @@ class Usage(CachedTokens, frozen=True):
 
 _decode = msgspec.json.Decoder(Usage).decode
 _KEY = b'"usage":'
+_DATA = b"data:"
 
 
 class Tail:
@@ -59,11 +60,20 @@ class Tail:
         self._third = fourth
         self._fourth = data if len(data) <= KEEP_BYTES else data[-KEEP_BYTES:]
 
+    def _text(self) -> bytes:
+        if not self._third:
+            return self._fourth
+        return b"".join((self._first, self._second, self._third, self._fourth))
+
+    def event_bytes(self) -> float:
+        """How long server-sent events are on average, framing included; 0 if there are none."""
+        text = self._text()
+        events = text.count(_DATA)
+        return len(text) / events if events else 0.0
+
     def usage(self) -> Usage | None:
         """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
-        text = self._fourth
-        if self._third:
-            text = b"".join((self._first, self._second, self._third, text))
+        text = self._text()
         at = text.rfind(_KEY)
         for _ in range(MOST_LOOKED_AT):
             if at < 0:

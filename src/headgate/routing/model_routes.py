@@ -15,9 +15,10 @@ MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
 
 def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> Route:
     """`pools` are those that exist. A rule that cannot be understood is left out."""
-    if source.spec.rate_limit is not None:
-        told = "token limits are not enforced yet: there is no limit"
-        reporter.report("spec.rateLimit", NOT_IN_EFFECT, told)
+    limits = token_limits(source.spec.rate_limit)
+    if limits is not None and limits.redis_address is not None:
+        told = "counts are not shared yet: each gateway allows as much for itself"
+        reporter.report("spec.rateLimit.global", NOT_IN_EFFECT, told)
     rules = []
     for index, rule in enumerate(source.spec.rules):
         try:
@@ -39,7 +40,7 @@ def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Re
         model=source.spec.model_name or None,
         adapters=tuple(name for name in source.spec.lora_adapters if name),
         rules=tuple(rules),
-        limits=token_limits(source.spec.rate_limit),
+        limits=limits,
         uid=source.metadata.uid,
         created=source.metadata.creation_timestamp,
     )

@@ -1,11 +1,33 @@
 """Token limits: whether a route has tokens left for one more request, and what it has used.
 
-A limit has two directions, input and output, each with a Budget of its own: one that a process keeps for
-itself, or one on lease from an account that several processes share.
+Given the routes of each snapshot, RouteLimits keeps a RouteLimit for each that is limited. That reserves
+tokens for a request as it arrives, or says what is short; the Reservation is settled once, at the request's
+end. Each direction, input and output, counts in a Budget of its own: one that a process keeps for itself, or
+one on lease from an account that several processes share.
 """
 
+from headgate.flow.limits.account import Account, Direction
 from headgate.flow.limits.budget import Budget, LocalBudget
 from headgate.flow.limits.lease import LeasedBudget
 from headgate.flow.limits.lease_account import Claim, Grant, LeaseAccount
+from headgate.flow.limits.reservation import Reservation
+from headgate.flow.limits.route_limit import MakeBudget, RouteLimit, local_budget
+from headgate.flow.limits.route_limits import RouteLimits
+from headgate.flow.limits.shortage import Shortage
 
-__all__ = ["Budget", "Claim", "Grant", "LeaseAccount", "LeasedBudget", "LocalBudget"]
+__all__ = [
+    "Account",
+    "Budget",
+    "Claim",
+    "Direction",
+    "Grant",
+    "LeaseAccount",
+    "LeasedBudget",
+    "LocalBudget",
+    "MakeBudget",
+    "Reservation",
+    "RouteLimit",
+    "RouteLimits",
+    "Shortage",
+    "local_budget",
+]

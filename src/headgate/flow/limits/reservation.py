@@ -1,0 +1,36 @@
+"""The tokens that are held for one request, from its arrival to its end."""
+
+from __future__ import annotations
+
+from headgate.flow.limits.account import Account
+
+
+class Reservation:
+    """Settled exactly once. A direction that is not limited has no account, and counts nowhere.
+
+    It stays with the accounts that it was made with. Where a limit is taken away in the meantime, nobody asks
+    those any more.
+    """
+
+    __slots__ = ("input", "input_tokens", "is_settled", "output", "output_tokens")
+
+    def __init__(
+        self, input: Account | None, input_tokens: int, output: Account | None, output_tokens: int
+    ) -> None:
+        self.input = input
+        self.input_tokens = input_tokens
+        """Reserved until it is settled, then used; so of the output."""
+        self.output = output
+        self.output_tokens = output_tokens
+        self.is_settled = False
+
+    def settle(self, input_tokens: int, output_tokens: int, now: float) -> None:
+        """Counts what was used: less than what was reserved is given back, more goes into debt."""
+        assert not self.is_settled, "a reservation is settled once"
+        self.is_settled = True
+        if self.input is not None:
+            self.input.settle(self.input_tokens, input_tokens, now)
+        if self.output is not None:
+            self.output.settle(self.output_tokens, output_tokens, now)
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens

@@ -1,0 +1,127 @@
+"""The token limit of one route, whatever names its requests come by: model and adapters count together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate import routing
+from headgate.flow.limits.account import Account, Direction
+from headgate.flow.limits.budget import Budget, LocalBudget
+from headgate.flow.limits.reservation import Reservation
+from headgate.flow.limits.shortage import Shortage
+
+MakeBudget = Callable[[routing.Route, Direction, int, float], Budget]
+"""Makes the budget of one direction of a route: the tokens of its limit, and the time."""
+
+
+def local_budget(route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
+    """One that this process keeps for itself."""
+    assert route.limits is not None
+    return LocalBudget(limit, route.limits.unit_s, now)
+
+
+class RouteLimit:
+    """Reserves tokens for the requests of a route that has `limits`.
+
+    Of the input, the whole prompt is reserved as estimated. Of the output, one token must be left; then as
+    much is reserved as the answer is expected to have, into debt if need be: else every request of a burst
+    would find the last tokens, as none is counted before it ends.
+    """
+
+    __slots__ = ("_make", "input", "name", "output", "uid", "written")
+
+    def __init__(self, route: routing.Route, make: MakeBudget, now: float) -> None:
+        assert route.limits is not None
+        self.name = route.name
+        self.uid = route.uid
+        self.written = route.limits
+        self._make = make
+        self.input = self._account(route, "input", route.limits.input, now)
+        self.output = self._account(route, "output", route.limits.output, now)
+
+    def _account(
+        self, route: routing.Route, direction: Direction, limit: int | None, now: float
+    ) -> Account | None:
+        return None if limit is None else Account(direction, self._make(route, direction, limit, now))
+
+    def change(self, route: routing.Route, now: float) -> None:
+        """Goes on by what the route says now.
+
+        A direction that is no longer limited is forgotten, one that is limited anew begins full. In between
+        what was used stays used. Where it is another Redis that counts, or none any more, the new count is as
+        it is there.
+        """
+        before, limits = self.written, route.limits
+        assert limits is not None
+        if limits == before:
+            return
+        self.written = limits
+        is_elsewhere = limits.redis_address != before.redis_address
+        self.input = self._changed(self.input, route, "input", limits.input, is_elsewhere, now)
+        self.output = self._changed(self.output, route, "output", limits.output, is_elsewhere, now)
+
+    def _changed(
+        self,
+        account: Account | None,
+        route: routing.Route,
+        direction: Direction,
+        limit: int | None,
+        is_elsewhere: bool,
+        now: float,
+    ) -> Account | None:
+        if limit is None or account is None:
+            return self._account(route, direction, limit, now)
+        if is_elsewhere:
+            account.budget = self._make(route, direction, limit, now)
+        else:
+            account.budget.change(limit, self.written.unit_s, now)
+        return account
+
+    def accounts(self) -> list[Account]:
+        return [account for account in (self.input, self.output) if account is not None]
+
+    def reserve(self, input_tokens: int, output_tokens: int, now: float) -> Reservation | None:
+        """None where it is not to go; then nothing is taken, and `shortage` tells why."""
+        input, output = self.input, self.output
+        if input is not None and not input.budget.take(input_tokens, now):
+            return None
+        if output is not None:
+            if not output.budget.overdraw(output_tokens, now):
+                if input is not None:
+                    input.budget.give_back(input_tokens, now)
+                return None
+            output.reserved += output_tokens
+        if input is not None:
+            input.reserved += input_tokens
+        return Reservation(input, input_tokens, output, output_tokens)
+
+    def shortage(self, input_tokens: int, now: float) -> Shortage:
+        """What a request waits for the longest; not at all if it could go. Takes nothing."""
+        found = [
+            self._short(account, needed, now)
+            for account, needed in ((self.input, input_tokens), (self.output, 1))
+            if account is not None
+        ]
+        return max(found, key=lambda each: each.wait_s)
+
+    def refused(self, shortage: Shortage) -> None:
+        """Counts a request that did not go for it."""
+        account = self.input if shortage.direction == "input" else self.output
+        if account is not None:
+            account.refused += 1
+
+    def _short(self, account: Account, needed: int, now: float) -> Shortage:
+        budget = account.budget
+        return Shortage(
+            direction=account.direction,
+            limit=budget.limit,
+            unit=self.written.unit,
+            available=budget.available(now),
+            needed=needed,
+            wait_s=budget.wait_s(needed, now),
+        )
+
+    def validate(self) -> None:
+        """Raises AssertionError if more is reserved than can be, or less than nothing."""
+        for account in self.accounts():
+            assert account.reserved >= 0, f"{self.name}: {account.direction} reserved {account.reserved}"

@@ -1,0 +1,44 @@
+"""The refusal of a request for which its route's limit has too little left."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from headgate.gateway.limiting.headers import duration
+from headgate.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from headgate.flow.limits import Shortage
+
+_NOT_AGAIN = b"x-should-retry: false\r\n"
+"""Keeps OpenAI's and Anthropic's SDKs from sending in vain what can never pass."""
+
+
+def refusal(name: str, shortage: Shortage, lines: bytes) -> Refusal:
+    """For the route of this name, with these header lines; type and code are OpenAI's."""
+    allowed = f"the limit of {name} is {shortage.limit} {shortage.direction} tokens per {shortage.unit}"
+    if shortage.is_for_ever:
+        return Refusal(
+            status=429,
+            type="tokens",
+            code="rate_limit_exceeded",
+            message=(
+                f"the prompt is too large: it has about {shortage.needed} tokens, and {allowed}, so that it "
+                "can never pass; shorten it, or raise spec.rateLimit of the route"
+            ),
+            lines=lines + _NOT_AGAIN,
+        )
+    if shortage.direction == "input":
+        left = f"{max(int(shortage.available), 0)} are left, and the prompt has about {shortage.needed}"
+    else:
+        left = "none is left"
+    wait = duration(shortage.wait_s).decode()
+    return Refusal(
+        status=429,
+        type="tokens",
+        code="rate_limit_exceeded",
+        message=f"too many tokens: {allowed}, of which {left}; try again in {wait}",
+        retry_after_s=max(math.ceil(shortage.wait_s), 1),
+        lines=lines,
+    )
