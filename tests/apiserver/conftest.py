@@ -127,7 +127,7 @@ async def remote(server: Running) -> AsyncIterator[httpx2.AsyncClient]:
     """An HTTP client of the whole server, over TLS."""
     context = ssl.create_default_context(cafile=server.identity.ca)
     headers = {"authorization": f"Bearer {server.identity.token}", "user-agent": "test/1"}
-    async with httpx2.AsyncClient(base_url=server.url, verify=context, headers=headers, timeout=5) as made:
+    async with httpx2.AsyncClient(base_url=server.url, verify=context, headers=headers, timeout=30) as made:
         yield made
 
 

@@ -38,7 +38,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     flush = commits._flush_file
 
     def slow(file: int) -> None:
-        assert ready.wait(5)
+        assert ready.wait(60)
         flush(file)
 
     monkeypatch.setattr(commits, "_flush_file", slow)

@@ -181,7 +181,7 @@ async def running(*coroutines: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Until it holds; fails with TimeoutError otherwise."""
     async with asyncio.timeout(timeout_s):
         while not condition():

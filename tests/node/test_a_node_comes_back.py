@@ -99,7 +99,7 @@ async def test_a_node_that_waits_for_its_api_server_can_be_stopped(machine, monk
     monkeypatch.setattr(cluster.Informer, "run", unanswered)
     stop = asyncio.Event()
     config = node.NodeConfig(machine.state, machine.kubeconfig)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         tasks.create_task(node.run_node(config, stop=stop))
         while not await machine.client.list(api.Node):
             await asyncio.sleep(0.01)

@@ -7,7 +7,7 @@ from headgate import api, cluster
 from headgate.node import deployments, templates
 
 
-async def until_rolled_out(machine, timeout_s: float = 15.0) -> api.Deployment:
+async def until_rolled_out(machine, timeout_s: float = 60.0) -> api.Deployment:
     """As `kubectl rollout status` waits."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -133,7 +133,7 @@ async def test_a_set_that_could_not_be_made_is_tried_again(machine, deployment_m
     }
     await machine.client.create_manifest(in_the_way)
     async with machine.node():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "already exists" not in await _said(machine, "ReplicaFailure"):
                 await asyncio.sleep(0.03)
         await machine.client.delete(api.ReplicaSet, name, "default")

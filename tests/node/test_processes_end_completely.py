@@ -32,7 +32,7 @@ async def start(runner, tmp_path, *command: str, **environment: str) -> processe
     return await runner.start(command, variables, "", writer(tmp_path), "ns/pod/c")
 
 
-async def until(holds, timeout_s: float = 5.0) -> None:
+async def until(holds, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline

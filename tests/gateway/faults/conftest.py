@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
 
 import faults
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def pytest_asyncio_loop_factories(config, item):
