@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine_options import SPECULATION, TLS
+from headgate.cli.simulate.engine_options import DATASET, SPECULATION, TLS
 
 if TYPE_CHECKING:
     import socket
@@ -185,6 +185,7 @@ _COUNT = click.IntRange(min=1)
     "--default-embedding-dimensions", "embedding_dimensions", type=click.IntRange(1, 65536), default=384,
     show_default=True, help="Length of a vector whose request names none.",
 )  # fmt: skip
+@DATASET
 @TLS
 def engine(
     host: str,
@@ -219,6 +220,10 @@ def engine(
     faults: str | None,
     sleep_mode: bool,
     embedding_dimensions: int,
+    dataset_path: str | None,
+    dataset_url: str | None,
+    dataset_table_name: str,
+    dataset_in_memory: bool,
     ssl_certfile: str | None,
     ssl_keyfile: str | None,
     self_signed_certs: bool,
@@ -258,6 +263,10 @@ def engine(
             kv_hold_s=kv_hold,
             bootstrap_timeout_s=bootstrap_timeout,
             kv_transfer_s_per_token=kv_transfer_s_per_token,
+            dataset_path=dataset_path,
+            dataset_url=dataset_url,
+            dataset_table_name=dataset_table_name,
+            dataset_in_memory=dataset_in_memory,
             ssl_certfile=ssl_certfile,
             ssl_keyfile=ssl_keyfile,
             self_signed_certs=self_signed_certs,

@@ -49,3 +49,16 @@ TLS = _options(
     click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
 )
 """Settings of the server, by their names."""
+DATASET = _options(
+    click.option(
+        "--dataset-path",
+        type=click.Path(dir_okay=False),
+        help="Answers to give: SQLite as llm-d-inference-sim's, or conversations in .json or .jsonl.",
+    ),
+    click.option("--dataset-url", help="Where such a file is downloaded from first."),
+    click.option(
+        "--dataset-table-name", default="llmd", show_default=True, help="Table of a SQLite data set."
+    ),
+    click.option("--dataset-in-memory", is_flag=True, help="Read the data set into memory first."),
+)
+"""Settings of the server, by their names."""

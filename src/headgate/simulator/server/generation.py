@@ -33,6 +33,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the answer, if that must be JSON."""
     said: tuple[str, ...] = ()
     """What each prompt said last, for a server that echoes; empty where it is ids."""
+    turns: tuple[tuple[str, str], ...] = ()
+    """Role and text of each message, where the prompt is a conversation."""
     priority: int = 0
     """The smaller goes first, on an engine that schedules by priority."""
     cache_salt: str = ""

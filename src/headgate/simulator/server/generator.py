@@ -10,6 +10,7 @@ from headgate.simulator.model import QueueFullError, RefusedError
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
+from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
@@ -28,7 +29,12 @@ class Generator:
     """Takes a request in, waits for its tokens, and writes them as they come."""
 
     def __init__(
-        self, settings: ServerSettings, ranks: Ranks, transfers: Transfers, adapters: Adapters
+        self,
+        settings: ServerSettings,
+        ranks: Ranks,
+        transfers: Transfers,
+        adapters: Adapters,
+        dataset: Dataset | None,
     ) -> None:
         self._settings = settings
         self._ranks = ranks
@@ -39,6 +45,7 @@ class Generator:
             own_tokens=settings.max_tokens_default,
             samples=settings.answer_lengths == "sampled",
             echoes=settings.mode == "echo",
+            dataset=dataset,
         )
         self._ready_at_s = time.monotonic() + settings.startup_s
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from headgate.simulator.server.adapters import Adapters
+from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import Failures
 from headgate.simulator.server.generator import Generator
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 class Instance:
     """What the handlers of all APIs share. `running` steps its engines."""
 
-    def __init__(self, settings: ServerSettings, host: str, port: int) -> None:
+    def __init__(
+        self, settings: ServerSettings, host: str, port: int, dataset: Dataset | None = None
+    ) -> None:
         self.settings = settings
         self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen)
-        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters)
+        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset)
         self.metrics = MetricsPage(
             settings.api, settings.metrics_generation, self.ranks.readings, self._own_series
         )

@@ -9,6 +9,8 @@ import msgspec
 
 from headgate.simulator.model import FinishReason, Vocabulary, detokenize
 from headgate.simulator.server import lengths
+from headgate.simulator.server.datasets import Dataset
+from headgate.simulator.server.datasets.dataset import conversation
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.schema import value_of
 
@@ -75,6 +77,8 @@ class Author(msgspec.Struct, frozen=True):
     samples: bool
     """Whether answers end by themselves at a random length."""
     echoes: bool
+    dataset: Dataset | None = None
+    """Where answers come from in place of words."""
 
 
 def write(author: Author, generation: Generation, index: int, room: int) -> Script:
@@ -91,6 +95,8 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
     if author.echoes:
         said = generation.said[prompt] or detokenize(generation.prompts[prompt])
         return _of_text(said, generation, room)
+    if author.dataset is not None:
+        return _of_dataset(author.dataset, author, generation, index, room)
     words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
     tokens, reason = _length(author, generation, index, room)
     spoken = tokens - 1 if reason == "stop" else tokens
@@ -142,11 +148,41 @@ def _of_text(text: str, generation: Generation, room: int, reason: FinishReason 
 
 
 def _of_pieces(
-    pieces: list[str], tokens: int, reason: FinishReason, stop_reason: str | None = None
+    pieces: list[str],
+    tokens: int,
+    reason: FinishReason,
+    stop_reason: str | None = None,
+    words: int | None = None,
 ) -> Script:
-    # Characters of several bytes each are more tokens than were generated for them.
-    words = len(pieces) if all(map(str.isascii, pieces)) else 0
+    if words is None:
+        # Characters of several bytes each are more tokens than were generated for them.
+        words = len(pieces) if all(map(str.isascii, pieces)) else 0
     return Script(iter(pieces), tokens, reason, words=words, stop_reason=stop_reason)
+
+
+def _of_dataset(dataset: Dataset, author: Author, generation: Generation, index: int, room: int) -> Script:
+    """What was once said to this prompt, or to another; as long as it was, within the limit."""
+    prompt = index // generation.choices_per_prompt
+    rng = lengths.rng_of(generation.prompts[prompt], author.seed, generation.seed, index)
+    answer = dataset.answer(_asked(generation, prompt), rng)
+    text = answer.text or "".join(answer.strings)
+    if generation.stop:
+        return _of_text(text, generation, room)
+    # Tokens as a tokenizer made them are not those that the next prompt has for the same text.
+    pieces = answer.strings or _pieces(text)
+    limit = generation.max_tokens or room
+    least = limit if generation.ignore_eos else min(limit, generation.min_tokens)
+    words = Vocabulary(author.seed, generation.seed, generation.prompt_sizes, index)
+    pieces = [*pieces, *(words.next_token() for _ in range(least - len(pieces)))]
+    tokens = len(pieces) + (not generation.ignore_eos)
+    found = 0 if answer.strings else None
+    if tokens > limit:
+        return _of_pieces(pieces[:limit], limit, "length", words=found)
+    return _of_pieces(pieces, max(1, tokens), "length" if generation.ignore_eos else "stop", words=found)
+
+
+def _asked(generation: Generation, prompt: int) -> str:
+    return conversation(generation.turns) if generation.turns else generation.said[prompt]
 
 
 def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:

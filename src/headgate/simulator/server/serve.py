@@ -12,6 +12,7 @@ import uvloop
 from headgate import serving
 from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
+from headgate.simulator.server.datasets import open_dataset
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
@@ -44,7 +45,7 @@ async def running(
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
     `bootstrap` is the second address at which SGLang's decode side finds its prefill side. Raises OSError if
-    an address for KV events is in use, or files of TLS cannot be used.
+    an address for KV events is in use, or files of TLS or of a data set cannot be used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
@@ -52,7 +53,16 @@ async def running(
         for each in sockets:
             parts.callback(each.close)  # also if it never came to serving
         certificate = _certificate(settings, host)
-        instance = Instance(settings, host, port)
+        dataset = await asyncio.to_thread(
+            open_dataset,
+            settings.dataset_path,
+            settings.dataset_url,
+            settings.dataset_table_name,
+            in_memory=settings.dataset_in_memory,
+        )
+        if dataset is not None:
+            parts.callback(dataset.close)
+        instance = Instance(settings, host, port, dataset)
         server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate))
         await parts.enter_async_context(contextlib.aclosing(server))
         await parts.enter_async_context(instance.running())

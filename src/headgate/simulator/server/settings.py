@@ -7,6 +7,7 @@ import msgspec
 
 from headgate.simulator.model import EngineConfig, FaultSchedule
 from headgate.simulator.server.adapters import Adapter
+from headgate.simulator.server.datasets.opening import is_table_name
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
@@ -72,6 +73,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_transfer_s_per_token: float = 0.0
     """Seconds for the KV cache of one prompt token to come from another engine."""
 
+    dataset_path: str | None = None
+    """A file whose answers are given in place of made-up words."""
+    dataset_url: str | None = None
+    """Where such a file is downloaded from as the server starts."""
+    dataset_table_name: str = "llmd"
+    """The table of a SQLite file in which they are."""
+    dataset_in_memory: bool = False
+    """Whether the file is read into memory as the server starts."""
     ssl_certfile: str | None = None
     """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
     ssl_keyfile: str | None = None
@@ -85,7 +94,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         FaultSchedule.from_objects(self.failures.faults)
-        problems = [*self._of_names(), *self._out_of_range(), *self._of_tls()]
+        problems = [*self._of_names(), *self._out_of_range(), *self._of_files()]
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -107,7 +116,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
 
-    def _of_tls(self) -> Iterator[str]:
+    def _of_files(self) -> Iterator[str]:
+        if self.dataset_path is not None and self.dataset_url is not None:
+            yield "dataset_path: leave it out where dataset_url is given, or the other way round"
+        if not is_table_name(self.dataset_table_name):
+            yield f"dataset_table_name: {self.dataset_table_name!r} is not the name of a table"
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             given, lacks = ("ssl_certfile", "ssl_keyfile")[:: 1 if self.ssl_certfile else -1]
             yield f"{given}: needs {lacks} too"

@@ -101,6 +101,7 @@ def read_chat(body: bytes) -> Generation:
         tool_choice=choice,
         parallel_calls=chat.parallel_tool_calls is not False,
         said=(plain_text(chat.messages[-1].content),),
+        turns=tuple((message.role, plain_text(message.content)) for message in chat.messages),
     )
 
 
