@@ -20,14 +20,17 @@ class Capacity(Protocol):
     def has_room(self, priority: int, now: float) -> bool:
         """Whether one more request of this priority may go."""
 
-    def room_at(self, now: float) -> float:
-        """When there may be room by itself, with nothing happening that would be told; infinite if never."""
+    def room_at(self, priority: int, now: float) -> float:
+        """When there may be room for it by itself, without anything that is told; infinite if never."""
 
     def sent(self, now: float) -> None:
         """A request goes."""
 
     def saturation(self, now: float) -> float:
         """How full the pool is: from 1 on there is no room."""
+
+    def ceiling(self, priority: int) -> float:
+        """The saturation from which on there is no room for requests of this priority."""
 
     def in_flight(self) -> int:
         """Requests that the endpoints have."""

@@ -27,7 +27,10 @@ class PredictedWork:
         target_s = self._target_s
         return any(load.estimator.queue_s(now) < target_s for load in self._loads)
 
-    def room_at(self, now: float) -> float:
+    def ceiling(self, priority: int) -> float:
+        return 1.0
+
+    def room_at(self, priority: int, now: float) -> float:
         later = [load.estimator.busy_until - self._target_s for load in self._loads]
         return min((at for at in later if at > now), default=math.inf)
 

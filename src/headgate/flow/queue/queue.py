@@ -1,118 +1,326 @@
-"""The queue of one pool: bands by priority, each in its order."""
+"""The queue of one pool: bands by priority, flows in each, and the requests of each flow in its order."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
+from typing import Literal
 
 from headgate.flow.capacity import Capacity
+from headgate.flow.queue.band import Band
+from headgate.flow.queue.bands import Bands
+from headgate.flow.queue.drain import DrainRate
+from headgate.flow.queue.eviction import Evictions
+from headgate.flow.queue.expiry import Expiry
+from headgate.flow.queue.explain import QueueView, band_row
+from headgate.flow.queue.fairness import Usage
+from headgate.flow.queue.places import Full, make_place
 from headgate.flow.queue.settings import FlowSettings
-from headgate.flow.queue.waiting import Dropped, Waiting
+from headgate.flow.queue.turns import Turns
+from headgate.flow.queue.waiting import Dropped, Reason, Waiting
+
+LEAST_WAIT_S = 0.001
+"""Nothing is looked at again earlier, if nothing happens."""
+NO_ENDPOINT_RETRY_S = 5
 
 
 class FlowQueue:
-    """All that wait for one pool. Keeps across snapshots."""
+    """All that wait for one pool; keeps across snapshots.
+
+    Whoever holds the requests asks `next` until it has no answer, whenever something has happened that may
+    have made room, and `dropped` with it; and both again at `wake_at`, if nothing happens before. A request
+    that enters leaves once: sent, dropped, or left.
+    """
 
     def __init__(self, settings: FlowSettings, capacity: Capacity, rng: random.Random) -> None:
         self.settings = settings
         self.capacity = capacity
         self._rng = rng
-        self._bands: dict[int, dict[Waiting, None]] = {}
+        self._bands = Bands(settings)
+        self._expiry = Expiry(settings.no_endpoint_ttl_s)
+        self._evictions = Evictions()
+        self._drain = DrainRate()
         self._dropped: list[tuple[Waiting, Dropped]] = []
+        self._requests = 0
+        self._bytes = 0
         self._order = 0
+        self._sent = 0
+        self._left = 0
+        self._drops = 0
+        self._is_closed = False
+        self._turns = Turns(settings, self._bands, capacity)
+        capacity.follow_bands(self._bands.priorities)
 
     def __len__(self) -> int:
         """How many wait."""
-        return sum(map(len, self._bands.values()))
+        return self._requests
+
+    # -- what happens
 
     def passes(self, priority: int, work: int, now: float) -> bool:
-        """Whether a request that comes now may go at once: nobody waits that goes before, and there is room.
+        """Whether a request that comes now goes at once: nobody waits that goes before, and there is room.
 
-        True commits to nothing: whoever asked sends the request before anything else happens here.
+        Who is told so sends it before anything else happens here.
         """
-        if any(band for at, band in self._bands.items() if band and at >= priority):
+        if priority not in self._bands:
+            self._band(priority)
+        if not self.settings.is_on:
+            return priority >= 0 or self.capacity.has_room(priority, now)
+        if self._requests and not self._turns.is_first(self._band(priority)):
             return False
-        return self.capacity.has_room(priority, now)
+        if priority < 0 and self.settings.evicts_running:
+            return False  # it enters, so that it is known when others need its place
+        if not self.capacity.has_room(priority, now):
+            return False
+        self.capacity.sent(now)
+        return True
 
     def enter(self, waiting: Waiting, now: float) -> Dropped | None:
-        """Takes a request that did not pass; says why not, if there is no place for it."""
-        if not self.settings.no_endpoint_ttl_s and self.capacity.is_empty():
+        """Takes a request that did not pass; says why not, if there is no place for it.
+
+        Others may have lost theirs to it: `dropped` tells.
+        """
+        self._look_at_pool(now)
+        why = self._why_not(waiting, now)
+        if why is not None:
             waiting.state = "dropped"
-            return Dropped(
-                reason="rejected-no-endpoints", message="the pool has no endpoint", retry_after_s=1
-            )
-        if self.settings.max_requests and len(self) >= self.settings.max_requests:
+            self._drops += 1
+            return why
+        band = self._band(waiting.priority)
+        try:
+            lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
+            gone = make_place(waiting, band, lower, self.settings, self._requests, self._bytes)
+        except Full as full:
             waiting.state = "dropped"
-            return Dropped(reason="rejected-saturated", message="the queue is full", retry_after_s=1)
+            self._drops += 1
+            return self._told(waiting, "rejected-saturated", f"the pool is saturated, and {full}", now)
+        for each in gone:
+            self._push_out(each, now)
+        if not self._requests:
+            self._drain.begin(now)
         self._order += 1
-        waiting.order, waiting.state = self._order, "queued"
-        self._bands.setdefault(waiting.priority, {})[waiting] = None
+        waiting.order, waiting.state, waiting.band = self._order, "queued", band.priority
+        self._requests += 1
+        self._bytes += waiting.size
+        band.add(waiting, now)
+        self._expiry.add(waiting)
         return None
 
     def next(self, now: float) -> Waiting | None:
-        """Who goes now; None if nobody waits, or there is no room. It has left the queue, and is to be sent
-        before the next is asked for."""
-        for priority in sorted(self._bands, reverse=True):
-            for waiting in self._bands[priority]:
-                if not self.capacity.has_room(priority, now):
-                    return None
-                self._remove(waiting, "sent")
-                self.capacity.sent(now)
-                return waiting
-        return None
+        """Who goes now; None if nobody waits, or there is no room. It has left the queue, and is sent before
+        the next is asked for."""
+        if not self._requests:
+            return None
+        self._look_at_pool(now)
+        if self._expiry.at() <= now:
+            self._expire(now)
+        turn = self._turns.next(now)
+        if turn is None:
+            return None
+        band, waiting = turn
+        self._turns.took(band, waiting.work)
+        band.send(waiting, now)
+        self._count_out(waiting, "sent")
+        self._sent += 1
+        self._drain.sent(waiting.work, now)
+        self.capacity.sent(now)
+        if self.settings.evicts_running and waiting.priority < 0:
+            self._evictions.sent(waiting)
+        return waiting
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: Waiting, now: float) -> None:
         """Its client has gone: it waits no more. Harmless if it does not wait."""
         if waiting.state == "queued":
-            self._remove(waiting, "left")
+            self._bands[waiting.band].remove(waiting, now)
+            self._count_out(waiting, "left")
+            self._left += 1
 
     def dropped(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
         """Those that lost their place since this was last asked, and why."""
-        for band in self._bands.values():
-            for waiting in [each for each in band if min(each.deadline, each.gives_up_at) <= now]:
-                self._remove(waiting, "dropped")
-                why = Dropped(reason="rejected-ttl-expired", message="waited too long", retry_after_s=1)
-                self._dropped.append((waiting, why))
+        self._look_at_pool(now)
+        if self._expiry.at() <= now:
+            self._expire(now)
+        if not self._dropped:
+            return ()
         dropped, self._dropped = self._dropped, []
         return dropped
 
-    def close(self) -> None:
-        """Nothing is served any more: all that wait are dropped."""
-        for band in self._bands.values():
-            for waiting in list(band):
-                self._remove(waiting, "dropped")
-                why = Dropped(reason="rejected-shutting-down", message="shutting down", retry_after_s=1)
-                self._dropped.append((waiting, why))
+    def answered(self, waiting: Waiting) -> None:
+        """The first byte of its answer has gone to its client, or it has ended: it is evicted no more."""
+        self._evictions.over(waiting)
+
+    def victims(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
+        """Running sheddable requests that are to end now, for those that wait; none unless that is set."""
+        if not self.settings.evicts_running or not self._requests:
+            return ()
+        top = next(self._bands.waiting())
+        if self.capacity.is_empty() or self.capacity.has_room(top.priority, now):
+            return ()
+        saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority)
+        in_flight = self.capacity.in_flight()
+        chosen = self._evictions.choose(top.priority, saturation, ceiling, in_flight, now)
+        message = "request evicted by flow control: a more important one needs its place"
+        return [(each, self._told(each, "evicted", message, now)) for each in chosen]
+
+    def served(self, flow: str, priority: int, work: int, usage: Usage, now: float) -> None:
+        """A request of a flow is over, whether it waited or not, that was taken for so much work."""
+        self._band(priority).served(flow, work, usage, now)
+
+    def change(self, settings: FlowSettings, now: float) -> None:
+        """Other settings from now on. Who waits goes on waiting, even where it would find no place now; what
+        flows have had before is forgotten."""
+        waiting = sorted((each for band in self._bands.in_order for each in band.members), key=_by_order)
+        self.settings = settings
+        self._bands = Bands(settings)
+        self._turns = Turns(settings, self._bands, self.capacity)
+        self._expiry = Expiry(settings.no_endpoint_ttl_s)
+        self._expiry.is_empty = self.capacity.is_empty()
+        for each in waiting:
+            band = self._band(each.priority)
+            each.band = band.priority
+            band.add(each, now)
+            self._expiry.add(each)
+        self.capacity.follow_bands(self._bands.priorities)
+
+    def close(self, now: float) -> None:
+        """Nothing is served any more: all that wait are dropped, and so is all that comes."""
+        self._is_closed = True
+        for band in self._bands.in_order:
+            for waiting in list(band.members):
+                self._drop(waiting, "rejected-shutting-down", "the gateway is shutting down", now)
+
+    # -- what is known
 
     def wake_at(self, now: float) -> float:
         """When to ask for the next and the dropped again, even if nothing happens; infinite if never."""
-        ends = [min(each.deadline, each.gives_up_at) for band in self._bands.values() for each in band]
-        return min([*ends, self.capacity.room_at(now)]) if ends else float("inf")
-
-    def answered(self, waiting: Waiting) -> None:
-        """The first byte of its answer has gone to its client, or it has ended: it is evicted no more."""
-
-    def victims(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
-        """Running sheddable requests that are to end for those that wait."""
-        return ()
-
-    def served(
-        self, flow: str, priority: int, work: int, prompt_tokens: int, output_tokens: int, now: float
-    ) -> None:
-        """A request of a flow has ended, whether it waited or not: `work` is what it was taken for, and the
-        others what it was. What fairness goes by may follow."""
+        if self._dropped:
+            return now
+        if not self._requests:
+            return math.inf
+        top = next(self._bands.waiting())
+        at = self.capacity.room_at(top.priority, now)
+        ready_at = top.fairness.ready_at(now)
+        if ready_at > now:
+            at = max(at, ready_at)
+        if self.settings.evicts_running:
+            at = min(at, self._evictions.paused_until(now))
+        return min(self._expiry.at(), max(at, now + LEAST_WAIT_S))
 
     def statistics(self) -> dict[str, float]:
-        waiting = [each for band in self._bands.values() for each in band]
+        """Of all that entered or was refused; and what waits now."""
         return {
-            "requests": len(waiting),
-            "bytes": sum(each.size for each in waiting),
-            "work": sum(each.work for each in waiting),
+            "requests": self._requests,
+            "bytes": self._bytes,
+            "work": sum(band.work for band in self._bands.in_order),
+            "entered": self._order,
+            "sent": self._sent,
+            "left": self._left,
+            "dropped": self._drops,
         }
+
+    def explain(self, now: float) -> QueueView:
+        rows = []
+        why = ""
+        for band in self._bands.in_order:
+            has_room = self.capacity.has_room(band.priority, now)
+            why = why or ("" if has_room else self._why_no_room(now))
+            rows.append(band_row(band, has_room, why or "it goes next", now))
+            if band.members and not why:
+                why = f"requests of priority {band.priority} go before"
+        return QueueView(
+            requests=self._requests,
+            bytes=self._bytes,
+            work=sum(band.work for band in self._bands.in_order),
+            saturation=self.capacity.saturation(now),
+            drain_per_s=self._drain.per_s(now),
+            is_without_endpoints=self.capacity.is_empty(),
+            bands=rows,
+        )
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
+        bands = self._bands.in_order
+        for band in bands:
+            band.validate()
+        assert self._requests == sum(map(len, bands))
+        assert self._bytes == sum(band.bytes for band in bands)
+        gone = self._order - self._requests
+        assert gone <= self._sent + self._left + self._drops
+        assert all(waiting.state == "dropped" for waiting, _ in self._dropped)
 
-    def _remove(self, waiting: Waiting, state: str) -> None:
-        waiting.state = state  # type: ignore[assignment]
-        del self._bands[waiting.priority][waiting]
+    # -- who goes without having had a turn
+
+    def _why_not(self, waiting: Waiting, now: float) -> Dropped | None:
+        """Why a request may not even wait."""
+        if self._is_closed:
+            return self._told(waiting, "rejected-shutting-down", "the gateway is shutting down", now)
+        if self._expiry.is_empty and not self.settings.no_endpoint_ttl_s:
+            return self._told(waiting, "rejected-no-endpoints", "the pool has no ready endpoint", now)
+        if not self.settings.is_on:
+            message = "system saturated, sheddable request dropped"
+            return self._told(waiting, "rejected-saturated", message, now)
+        return None
+
+    def _expire(self, now: float) -> None:
+        while self._expiry.at() <= now:
+            waiting = self._expiry.first()
+            waited_s = now - waiting.arrived
+            if self._expiry.is_empty:
+                message = f"the pool had no ready endpoint, and the request has waited {waited_s:.1f} s"
+                self._drop(waiting, "rejected-no-endpoints", message, now)
+            else:
+                message = f"the pool is saturated: the request had no turn within {waited_s:.1f} s"
+                self._drop(waiting, "rejected-ttl-expired", message, now)
+
+    def _push_out(self, waiting: Waiting, now: float) -> None:
+        if waiting.priority < 0:
+            message = "the queue is full: a sheddable request made room for another"
+            self._drop(waiting, "evicted-queue-pressure", message, now)
+        else:
+            message = "the queue is full: the request made room for one that goes before it"
+            self._drop(waiting, "evicted-priority", message, now)
+
+    def _drop(self, waiting: Waiting, reason: Reason, message: str, now: float) -> None:
+        self._bands[waiting.band].remove(waiting, now)
+        self._count_out(waiting, "dropped")
+        self._drops += 1
+        self._dropped.append((waiting, self._told(waiting, reason, message, now)))
+
+    def _count_out(self, waiting: Waiting, state: Literal["sent", "dropped", "left"]) -> None:
+        waiting.state = state
+        self._requests -= 1
+        self._bytes -= waiting.size
+        self._expiry.removed()
+
+    def _told(self, waiting: Waiting, reason: Reason, message: str, now: float) -> Dropped:
+        """With when to come again: as soon as what goes before it has gone."""
+        if self._expiry.is_empty:
+            after_s = NO_ENDPOINT_RETRY_S
+        else:
+            before = sum(each.work for each in self._bands.in_order if each.priority >= waiting.priority)
+            after_s = self._drain.retry_after_s(before, now, self._rng)
+        return Dropped(reason=reason, message=message, retry_after_s=after_s)
+
+    def _why_no_room(self, now: float) -> str:
+        if self.capacity.is_empty():
+            return "the pool has no endpoint"
+        return f"the pool is saturated ({self.capacity.saturation(now):.2f})"
+
+    # -- the pool
+
+    def _band(self, priority: int) -> Band:
+        known = len(self._bands.in_order)
+        band = self._bands.of(priority)
+        if len(self._bands.in_order) != known:
+            self.capacity.follow_bands(self._bands.priorities)
+        return band
+
+    def _look_at_pool(self, now: float) -> None:
+        is_empty = self.capacity.is_empty()
+        if is_empty is not self._expiry.is_empty:
+            self._expiry.change(is_empty, now)
+
+
+def _by_order(waiting: Waiting) -> int:
+    return waiting.order

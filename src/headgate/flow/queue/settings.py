@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-Fairness: TypeAlias = Literal[
+FairnessName: TypeAlias = Literal[
     "deficit-round-robin",
     "global-strict-fairness-policy",
     "round-robin-fairness-policy",
@@ -18,11 +18,13 @@ Fairness: TypeAlias = Literal[
 ]
 """Which flow of a band is next: the first is Headgate's own, the next three are llm-d's by their names, the
 last two are Kthena's fairness scheduling and session boost."""
-Ordering: TypeAlias = Literal["fcfs-ordering-policy", "edf-ordering-policy", "slo-deadline-ordering-policy"]
+OrderingName: TypeAlias = Literal[
+    "fcfs-ordering-policy", "edf-ordering-policy", "slo-deadline-ordering-policy"
+]
 """Which request of a flow is next."""
 
-FAIRNESS: tuple[Fairness, ...] = Fairness.__args__  # type: ignore[attr-defined]
-ORDERINGS: tuple[Ordering, ...] = Ordering.__args__  # type: ignore[attr-defined]
+FAIRNESS: tuple[FairnessName, ...] = get_args(FairnessName)
+ORDERINGS: tuple[OrderingName, ...] = get_args(OrderingName)
 
 
 class BandSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +33,41 @@ class BandSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_requests: int = 5000
     """That may wait; 0 is no bound of its own."""
     max_bytes: int = 1_000_000_000
-    fairness: Fairness = "deficit-round-robin"
-    ordering: Ordering = "fcfs-ordering-policy"
+    fairness: FairnessName = "deficit-round-robin"
+    ordering: OrderingName = "fcfs-ordering-policy"
+
+    def problems(self) -> Iterator[str]:
+        if self.max_requests < 0:
+            yield f"max_requests: must not be negative, got {self.max_requests}"
+        if self.max_bytes < 0:
+            yield f"max_bytes: must not be negative, got {self.max_bytes}"
+        if self.fairness not in FAIRNESS:
+            yield f"fairness: no policy is called {self.fairness!r}; there are {', '.join(FAIRNESS)}"
+        if self.ordering not in ORDERINGS:
+            yield f"ordering: no policy is called {self.ordering!r}; there are {', '.join(ORDERINGS)}"
+
+
+class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of windowed usage; the weights are of tokens and requests."""
+
+    window_s: float = 300.0
+    input_weight: float = 1.0
+    output_weight: float = 2.0
+    token_weight: float = 1.0
+    request_weight: float = 0.0
+
+
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of session boost."""
+
+    max_sessions: int = 4096
+    """That are remembered as served lately."""
+    grace_s: float = 0.0
+    """How long after each end only requests of those go."""
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked when it is made."""
+    """Checked when it is made: a ValueError names every field that is wrong."""
 
     is_on: bool = True
     """Whether requests wait at all. If not, sheddable ones are refused while the pool is saturated, and all
@@ -56,7 +87,9 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     weights: Mapping[str, float] = {}
     """Of flows: their shares of the work, relative to the others'; 1 where none is said."""
     quantum: int = 1000
-    """Tokens of work that a flow of weight 1 gets in each round."""
+    """Tokens of work that a flow of weight 1 gets in each of its turns."""
+    window: WindowSettings = WindowSettings()
+    sessions: SessionSettings = SessionSettings()
     floor_share: float = 0.0
     """The share of the work that each band gets at least while it has requests waiting; 0 serves bands
     strictly in their order."""
@@ -66,47 +99,40 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether running sheddable requests are ended for more important ones, before their first byte."""
 
     def __post_init__(self) -> None:
-        problems = [*self._of_numbers(), *self._of_bands()]
+        problems = [*self._of_numbers(), *self._of_policies()]
+        problems += [f"band.{problem}" for problem in self.band.problems()]
+        for priority, band in self.bands.items():
+            problems += [f"bands[{priority}].{problem}" for problem in band.problems()]
         if problems:
             raise ValueError("; ".join(problems))
 
     def band_of(self, priority: int) -> BandSettings:
         return self.bands.get(priority, self.band)
 
-    def _of_numbers(self) -> list[str]:
-        problems = [
-            f"{name}: must not be negative, got {value}"
-            for name, value in (
-                ("ttl_s", self.ttl_s),
-                ("no_endpoint_ttl_s", self.no_endpoint_ttl_s),
-                ("max_requests", self.max_requests),
-                ("max_bytes", self.max_bytes),
-            )
-            if not value >= 0
-        ]
-        if self.quantum < 1:
-            problems.append(f"quantum: must be at least 1 token, got {self.quantum}")
+    def _of_numbers(self) -> Iterator[str]:
+        for name in ("ttl_s", "no_endpoint_ttl_s", "max_requests", "max_bytes"):
+            value = getattr(self, name)
+            if not value >= 0:
+                yield f"{name}: must not be negative, got {value}"
         if not 0 <= self.floor_share <= 0.5:
-            problems.append(f"floor_share: must be from 0 to 0.5, got {self.floor_share}")
+            yield f"floor_share: must be from 0 to 0.5, got {self.floor_share}"
         if not self.promote_after_s > 0:
-            problems.append(f"promote_after_s: must be more than 0, got {self.promote_after_s}")
-        problems += [
-            f"weights[{flow!r}]: must be more than 0, got {weight}"
-            for flow, weight in self.weights.items()
-            if not 0 < weight < math.inf
-        ]
-        return problems
+            yield f"promote_after_s: must be more than 0 seconds, got {self.promote_after_s}"
+        if self.only_bands and not self.bands:
+            yield "only_bands: needs `bands` to name at least one"
 
-    def _of_bands(self) -> list[str]:
-        problems = []
-        for path, band in [("band", self.band), *((f"bands[{at}]", each) for at, each in self.bands.items())]:
-            if band.max_requests < 0:
-                problems.append(f"{path}.max_requests: must not be negative, got {band.max_requests}")
-            if band.max_bytes < 0:
-                problems.append(f"{path}.max_bytes: must not be negative, got {band.max_bytes}")
-            if band.fairness not in FAIRNESS:
-                problems.append(f"{path}.fairness: no policy {band.fairness!r}; one of {', '.join(FAIRNESS)}")
-            if band.ordering not in ORDERINGS:
-                known = ", ".join(ORDERINGS)
-                problems.append(f"{path}.ordering: no policy {band.ordering!r}; one of {known}")
-        return problems
+    def _of_policies(self) -> Iterator[str]:
+        if self.quantum < 1:
+            yield f"quantum: must be at least 1 token, got {self.quantum}"
+        for flow, weight in self.weights.items():
+            if not 0 < weight < math.inf:
+                yield f"weights[{flow!r}]: must be more than 0, got {weight}"
+        for name in ("input_weight", "output_weight", "token_weight", "request_weight"):
+            if not getattr(self.window, name) >= 0:
+                yield f"window.{name}: must not be negative, got {getattr(self.window, name)}"
+        if not self.window.window_s >= 1:
+            yield f"window.window_s: must be at least 1 second, got {self.window.window_s}"
+        if self.sessions.max_sessions < 1:
+            yield f"sessions.max_sessions: must be at least 1, got {self.sessions.max_sessions}"
+        if not self.sessions.grace_s >= 0:
+            yield f"sessions.grace_s: must not be negative, got {self.sessions.grace_s}"

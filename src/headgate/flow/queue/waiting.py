@@ -52,6 +52,7 @@ class Waiting:
 
     __slots__ = (
         "arrived",
+        "band",
         "deadline",
         "flow",
         "gives_up_at",
@@ -96,5 +97,7 @@ class Waiting:
         """When its first token should be there; infinite if nobody said."""
         self.order = 0
         """Of its arrival in its queue."""
+        self.band = 0
+        """The priority that it waits with, which may be a lower one than its own."""
         self.state: Literal["new", "queued", "sent", "dropped", "left"] = "new"
         """`left`: its client has gone."""

@@ -1,0 +1,62 @@
+"""The bands of a queue, and which of them a priority belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headgate.flow.queue.band import Band
+from headgate.flow.queue.settings import FlowSettings
+
+MOST_BANDS = 64
+"""Of more priorities, those that come later share the bands that there are."""
+
+
+class Bands:
+    """Made as requests of their priorities come; never taken away, as there are few."""
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._settings = settings
+        self._bands: dict[int, Band] = {}
+        self.in_order: Sequence[Band] = ()
+        """The highest first."""
+        self._below: int | None = None
+        for priority in settings.bands:
+            self._make(priority)
+
+    def __contains__(self, priority: int) -> bool:
+        return priority in self._bands
+
+    def __getitem__(self, priority: int) -> Band:
+        """Only of bands that there are."""
+        return self._bands[priority]
+
+    @property
+    def priorities(self) -> list[int]:
+        return [band.priority for band in self.in_order]
+
+    def waiting(self) -> Iterator[Band]:
+        """Those that are not empty, the highest first."""
+        return (band for band in self.in_order if band.members)
+
+    def of(self, priority: int) -> Band:
+        """The band of a priority: its own, or else the next lower one, so that nobody is promoted.
+
+        A priority that is below all bands gets one more, which it shares with whatever else is there.
+        """
+        band = self._bands.get(priority)
+        if band is not None:
+            return band
+        if not self._settings.only_bands and len(self._bands) < MOST_BANDS:
+            return self._make(priority)
+        for band in self.in_order:
+            if band.priority < priority:
+                return band
+        if self._below is None:
+            self._below = self.in_order[-1].priority - 1
+            return self._make(self._below)
+        return self._bands[self._below]
+
+    def _make(self, priority: int) -> Band:
+        band = self._bands[priority] = Band(priority, self._settings)
+        self.in_order = sorted(self._bands.values(), key=lambda each: -each.priority)
+        return band

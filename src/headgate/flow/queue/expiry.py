@@ -1,0 +1,62 @@
+"""Until when each request may wait.
+
+There are two budgets of time: one while the pool has endpoints, and one while it has none. Each is charged
+from the request's arrival, or from when the pool last got its first endpoint or lost its last one, if that
+was later: who has waited for an endpoint may wait for its turn like anybody who has just come.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from headgate.flow.queue.waiting import Waiting
+
+LEAST_DEAD = 64
+
+
+class Expiry:
+    """A heap of ends. Has those that wait no more as well, until they come to its front or are too many."""
+
+    def __init__(self, no_endpoint_ttl_s: float) -> None:
+        self._no_endpoint_ttl_s = no_endpoint_ttl_s
+        self._ends: list[tuple[float, int, Waiting]] = []
+        self._dead = 0
+        self._changed_at = -math.inf
+        self.is_empty = False
+        """Whether the pool is without endpoints."""
+
+    def add(self, waiting: Waiting) -> None:
+        heapq.heappush(self._ends, (self._end_of(waiting), waiting.order, waiting))
+
+    def removed(self) -> None:
+        """One that was added waits no more."""
+        self._dead += 1
+        if self._dead > LEAST_DEAD and self._dead > len(self._ends) // 2:
+            self._ends = [entry for entry in self._ends if entry[2].state == "queued"]
+            heapq.heapify(self._ends)
+            self._dead = 0
+
+    def change(self, is_empty: bool, now: float) -> None:
+        """The pool has lost its last endpoint, or got its first."""
+        self.is_empty, self._changed_at = is_empty, now
+        ends = [(self._end_of(each), each.order, each) for _, _, each in self._ends if each.state == "queued"]
+        heapq.heapify(ends)
+        self._ends, self._dead = ends, 0
+
+    def at(self) -> float:
+        """When the first ends; infinite if none does."""
+        ends = self._ends
+        while ends and ends[0][2].state != "queued":
+            heapq.heappop(ends)
+            self._dead -= 1
+        return ends[0][0] if ends else math.inf
+
+    def first(self) -> Waiting:
+        """Whose end comes first, which `at` has told."""
+        return self._ends[0][2]
+
+    def _end_of(self, waiting: Waiting) -> float:
+        since = max(waiting.arrived, self._changed_at)
+        budget_s = self._no_endpoint_ttl_s if self.is_empty else waiting.deadline - waiting.arrived
+        return min(since + budget_s, waiting.gives_up_at)

@@ -1,0 +1,110 @@
+"""What a queue shows of itself: bands, flows, and who waits and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headgate.flow.queue.band import Band
+
+MOST_FLOWS, MOST_REQUESTS = 100, 20
+
+
+class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One flow of a band."""
+
+    name: str
+    requests: int
+    bytes: int
+    work: int
+    weight: float
+    oldest_s: float
+    """How long the first of them waits."""
+    standing: str
+    """Where it stands by its band's fairness, in words."""
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One that waits; of those that come first."""
+
+    flow: str
+    work: int
+    waits_s: float
+    why: str
+
+
+class BandRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All that wait with one priority."""
+
+    priority: int
+    fairness: str
+    ordering: str
+    requests: int
+    bytes: int
+    work: int
+    max_requests: int
+    max_bytes: int
+    oldest_s: float
+    has_room: bool
+    """Whether the pool has room for one of them."""
+    credit: float
+    """Tokens that it may take before higher bands, by its floor."""
+    flows: Sequence[FlowRow]
+    """Those with the most requests."""
+    first: Sequence[RequestRow]
+    """The oldest requests."""
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at one moment; bands with the highest priority first."""
+
+    requests: int
+    bytes: int
+    work: int
+    saturation: float
+    drain_per_s: float
+    """Tokens of work that leave it in a second."""
+    is_without_endpoints: bool
+    bands: Sequence[BandRow]
+
+
+def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:
+    """`why` is what keeps the first of the band."""
+    flows = sorted(band.flows.values(), key=len, reverse=True)[:MOST_FLOWS]
+    first = [waiting for waiting, _ in zip(band.members, range(MOST_REQUESTS), strict=False)]
+    head = band.head(now) if band.members else None
+    return BandRow(
+        priority=band.priority,
+        fairness=band.settings.fairness,
+        ordering=band.settings.ordering,
+        requests=len(band),
+        bytes=band.bytes,
+        work=band.work,
+        max_requests=band.settings.max_requests,
+        max_bytes=band.settings.max_bytes,
+        oldest_s=now - band.oldest.arrived if band.members else 0.0,
+        has_room=has_room,
+        credit=band.credit,
+        flows=[
+            FlowRow(
+                name=flow.name,
+                requests=len(flow),
+                bytes=flow.bytes,
+                work=sum(waiting.work for waiting in flow.members),
+                weight=flow.weight,
+                oldest_s=now - next(iter(flow.members)).arrived,
+                standing=band.fairness.standing(flow, now),
+            )
+            for flow in flows
+        ],
+        first=[
+            RequestRow(
+                flow=waiting.flow,
+                work=waiting.work,
+                waits_s=now - waiting.arrived,
+                why=why if waiting is head else "others of its band are before it",
+            )
+            for waiting in first
+        ],
+    )

@@ -1,0 +1,26 @@
+"""Whose request of a band is next.
+
+A Fairness is told of the flows that have requests waiting, of what is sent, and of what requests have taken
+when they are over; it hands on the flow whose turn it is.
+"""
+
+from __future__ import annotations
+
+from headgate.flow.queue.fairness.attained import LeastAttained
+from headgate.flow.queue.fairness.deficit import DeficitRoundRobin
+from headgate.flow.queue.fairness.fairness import Fairness, Usage
+from headgate.flow.queue.fairness.rotation import RoundRobin
+from headgate.flow.queue.fairness.sessions import SessionBoost
+from headgate.flow.queue.fairness.strict import GlobalStrict
+from headgate.flow.queue.fairness.windowed import WindowedUsage
+
+__all__ = [
+    "DeficitRoundRobin",
+    "Fairness",
+    "GlobalStrict",
+    "LeastAttained",
+    "RoundRobin",
+    "SessionBoost",
+    "Usage",
+    "WindowedUsage",
+]

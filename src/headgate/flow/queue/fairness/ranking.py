@@ -1,0 +1,44 @@
+"""Flows in an order that changes: the first of them is found in O(log n), and so is each change."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TypeAlias
+
+from headgate.flow.queue.flow import Flow
+
+Rank: TypeAlias = tuple[float, ...]
+"""The least is first; of those that are equal, the one that was put there first."""
+SPARE = 64
+
+
+class Ranking:
+    """A heap with one valid entry for each flow, which `Flow.entry` is, and some that are out of date."""
+
+    __slots__ = ("_flows", "_heap", "_numbers")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Rank, int, Flow]] = []
+        self._numbers = count()
+        self._flows = 0
+
+    def put(self, flow: Flow, rank: Rank) -> None:
+        """Adds a flow, or moves it."""
+        if flow.entry is None:
+            self._flows += 1
+        flow.entry = entry = (rank, next(self._numbers), flow)
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * self._flows + SPARE:
+            self._heap = [each for each in self._heap if each[2].entry is each]
+            heapq.heapify(self._heap)
+
+    def drop(self, flow: Flow) -> None:
+        flow.entry = None
+        self._flows -= 1
+
+    def first(self) -> Flow:
+        heap = self._heap
+        while heap[0][2].entry is not heap[0]:
+            heapq.heappop(heap)
+        return heap[0][2]

@@ -1,0 +1,28 @@
+"""global-strict-fairness-policy: the band's order decides, whosever request it is."""
+
+from __future__ import annotations
+
+from headgate.flow.queue.fairness.fairness import Fairness
+from headgate.flow.queue.flow import Flow
+
+
+class GlobalStrict(Fairness):
+    """All wait in one line."""
+
+    knows_flows = False
+
+    def __init__(self) -> None:
+        self._line: Flow | None = None
+
+    def joined(self, flow: Flow, now: float) -> None:
+        self._line = flow
+
+    def next(self, now: float) -> Flow:
+        assert self._line is not None
+        return self._line
+
+    def took(self, flow: Flow, work: int, now: float) -> None:
+        """Nobody's turn has passed."""
+
+    def left(self, flow: Flow, now: float) -> None:
+        self._line = None

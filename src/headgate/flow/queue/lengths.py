@@ -1,0 +1,42 @@
+"""Which flow of a band has the most requests waiting: that one gives way where a queue is full."""
+
+from __future__ import annotations
+
+from headgate.flow.queue.flow import Flow
+
+
+class Lengths:
+    """Flows by their number of requests. Each change is by one, so that each costs the same."""
+
+    __slots__ = ("_by_length", "_most")
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, dict[Flow, None]] = {}
+        self._most = 0
+
+    def grown(self, flow: Flow) -> None:
+        """One more of the flow waits."""
+        length = len(flow)
+        if length > 1:
+            self._take_out(flow, length - 1)
+        self._by_length.setdefault(length, {})[flow] = None
+        self._most = max(self._most, length)
+
+    def shrunk(self, flow: Flow) -> None:
+        """One less of the flow waits."""
+        length = len(flow)
+        self._take_out(flow, length + 1)
+        if length:
+            self._by_length.setdefault(length, {})[flow] = None
+        if self._most > length and self._most not in self._by_length:
+            self._most = length
+
+    def longest(self) -> Flow:
+        """Of several, the one that has been so long for the longest time."""
+        return next(iter(self._by_length[self._most]))
+
+    def _take_out(self, flow: Flow, length: int) -> None:
+        flows = self._by_length[length]
+        del flows[flow]
+        if not flows:
+            del self._by_length[length]

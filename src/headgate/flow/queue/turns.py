@@ -1,0 +1,66 @@
+"""Whose turn it is among the bands: the highest, but for those that have waited too long or have a floor."""
+
+from __future__ import annotations
+
+import math
+
+from headgate.flow.capacity import Capacity
+from headgate.flow.queue.band import Band
+from headgate.flow.queue.bands import Bands
+from headgate.flow.queue.settings import FlowSettings
+from headgate.flow.queue.waiting import Waiting
+
+
+class Turns:
+    """Without a floor and an age, bands are served strictly in their order: none while a higher one waits."""
+
+    def __init__(self, settings: FlowSettings, bands: Bands, capacity: Capacity) -> None:
+        self._bands = bands
+        self._capacity = capacity
+        self._floor_share = settings.floor_share
+        self._promote_after_s = settings.promote_after_s
+        self._is_strict = not settings.floor_share and settings.promote_after_s == math.inf
+
+    def is_first(self, band: Band) -> bool:
+        """Whether a request that comes now to this band goes before all those that wait."""
+        return self._is_strict and band.priority > next(self._bands.waiting()).priority
+
+    def next(self, now: float) -> tuple[Band, Waiting] | None:
+        """Who goes, if there is room for it. There is somebody who waits."""
+        top = next(self._bands.waiting())
+        if not self._capacity.has_room(top.priority, now):
+            return None
+        if not self._is_strict:
+            turn = self._aged(now) or self._owed(top, now)
+            if turn is not None:
+                return turn
+        if top.fairness.ready_at(now) > now:
+            return None
+        return top, top.head(now)
+
+    def took(self, sent: Band, work: int) -> None:
+        """So many tokens of a band go: with a floor of f, others get f / (1 - f) for each, a share of f."""
+        if not self._floor_share:
+            return
+        sent.credit = max(sent.credit - work, 0.0)
+        for band in self._bands.waiting():
+            if band is not sent:
+                band.credit += work * self._floor_share / (1.0 - self._floor_share)
+
+    def _aged(self, now: float) -> tuple[Band, Waiting] | None:
+        """The oldest of all, if it has waited too long."""
+        band = min(self._bands.waiting(), key=lambda each: each.oldest.arrived)
+        if now - band.oldest.arrived < self._promote_after_s:
+            return None
+        return band, band.oldest
+
+    def _owed(self, top: Band, now: float) -> tuple[Band, Waiting] | None:
+        """Of the bands below the top whose credit is enough for their next, the one with the most."""
+        best: tuple[Band, Waiting] | None = None
+        for band in self._bands.waiting():
+            if band is top or not band.credit or (best is not None and band.credit <= best[0].credit):
+                continue
+            head = band.head(now)
+            if band.credit >= head.work and self._capacity.has_room(band.priority, now):
+                best = band, head
+        return best
