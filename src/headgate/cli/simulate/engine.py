@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine_options import DATASET, SPECULATION, TLS
+from headgate.cli.simulate.engine_options import DATASET, IMAGES, SPECULATION, TLS
 
 if TYPE_CHECKING:
     import socket
@@ -185,6 +185,7 @@ _COUNT = click.IntRange(min=1)
     "--default-embedding-dimensions", "embedding_dimensions", type=click.IntRange(1, 65536), default=384,
     show_default=True, help="Length of a vector whose request names none.",
 )  # fmt: skip
+@IMAGES
 @DATASET
 @TLS
 def engine(
@@ -220,6 +221,8 @@ def engine(
     faults: str | None,
     sleep_mode: bool,
     embedding_dimensions: int,
+    mm_encode_s: float,
+    mm_cached_items: int,
     dataset_path: str | None,
     dataset_url: str | None,
     dataset_table_name: str,
@@ -263,6 +266,8 @@ def engine(
             kv_hold_s=kv_hold,
             bootstrap_timeout_s=bootstrap_timeout,
             kv_transfer_s_per_token=kv_transfer_s_per_token,
+            mm_encode_s=mm_encode_s,
+            mm_cached_items=mm_cached_items,
             dataset_path=dataset_path,
             dataset_url=dataset_url,
             dataset_table_name=dataset_table_name,

@@ -62,3 +62,20 @@ DATASET = _options(
     click.option("--dataset-in-memory", is_flag=True, help="Read the data set into memory first."),
 )
 """Settings of the server, by their names."""
+IMAGES = _options(
+    click.option(
+        "--mm-encode-s",
+        type=_SECONDS,
+        default=0.0,
+        show_default=True,
+        help="Seconds that encoding an image takes, one after the other.",
+    ),
+    click.option(
+        "--mm-cached-items",
+        type=click.IntRange(min=0),
+        default=1000,
+        show_default=True,
+        help="Encoded images that are kept for the next request that has them.",
+    ),
+)
+"""Settings of the server, by their names."""

@@ -11,6 +11,7 @@ from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
 from headgate.simulator.server.datasets import Dataset
+from headgate.simulator.server.encoder import Encoder
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
@@ -40,6 +41,7 @@ class Generator:
         self._ranks = ranks
         self._adapters = adapters
         self._transfers = transfers
+        self.encoder = Encoder(settings.mm_encode_s, settings.mm_cached_items)
         self._author = Author(
             seed=settings.seed,
             own_tokens=settings.max_tokens_default,
@@ -66,6 +68,8 @@ class Generator:
         transfer = self._transfers.of(generation)
         try:
             received = await exchange.unless_gone(self._receive(transfer)) if transfer.waits else ()
+            if generation.items:
+                await exchange.unless_gone(self.encoder.encode(generation.items, generation.ec_params))
             scripts = self._scripts(generation)
             ticket = self._submit(
                 exchange, generation, scripts, transfer, received, self._least_hit_rate(exchange, generation)
@@ -73,6 +77,7 @@ class Generator:
             scripts = _unless_turned_away(scripts, ticket)
             answer_id = exchange.request_id or exchange.new_id()
             answer = shape(generation, ticket, scripts, answer_id)
+            answer.ec_transfer_params = self._transfers.encoded(generation.items)
             async with self._while_connected(exchange, ticket):
                 if generation.stream:
                     await _stream(exchange, answer, transfer)

@@ -73,6 +73,7 @@ class Instance:
         self.ranks.restart()
         self.transfers.side_channel.cut()
         self.transfers.held.clear()
+        self.generator.encoder.clear()
         for publisher in self.publishers:
             publisher.restart()
 
@@ -97,8 +98,13 @@ class Instance:
         return made
 
     def _own_series(self) -> Iterator[Series]:
-        """What no engine has names for."""
+        """What is counted for the whole server; most of it no engine has names for."""
         protocol = self.transfers.protocol
+        if self.settings.api == "vllm" and self.settings.metrics_generation == "new":
+            labels = {"engine": "0", "model_name": self.settings.models[0]}
+            encoder = self.generator.encoder
+            yield counter("vllm:mm_cache_queries", "Images asked for.", encoder.queries, **labels)
+            yield counter("vllm:mm_cache_hits", "Images encoded before.", encoder.hits, **labels)
         for name, documentation, counts in (
             ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),
             ("headgate_simulator_deviations", "Deviations from their protocol.", protocol.deviations),

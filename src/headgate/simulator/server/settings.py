@@ -1,5 +1,6 @@
 """What one simulated server is told when it starts."""
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -73,6 +74,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_transfer_s_per_token: float = 0.0
     """Seconds for the KV cache of one prompt token to come from another engine."""
 
+    mm_encode_s: float = 0.0
+    """Seconds that encoding an image takes, one after the other."""
+    mm_cached_items: int = 1000
+    """How many encoded images are kept for the next request that has them."""
     dataset_path: str | None = None
     """A file whose answers are given in place of made-up words."""
     dataset_url: str | None = None
@@ -113,6 +118,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
         if not 1 <= self.embedding_dimensions <= 65_536:
             yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
+        if not 0 <= self.mm_encode_s < math.inf:
+            yield f"mm_encode_s: must be seconds, got {self.mm_encode_s}"
+        if self.mm_cached_items < 0:
+            yield f"mm_cached_items: must not be negative, got {self.mm_cached_items}"
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
 

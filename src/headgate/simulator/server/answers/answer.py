@@ -1,7 +1,8 @@
 """What all shapes of answers have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,8 @@ class Answer(ABC):
         self.ticket = ticket
         self.scripts = scripts
         self.answer_id = answer_id
+        self.ec_transfer_params: Mapping[str, Any] | None = None
+        """Where another engine finds the items of the prompt, encoded."""
 
     @abstractmethod
     def whole(self, kv_transfer_params: object = None) -> bytes:

@@ -23,8 +23,15 @@ class TokensAnswer(Answer):
             self._choice(index, _ids(self.scripts[index], choice.emitted), choice)
             for index, choice in enumerate(self.ticket.choices)
         ]
-        body = {"choices": choices, "prompt_logprobs": None, "kv_transfer_params": kv_transfer_params}
-        return msgspec.json.encode({"request_id": self.answer_id, **body})
+        return msgspec.json.encode(
+            {
+                "request_id": self.answer_id,
+                "choices": choices,
+                "prompt_logprobs": None,
+                "kv_transfer_params": kv_transfer_params,
+                "ec_transfer_params": self.ec_transfer_params,
+            }
+        )
 
     def token(self, index: int, position: int) -> bytes:
         choice = self.ticket.choices[index]

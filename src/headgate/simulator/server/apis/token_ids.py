@@ -6,6 +6,7 @@ from typing import Any
 from headgate.simulator.server import bodies
 from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.answers.token_ids import TokensAnswer
+from headgate.simulator.server.bodies.multimodal import features
 from headgate.simulator.server.bodies.token_ids import read_generate
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
@@ -58,7 +59,7 @@ def _rendered(exchange: Exchange, generation: Generation) -> Iterator[dict[str, 
             "request_id": f"{request_id}-{number}" if len(generation.prompts) > 1 else request_id,
             "model": generation.model,
             "token_ids": prompt.tolist(),
-            "features": None,
+            "features": features(generation.items),
             "sampling_params": {
                 "max_tokens": generation.max_tokens,
                 "min_tokens": generation.min_tokens,

@@ -8,9 +8,9 @@ from msgspec import Meta
 
 from headgate.simulator.model import Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import decode, wrong
-from headgate.simulator.server.bodies.prompts import image_tokens
+from headgate.simulator.server.bodies.multimodal import image
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
-from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.generation import Generation, Item
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -52,11 +52,13 @@ def read_messages(body: bytes) -> Generation:
     asked = decode(_decoder, body)
     if asked.max_tokens is None:
         raise wrong("max_tokens", "is required")
+    items: list[Item] = []
     declared = [(tool.name, tool.input_schema) for tool in asked.tools or ()]
     tools, choice = choose(declared, _choice(asked.tool_choice))
     return Generation(
         model=asked.model,
-        prompts=(_prompt(asked),),
+        prompts=(_prompt(asked, items),),
+        items=tuple(items),
         max_tokens=asked.max_tokens,
         stop=tuple(asked.stop_sequences or ()),
         stream=asked.stream,
@@ -70,7 +72,7 @@ def read_messages(body: bytes) -> Generation:
 def count_tokens(body: bytes) -> tuple[str, int]:
     """Model and prompt tokens of a body for /v1/messages/count_tokens."""
     asked = decode(_decoder, body)
-    return asked.model, len(_prompt(asked))
+    return asked.model, len(_prompt(asked, []))
 
 
 def _choice(choice: NamedChoice | None) -> str | NamedChoice | None:
@@ -86,16 +88,16 @@ def _turns(asked: MessagesBody) -> Iterator[tuple[str, str]]:
         yield turn.role, _text(turn.content)
 
 
-def _prompt(asked: MessagesBody) -> Tokens:
+def _prompt(asked: MessagesBody, items: list[Item]) -> Tokens:
     prompt = tokenize(msgspec.json.encode(asked.tools).decode()) if asked.tools else tokenize("")
     if asked.system is not None:
-        prompt += _tokens("system", asked.system)
+        prompt += _tokens("system", asked.system, len(prompt), items)
     for index, turn in enumerate(asked.messages):
-        prompt += _tokens(f"messages[{index}].content", turn.content)
+        prompt += _tokens(f"messages[{index}].content", turn.content, len(prompt), items)
     return prompt or tokenize(" ")
 
 
-def _tokens(field: str, content: str | list[Block]) -> Tokens:
+def _tokens(field: str, content: str | list[Block], at: int, items: list[Item]) -> Tokens:
     if isinstance(content, str):
         return tokenize(content)
     tokens = tokenize("")
@@ -104,7 +106,8 @@ def _tokens(field: str, content: str | list[Block]) -> Tokens:
             case "text":
                 tokens += tokenize(block.text)
             case "image":
-                tokens += image_tokens(bytes(block.source).decode("utf-8", "replace"))
+                name = bytes(block.source).decode("utf-8", "replace")
+                tokens += image(name, at + len(tokens), items)
             case "tool_use":
                 tokens += tokenize(bytes(block.input).decode("utf-8", "replace"))
             case "tool_result":

@@ -4,13 +4,12 @@ from array import array
 from collections.abc import Sequence
 
 import msgspec
-import xxhash
 
 from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import wrong
+from headgate.simulator.server.bodies.multimodal import image
+from headgate.simulator.server.generation import Item
 
-IMAGE_TOKENS = 256
-"""Of an image, whatever its size."""
 TokenIds = list[int]
 
 
@@ -34,21 +33,24 @@ class Message(msgspec.Struct, frozen=True):
     tool_calls: msgspec.Raw = msgspec.Raw()
 
 
-def chat_prompt(messages: Sequence[Message], tools: bytes = b"") -> Tokens:
+def chat_prompt(messages: Sequence[Message], tools: bytes = b"", items: list[Item] | None = None) -> Tokens:
     """The tokens of a conversation: those of its messages, each of which begins a token of its own.
 
-    Tools come first, as in most chat templates.
+    Tools come first, as in most chat templates. Images are added to `items`.
     """
+    items = [] if items is None else items
     prompt = tokenize(tools.decode("utf-8", "replace"))
     for index, message in enumerate(messages):
-        prompt += content_tokens(f"messages[{index}].content", message.content)
+        prompt += content_tokens(f"messages[{index}].content", message.content, len(prompt), items)
         if bytes(message.tool_calls) not in (b"", b"null"):
             prompt += tokenize(bytes(message.tool_calls).decode("utf-8", "replace"))
     return prompt or array("I", [0])  # a chat template is never empty
 
 
-def content_tokens(field: str, content: str | Sequence[ContentPart] | None) -> Tokens:
-    """The tokens of one message."""
+def content_tokens(
+    field: str, content: str | Sequence[ContentPart] | None, at: int, items: list[Item]
+) -> Tokens:
+    """The tokens of one message, which begins `at` so many; its images are added to `items`."""
     if content is None:
         return array("I")
     if isinstance(content, str):
@@ -61,7 +63,7 @@ def content_tokens(field: str, content: str | Sequence[ContentPart] | None) -> T
                 raise wrong(f"{field}[{position}].text", f"is required in a part of type {part.type!r}")
             text += part.text
         elif part.type in ("image_url", "input_image"):
-            images += _image(f"{field}[{position}]", part)
+            images += _image(f"{field}[{position}]", part, at + len(images), items)
         else:
             raise wrong(
                 f"{field}[{position}].type", f"{part.type!r} is not simulated, only text and images are"
@@ -74,12 +76,6 @@ def plain_text(content: str | Sequence[ContentPart] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.text or "" for part in content)
-
-
-def image_tokens(name: str) -> Tokens:
-    """Of an image that is known by its address or its content."""
-    first = xxhash.xxh32_intdigest(name.encode("utf-8", "surrogatepass"))
-    return array("I", [(first + position) & LARGEST_TOKEN for position in range(IMAGE_TOKENS)])
 
 
 def text_prompts(
@@ -112,8 +108,8 @@ def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
     return tokenize(element) if isinstance(element, str) else token_ids(field, element)
 
 
-def _image(field: str, part: ContentPart) -> Tokens:
+def _image(field: str, part: ContentPart, at: int, items: list[Item]) -> Tokens:
     url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
     if not url:
         raise wrong(f"{field}.image_url", f"is required in a part of type {part.type!r}")
-    return image_tokens(url)
+    return image(url, at, items)

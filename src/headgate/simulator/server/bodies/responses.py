@@ -11,6 +11,7 @@ from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens, plain_text
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.generation import Item as PromptItem
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -59,10 +60,12 @@ def read_responses(body: bytes) -> Generation:
     asked = decode(_decoder, body)
     declared = [(tool.name, tool.parameters) for tool in asked.tools or () if tool.type == "function"]
     tools, choice = choose(declared, asked.tool_choice)
+    items: list[PromptItem] = []
     wanted = asked.text.format if asked.text else None
     return Generation(
         model=asked.model,
-        prompts=(_prompt(asked),),
+        prompts=(_prompt(asked, items),),
+        items=tuple(items),
         max_tokens=asked.max_output_tokens,
         stream=asked.stream,
         tools=tools,
@@ -93,7 +96,7 @@ def _schema(wanted: TextFormat | None) -> Any:
     return wanted.schema if wanted.type == "json_schema" else {"type": "object"}
 
 
-def _prompt(asked: ResponsesBody) -> Tokens:
+def _prompt(asked: ResponsesBody, items: list[PromptItem]) -> Tokens:
     prompt = tokenize(msgspec.json.encode(asked.tools).decode()) if asked.tools else tokenize("")
     prompt += tokenize(asked.instructions or "")
     if isinstance(asked.input, str):
@@ -101,7 +104,7 @@ def _prompt(asked: ResponsesBody) -> Tokens:
     for index, item in enumerate(asked.input):
         match item.type:
             case "message":
-                prompt += content_tokens(f"input[{index}].content", item.content)
+                prompt += content_tokens(f"input[{index}].content", item.content, len(prompt), items)
             case "function_call":
                 prompt += tokenize(item.arguments)
             case "function_call_output":

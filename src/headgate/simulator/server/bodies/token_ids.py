@@ -7,9 +7,10 @@ from msgspec import Meta
 
 from headgate.simulator.server.bodies.completions import Choices, Count, StopStrings, StreamOptions
 from headgate.simulator.server.bodies.decoding import decode, wrong
+from headgate.simulator.server.bodies.multimodal import Features, place
 from headgate.simulator.server.bodies.prompts import TokenIds, token_ids
-from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.kv_fields import NixlParams
+from headgate.simulator.server.generation import Generation, Item
+from headgate.simulator.server.kv_fields import EncodedParams, NixlParams
 
 
 class SamplingParams(msgspec.Struct, frozen=True):
@@ -34,6 +35,8 @@ class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
     cache_hit_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     kv_transfer_params: NixlParams | None = None
+    ec_transfer_params: EncodedParams | None = None
+    features: Features | None = None
 
 
 _generate = msgspec.json.Decoder(GenerateBody)
@@ -46,9 +49,14 @@ def read_generate(body: bytes, model: str) -> tuple[Generation, str | None]:
     if params.max_tokens is not None and params.min_tokens > params.max_tokens:
         problem = f"must be at most max_tokens={params.max_tokens}, got {params.min_tokens}"
         raise wrong("sampling_params.min_tokens", problem)
+    prompt = token_ids("token_ids", asked.token_ids)
+    items: tuple[Item, ...] = ()
+    if asked.features is not None:
+        prompt, items = place(prompt, asked.features)
     generation = Generation(
         model=asked.model or model,
-        prompts=(token_ids("token_ids", asked.token_ids),),
+        prompts=(prompt,),
+        items=items,
         said=("",),
         choices_per_prompt=params.n,
         max_tokens=params.max_tokens,
@@ -62,5 +70,6 @@ def read_generate(body: bytes, model: str) -> tuple[Generation, str | None]:
         cache_salt=asked.cache_salt or "",
         cache_hit_threshold=asked.cache_hit_threshold,
         kv_params=asked.kv_transfer_params,
+        ec_params=asked.ec_transfer_params or {},
     )
     return generation, asked.request_id
