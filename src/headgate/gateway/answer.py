@@ -18,6 +18,8 @@ from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Header, Request, nominated
 
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
+_HIDDEN = (*RESERVED, b"x-ratelimit-")
+"""Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
 _EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_BODY = frozenset({204, 304})
 """Statuses whose answers have no body, whatever they say."""
@@ -28,7 +30,8 @@ class Answer:
 
     `may_keep_alive` is whether the client's connection may go on afterwards; `takes_usage` whether events
     with nothing but usage are taken out; `name` is the JSON string of the model's name as the client knows
-    it, empty where the endpoint knows it by the same. Raises HttpParserError if the body is framed in a way
+    it, empty where the endpoint knows it by the same; `limit_lines` are header lines about the limit of the
+    route, before which the endpoint's own give way. Raises HttpParserError if the body is framed in a way
     that cannot be passed on.
     """
 
@@ -45,6 +48,7 @@ class Answer:
         is_stream: bool,
         takes_usage: bool,
         name: bytes = b"",
+        limit_lines: bytes = b"",
     ) -> None:
         self.keep_alive = may_keep_alive
         self.ends_with_connection = False
@@ -52,7 +56,8 @@ class Answer:
         self._unchunker: _Unchunker | None = None
         self._body: EventStream | Document | None = None
         """What changes the body on its way; None where it passes as it came."""
-        parts = [status_line(status), request.answer_lines]
+        parts = [status_line(status), request.answer_lines, limit_lines]
+        hidden = RESERVED if not limit_lines else _HIDDEN
         chunked = is_changed = False
         length: int | None = None
         kind = b""
@@ -73,7 +78,7 @@ class Answer:
                     if chunked or value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
-            elif key[0] != LETTER_X or not key.startswith(RESERVED):
+            elif key[0] != LETTER_X or not key.startswith(hidden):
                 parts += (key, b": ", value, b"\r\n")
         parts += (b"x-request-id: ", request_id, b"\r\n")
         if status in _NO_BODY:

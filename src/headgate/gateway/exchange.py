@@ -120,8 +120,7 @@ class Exchange(PairedDelivery):
             load.answered(self._proxy.now())
         if status == 404 and self.decision.scheduled.adapter:
             self._proxy.scraper.list_models_soon(load)
-        if self.reservation is not None:
-            headers = limiting.without_limits(headers)
+        now = self._proxy.now()
         answer = self._answer = Answer(
             self.request,
             self.request_id,
@@ -131,11 +130,10 @@ class Exchange(PairedDelivery):
             is_stream=self.decision.stream,
             takes_usage=self.decision.usage_unasked,
             name=self.decision.client_name,
+            limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
         )
         if self.request.wants_decision:
             answer.add(decision_header.line(self))
-        if self.reservation is not None:
-            answer.add(limiting.lines(self._proxy, self))
         assert self.pool is not None
         if self.pool.policy.marks_answers and self.choice is not None:
             for name, value in self._marks(self.pool, self.choice):
@@ -143,7 +141,7 @@ class Exchange(PairedDelivery):
         if answer.ends_with_connection:
             connection.ends_with_connection()
         self.status = self.upstream_status = status
-        self.head_at = self._proxy.now()
+        self.head_at = now
         # Nothing is sent again: a stream need not hold its prompt.
         self._payload = self.request.body = self.decision.body = b""
 

@@ -55,12 +55,13 @@ def limit_of() -> Callable[[object], RouteLimit]:
 def left(limit_of) -> Callable[[object], tuple[int | None, int | None]]:
     """Tokens of input and output that are left; None where there is no limit."""
 
-    def tokens(account) -> int | None:
-        return None if account is None else round(account.budget.available(0.0))
-
     def of(gateway) -> tuple[int | None, int | None]:
-        limit = limit_of(gateway)
-        return tokens(limit.input), tokens(limit.output)
+        limit, now = limit_of(gateway), gateway.proxy.now()
+        tokens = [
+            None if account is None else round(account.budget.available(now))
+            for account in (limit.input, limit.output)
+        ]
+        return tokens[0], tokens[1]
 
     return of
 

@@ -70,14 +70,12 @@ async def test_a_request_under_way_is_settled_by_the_limit_of_now(
 
 
 async def test_a_limit_taken_away_amid_a_request_is_forgotten(gateway, endpoint, per_month, prompt, counted):
-    """The request ends as any other, and says nothing of limits."""
+    """The request ends as any other."""
     gateway.serve([endpoint], per_month(input=100))
     client = await gateway.connect()
     client.post(prompt(8))
     call = await endpoint.call()
     gateway.serve([endpoint])
     call.answer(counted(8, 1))
-    response = await client.response()
-    assert response.status == 200
-    assert response.header("x-ratelimit-limit-tokens") is None
+    assert (await client.response()).status == 200
     assert gateway.proxy.token_limits.statistics() == {"routes": 0, "reserved": 0}

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-_MICROSECONDS = 1_000_000
-
 
 class Budget(Protocol):
     """One direction, input or output, of one route's limit, in tokens. `now` is monotonic seconds.
@@ -49,63 +47,57 @@ class Budget(Protocol):
 class LocalBudget:
     """A budget that one process keeps for itself.
 
-    It counts in whole numbers, of tokens times microseconds of the unit: a month of small requests adds up
-    to the token, where a float would have lost count after a day.
+    Nothing is summed up that is not whole: tokens are counted from the moment at which the bucket was last
+    full, and what has come in since is computed from that moment. So a month of small requests adds up to the
+    token, where fractions, added at each request, would have drifted.
     """
 
-    __slots__ = ("_at", "_level", "_unit", "limit")
+    __slots__ = ("_per_s", "_since", "_tokens", "limit")
 
     def __init__(self, limit: int, unit_s: int, now: float) -> None:
         self.limit = limit
-        self._unit = unit_s * _MICROSECONDS
-        self._level = limit * self._unit
-        self._at = int(now * _MICROSECONDS)
+        self._per_s = limit / unit_s
+        self._tokens = float(limit)
+        """What there would be now, had nothing come in since,"""
+        self._since = now
 
-    def _filled(self, now: float) -> int:
-        """The level now, which is kept. Time does not run backwards: an earlier `now` fills nothing."""
-        at = int(now * _MICROSECONDS)
-        if at > self._at:
-            level = self._level + (at - self._at) * self.limit
-            full = self.limit * self._unit
-            self._level = level if level < full else full
-            self._at = at
-        return self._level
+    def available(self, now: float) -> float:
+        tokens = self._tokens + (now - self._since) * self._per_s
+        if tokens >= self.limit:
+            self._tokens = tokens = float(self.limit)
+            self._since = now
+        return tokens
 
     def take(self, tokens: int, now: float) -> bool:
-        left = self._filled(now) - tokens * self._unit
-        if left < 0:
+        if self.available(now) < tokens:
             return False
-        self._level = left
+        self._tokens -= tokens
         return True
 
     def overdraw(self, tokens: int, now: float) -> bool:
-        level = self._filled(now)
-        if level < self._unit:
+        if self.available(now) < 1:
             return False
-        self._level = level - tokens * self._unit
+        self._tokens -= tokens
         return True
 
     def give_back(self, tokens: int, now: float) -> None:
-        self._level = min(self._filled(now) + tokens * self._unit, self.limit * self._unit)
+        self._tokens += tokens  # what is beyond the limit is cut off at the next look
 
     def charge(self, tokens: int, now: float) -> None:
-        self._level = self._filled(now) - tokens * self._unit
-
-    def available(self, now: float) -> float:
-        return self._filled(now) / self._unit
+        self.available(now)
+        self._tokens -= tokens
 
     def wait_s(self, tokens: int, now: float) -> float:
         if tokens > self.limit:
             return math.inf
-        missing = tokens * self._unit - self._filled(now)
-        return -(-missing // self.limit) / _MICROSECONDS if missing > 0 else 0.0
+        missing = tokens - self.available(now)
+        return missing / self._per_s if missing > 0 else 0.0
 
     def change(self, limit: int, unit_s: int, now: float) -> None:
         """What was used stays used: of a higher limit there is so much more at once, of a lower one so much
         less, down to nothing. Debt stays what it is; a change by itself makes none."""
-        level = self._filled(now)
-        left = max(level + (limit - self.limit) * self._unit, min(level, 0))
-        unit = unit_s * _MICROSECONDS
-        self._level = left * unit // self._unit
+        left = self.available(now)
+        self._tokens = max(left + limit - self.limit, min(left, 0.0))
+        self._since = now
+        self._per_s = limit / unit_s
         self.limit = limit
-        self._unit = unit

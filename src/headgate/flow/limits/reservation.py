@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headgate.flow.limits.account import Account
+
+if TYPE_CHECKING:
+    from headgate.flow.limits.route_limit import RouteLimit
 
 
 class Reservation:
@@ -12,11 +17,17 @@ class Reservation:
     those any more.
     """
 
-    __slots__ = ("input", "input_tokens", "is_settled", "output", "output_tokens")
+    __slots__ = ("input", "input_tokens", "is_settled", "limit", "output", "output_tokens")
 
     def __init__(
-        self, input: Account | None, input_tokens: int, output: Account | None, output_tokens: int
+        self,
+        limit: RouteLimit,
+        input: Account | None,
+        input_tokens: int,
+        output: Account | None,
+        output_tokens: int,
     ) -> None:
+        self.limit = limit
         self.input = input
         self.input_tokens = input_tokens
         """Reserved until it is settled, then used; so of the output."""

@@ -93,7 +93,7 @@ class RouteLimit:
             output.reserved += output_tokens
         if input is not None:
             input.reserved += input_tokens
-        return Reservation(input, input_tokens, output, output_tokens)
+        return Reservation(self, input, input_tokens, output, output_tokens)
 
     def shortage(self, input_tokens: int, now: float) -> Shortage:
         """What a request waits for the longest; not at all if it could go. Takes nothing."""

@@ -7,14 +7,12 @@ how many would go now. Both are reset when that direction is full again.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.flow.limits import RouteLimit
-
-PREFIX = b"x-ratelimit-"
-"""Of the names; an endpoint's own headers of that kind speak of another limit."""
 
 _LINES = (
     b"x-ratelimit-limit-requests: %d\r\nx-ratelimit-limit-tokens: %d\r\n"
@@ -25,37 +23,45 @@ _LINES = (
 
 def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
     """The header lines for a request of so many tokens of prompt and, as expected, of answer."""
-    allowed = left = requests_allowed = requests_left = math.inf
-    share = math.inf
     input, output = limit.input, limit.output
+    allowed = left = requests_allowed = requests_left = 0
+    share = 2.0
     if input is not None:
-        allowed = input.budget.limit
-        left = input.budget.available(now)
-        share = left / allowed
+        budget = input.budget
+        allowed, available = budget.limit, budget.available(now)
+        share = available / allowed
+        left = int(available)
         requests_allowed, requests_left = allowed // input_tokens, left // input_tokens
     if output is not None:
+        budget = output.budget
+        most, available = budget.limit, budget.available(now)
         # It need not suffice for the whole answer: one token is enough to go.
-        most = output.budget.limit
-        available = output.budget.available(now)
         each = output_tokens or 1
-        requests_allowed = min(requests_allowed, -(-most // each))
-        requests_left = min(requests_left, -(-int(available) // each))
+        may, might = -(-int(available) // each), -(-most // each)
+        if input is None or may < requests_left:
+            requests_left = may
+        if input is None or might < requests_allowed:
+            requests_allowed = might
         if available / most < share:
-            allowed, left, share = most, available, available / most
+            allowed, left, share = most, int(available), available / most
     reset = duration((1 - share) * limit.written.unit_s)
     if left < 0:
-        left = requests_left = 0
+        left = 0
+    if requests_left < 0:
+        requests_left = 0
     return _LINES % (requests_allowed, allowed, requests_left, left, reset, reset)
 
 
 def duration(seconds: float) -> bytes:
     """As OpenAI writes it: 20ms, 8s, 1m30s, 1h0m0s; never less than it is."""
-    if seconds < 1:
-        return b"%dms" % math.ceil(seconds * 1000)
-    whole = math.ceil(seconds)
-    if whole < 60:
-        return b"%ds" % whole
-    minutes, rest = divmod(whole, 60)
+    return b"%dms" % math.ceil(seconds * 1000) if seconds < 1 else _whole(math.ceil(seconds))
+
+
+@functools.lru_cache(4096)
+def _whole(seconds: int) -> bytes:
+    if seconds < 60:
+        return b"%ds" % seconds
+    minutes, rest = divmod(seconds, 60)
     if minutes < 60:
         return b"%dm%ds" % (minutes, rest)
     return b"%dh%dm%ds" % (*divmod(minutes, 60), rest)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.refusals import Refusal
-    from headgate.gateway.request import Header
-    from headgate.gateway.usage import Usage
 
 BYTES_PER_TOKEN = 4
 """Of an answer that came in no events and without counts: English text."""
@@ -25,36 +23,25 @@ BYTES_PER_TOKEN = 4
 
 def reserve(proxy: Proxy, exchange: Delivery) -> Refusal | None:
     """Reserves the tokens of a request whose route is limited, or says why it is not to go."""
-    decision = exchange.decision
-    assert decision.match is not None
-    limit = proxy.token_limits.by_route.get(decision.match.route.key)
+    match, scheduled = exchange.decision.match, exchange.decision.scheduled
+    assert match is not None
+    limit = proxy.token_limits.by_route.get(match.route.key)
     if limit is None:
         return None  # it was taken away while the request was read
     now = proxy.now()
-    input_tokens = decision.scheduled.prompt_tokens or 1
-    exchange.reservation = limit.reserve(input_tokens, decision.scheduled.output_tokens, now)
+    input_tokens, output_tokens = scheduled.prompt_tokens or 1, scheduled.output_tokens
+    exchange.reservation = limit.reserve(input_tokens, output_tokens, now)
     if exchange.reservation is not None:
         return None
     shortage = limit.shortage(input_tokens, now)
     limit.refused(shortage)
-    told = headers.lines(limit, input_tokens, decision.scheduled.output_tokens, now)
+    told = headers.lines(limit, input_tokens, output_tokens, now)
     return refusing.refusal(limit.name, shortage, told)
 
 
-def lines(proxy: Proxy, exchange: Delivery) -> bytes:
-    """Header lines that tell the client what is left now; none if the limit was taken away meanwhile."""
-    decision = exchange.decision
-    assert decision.match is not None
-    limit = proxy.token_limits.by_route.get(decision.match.route.key)
-    if limit is None:
-        return b""
-    scheduled = decision.scheduled
-    return headers.lines(limit, scheduled.prompt_tokens or 1, scheduled.output_tokens, proxy.now())
-
-
-def without_limits(received: list[Header]) -> list[Header]:
-    """An endpoint's headers without what it says of limits of its own."""
-    return [header for header in received if not header[0].startswith(headers.PREFIX)]
+def lines(reservation: Reservation, now: float) -> bytes:
+    """Header lines of the answer, that tell the client what is left now."""
+    return headers.lines(reservation.limit, reservation.input_tokens, reservation.output_tokens, now)
 
 
 def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
@@ -62,23 +49,18 @@ def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
     usage = exchange.usage
     if not exchange.bytes_out or exchange.upstream_status >= 400:
         reservation.settle(0, 0, now)
-    else:
-        reservation.settle(_prompt(usage) or reservation.input_tokens, _answer(exchange, reservation), now)
+        return
+    answer = usage.completion if usage and exchange.outcome == "served" else _came(exchange, reservation)
+    # Anthropic's API counts what is cached apart.
+    prompt = usage.prompt + (usage.cache_read_input_tokens or 0) if usage is not None else 0
+    reservation.settle(prompt or reservation.input_tokens, answer, now)
 
 
-def _prompt(usage: Usage | None) -> int:
-    """Tokens of the prompt; 0 where the engine does not tell. Anthropic's API counts what is cached apart."""
-    return usage.prompt + (usage.cache_read_input_tokens or 0) if usage is not None else 0
-
-
-def _answer(exchange: Exchange, reservation: Reservation) -> int:
-    """Tokens of the answer. Of one that broke off, a count is that of its beginning."""
-    usage = exchange.usage
-    if usage is not None and exchange.outcome == "served":
-        return usage.completion
+def _came(exchange: Exchange, reservation: Reservation) -> int:
+    """Tokens of an answer that came without counts, or broke off: then counts are those of its beginning."""
     event_bytes = exchange.tail.event_bytes() if exchange.decision.stream else 0.0
     if event_bytes:
-        seen = round((exchange.bytes_out + exchange.taken_bytes) / event_bytes)
+        came = round((exchange.bytes_out + exchange.taken_bytes) / event_bytes)
     else:
-        seen = min(exchange.bytes_out // BYTES_PER_TOKEN, reservation.output_tokens)
-    return seen if usage is None else max(seen, usage.completion)
+        came = min(exchange.bytes_out // BYTES_PER_TOKEN, reservation.output_tokens)
+    return came if exchange.usage is None else max(came, exchange.usage.completion)
