@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from headgate.fleet import EndpointLoad
+from headgate.flow.capacity.ceilings import Ceilings
+from headgate.routing import PrefillDecode
 
 
-class Capacity(Protocol):
-    """Of one pool; outlives snapshots."""
+class Capacity(ABC):
+    """Of one pool; outlives snapshots. There is room for a priority while the saturation is below its
+    ceiling, and never in a pool without endpoints."""
 
-    def follow(self, loads: Sequence[EndpointLoad]) -> None:
-        """Which endpoints there are from now on."""
+    def __init__(self, ceilings: Ceilings | None = None) -> None:
+        self.loads: Sequence[EndpointLoad] = ()
+        self.ceilings = ceilings or Ceilings()
+
+    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
+        """Which endpoints there are from now on, and what they do where prefill and decode are apart."""
+        self.loads = loads
 
     def follow_bands(self, priorities: Sequence[int]) -> None:
         """Which priorities requests have, the highest first: lower ones may find less room."""
+        self.ceilings.follow_bands(priorities)
+
+    @abstractmethod
+    def saturation(self, now: float) -> float:
+        """How full the pool is: from 1 on, it is; 1 where there are no endpoints."""
 
     def has_room(self, priority: int, now: float) -> bool:
         """Whether one more request of this priority may go."""
+        if not self.loads:
+            return False
+        saturation = self.saturation(now)
+        return saturation < self.ceilings.of(priority, saturation, now)
 
     def room_at(self, priority: int, now: float) -> float:
-        """When there may be room for it by itself, without anything that is told; infinite if never."""
+        """When there may be room for it without anything happening that is told; infinite if never."""
+        if not self.loads:
+            return math.inf
+        return self.ceilings.opens_at(priority, self.saturation(now), now)
 
-    def sent(self, now: float) -> None:
+    def ceiling(self, priority: int, now: float) -> float:
+        """The saturation from which on there is no room for requests of this priority."""
+        return self.ceilings.of(priority, self.saturation(now), now)
+
+    def sent(self, now: float) -> None:  # noqa: B027 - the loads tell most of them
         """A request goes."""
 
-    def saturation(self, now: float) -> float:
-        """How full the pool is: from 1 on there is no room."""
-
-    def ceiling(self, priority: int) -> float:
-        """The saturation from which on there is no room for requests of this priority."""
-
     def in_flight(self) -> int:
-        """Requests that the endpoints have."""
+        """Requests that the endpoints have from this gateway."""
+        return sum(load.requests for load in self.loads)
 
     def is_empty(self) -> bool:
         """Whether there are no endpoints at all."""
+        return not self.loads

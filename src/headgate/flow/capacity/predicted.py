@@ -3,46 +3,91 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 from headgate.fleet import EndpointLoad
+from headgate.flow.capacity.capacity import Capacity
+from headgate.flow.capacity.ceilings import Ceilings
+from headgate.flow.capacity.slots import Slots
+from headgate.routing import PrefillDecode
 
 TARGET_S = 0.5
+WITHOUT_READING = 256
+"""Requests that an endpoint may have which says nothing of itself: vLLM's usual bound of a batch."""
 
 
-class PredictedWork:
-    """There is room while some endpoint is predicted to take up a request within `target_s`."""
+class PredictedWork(Capacity):
+    """There is room while some endpoint is predicted to take up a request within `target_s`, and has not more
+    requests than it can work on.
 
-    def __init__(self, loads: Sequence[EndpointLoad] = (), *, target_s: float = TARGET_S) -> None:
-        self._loads = loads
+    The prediction is the ledger's, so that it follows each request at once, and goes on where engines are not
+    read; readings add what the ledger cannot see. The saturation is that of the least loaded endpoint. One
+    with nothing in flight always has room: whatever is believed of a pool, it does not stand still.
+    """
+
+    def __init__(
+        self,
+        ceilings: Ceilings | None = None,
+        *,
+        target_s: float = TARGET_S,
+        without_reading: int = WITHOUT_READING,
+        max_requests: int = sys.maxsize,
+    ) -> None:
+        """`max_requests` is what each endpoint may have in any case."""
+        super().__init__(ceilings)
         self._target_s = target_s
+        self._without_reading = without_reading
+        self.max_requests = max_requests
+        self._slots: dict[EndpointLoad, Slots] = {}
 
-    def follow(self, loads: Sequence[EndpointLoad]) -> None:
-        self._loads = loads
-
-    def follow_bands(self, priorities: Sequence[int]) -> None:
-        pass
+    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
+        super().follow(loads, phases)
+        self._slots = {load: self._slots.get(load) or Slots(load) for load in loads}
 
     def has_room(self, priority: int, now: float) -> bool:
-        target_s = self._target_s
-        return any(load.estimator.queue_s(now) < target_s for load in self._loads)
-
-    def ceiling(self, priority: int) -> float:
-        return 1.0
+        ceiling = self.ceilings.fixed
+        if ceiling is None:
+            return super().has_room(priority, now)
+        # Asked for every request: the first endpoint with room is enough.
+        latest = now + self._target_s * ceiling
+        for load, slots in self._slots.items():
+            requests = load.requests
+            if not requests:
+                return True
+            estimator = load.estimator
+            if (
+                estimator.busy_until < latest
+                and requests < slots.most(self._without_reading) * ceiling
+                and requests < self.max_requests
+                and load.suspect_until <= now
+                and (now <= estimator.is_simple_until or now + estimator.queue_s(now) < latest)
+            ):
+                return True
+        return False
 
     def room_at(self, priority: int, now: float) -> float:
-        later = [load.estimator.busy_until - self._target_s for load in self._loads]
-        return min((at for at in later if at > now), default=math.inf)
-
-    def sent(self, now: float) -> None:
-        pass
+        if not self.loads:
+            return math.inf
+        ceiling = self.ceiling(priority, now)
+        at = super().room_at(priority, now)
+        for load, slots in self._slots.items():
+            if load.requests < min(slots.most(self._without_reading) * ceiling, self.max_requests):
+                room_at = load.estimator.busy_until - self._target_s * ceiling
+                if room_at > now:
+                    at = min(at, room_at)
+        return at
 
     def saturation(self, now: float) -> float:
-        queues = [load.estimator.queue_s(now) for load in self._loads]
-        return min(queues, default=self._target_s) / self._target_s
+        return min((self._fullness(load, now) for load in self.loads), default=1.0)
 
-    def in_flight(self) -> int:
-        return sum(load.requests for load in self._loads)
+    def fullness(self, now: float) -> dict[str, float]:
+        """Of each endpoint, by its name; for explanations."""
+        return {load.endpoint.name: self._fullness(load, now) for load in self.loads}
 
-    def is_empty(self) -> bool:
-        return not self._loads
+    def _fullness(self, load: EndpointLoad, now: float) -> float:
+        if not load.requests:
+            return 0.0
+        most = min(self._slots[load].most(self._without_reading), self.max_requests)
+        fullness = max(load.estimator.queue_s(now) / self._target_s, load.requests / most)
+        return max(fullness, 1.0) if load.suspect_until > now else fullness

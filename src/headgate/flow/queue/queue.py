@@ -157,7 +157,7 @@ class FlowQueue:
         top = next(self._bands.waiting())
         if self.capacity.is_empty() or self.capacity.has_room(top.priority, now):
             return ()
-        saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority)
+        saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority, now)
         in_flight = self.capacity.in_flight()
         chosen = self._evictions.choose(top.priority, saturation, ceiling, in_flight, now)
         message = "request evicted by flow control: a more important one needs its place"

@@ -33,7 +33,7 @@ class Room:
     def saturation(self, now):
         return 0.0 if self.slots > 0 else self.saturated
 
-    def ceiling(self, priority):
+    def ceiling(self, priority, now):
         return self.ceilings.get(priority, 1.0)
 
     def in_flight(self):

@@ -1,0 +1,40 @@
+"""concurrency-detector: what this gateway has in flight, against a bound for each endpoint."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from headgate.flow.capacity.capacity import Capacity
+from headgate.flow.capacity.ceilings import Ceilings
+
+ConcurrencyMode: TypeAlias = Literal["requests", "tokens", "hybrid"]
+
+
+class Concurrency(Capacity):
+    """Requests in flight / (bound * endpoints), or tokens likewise, or the greater of both (hybrid).
+
+    Tokens are prompts that wait for their first token, and all that answers are expected to have.
+    """
+
+    def __init__(
+        self,
+        ceilings: Ceilings | None = None,
+        *,
+        mode: ConcurrencyMode = "requests",
+        max_requests: int = 100,
+        max_tokens: int = 1_000_000,
+    ) -> None:
+        super().__init__(ceilings)
+        self._mode = mode
+        self._max_requests = max_requests
+        self._max_tokens = max_tokens
+
+    def saturation(self, now: float) -> float:
+        if not self.loads:
+            return 1.0
+        requests = self.in_flight() / (self._max_requests * len(self.loads))
+        if self._mode == "requests":
+            return requests
+        tokens = sum(load.prefill_tokens + load.output_tokens for load in self.loads)
+        share = tokens / (self._max_tokens * len(self.loads))
+        return share if self._mode == "tokens" else max(requests, share)

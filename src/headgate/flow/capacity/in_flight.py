@@ -1,0 +1,36 @@
+"""Bounds of requests in flight, as Kthena's queues have them."""
+
+from __future__ import annotations
+
+from headgate.flow.capacity.capacity import Capacity
+from headgate.flow.capacity.ceilings import Ceilings
+
+
+class InFlight(Capacity):
+    """Kthena's fairness with FAIRNESS_MAX_CONCURRENT: so many requests over all endpoints."""
+
+    def __init__(self, ceilings: Ceilings | None = None, *, most: int) -> None:
+        super().__init__(ceilings)
+        self._most = most
+
+    def saturation(self, now: float) -> float:
+        return self.in_flight() / self._most if self.loads else 1.0
+
+
+class SessionRoom(Capacity):
+    """Kthena's session boost: so many for each endpoint, and one of these has nothing waiting.
+
+    An endpoint that does not say what waits there is taken for one with nothing.
+    """
+
+    def __init__(self, ceilings: Ceilings | None = None, *, per_endpoint: int = 16) -> None:
+        super().__init__(ceilings)
+        self._per_endpoint = per_endpoint
+
+    def saturation(self, now: float) -> float:
+        if not self.loads:
+            return 1.0
+        saturation = self.in_flight() / (self._per_endpoint * len(self.loads))
+        if all(load.reading is not None and load.reading.waiting for load in self.loads):
+            return max(saturation, 1.0)
+        return saturation

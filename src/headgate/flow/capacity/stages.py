@@ -1,0 +1,86 @@
+"""Pools where prefill and decode are apart: there is room where both stages have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from headgate.fleet import EndpointLoad
+from headgate.flow.capacity.capacity import Capacity
+from headgate.routing import PrefillDecode
+
+ROLE_LABEL = "llm-d.ai/role"
+PREFILLS = frozenset({"prefill", "encode-prefill", "prefill-decode", "encode-prefill-decode", "both"})
+DECODES = frozenset({"", "decode", "prefill-decode", "encode-prefill-decode", "both"})
+"""Endpoints that say nothing decode; those of other roles, such as `encode`, take no part in either."""
+
+
+def partition(
+    loads: Sequence[EndpointLoad], phases: PrefillDecode | None
+) -> tuple[list[EndpointLoad], list[EndpointLoad]]:
+    """The endpoints that prefill, and those that decode; some may be in both.
+
+    By the roles that the pool's object gives them, or else by their label. Where no endpoint says what it
+    does, there are no stages: both are empty.
+    """
+    if phases is not None:
+        roles = phases.roles
+        return (
+            [load for load in loads if roles[load.endpoint].prefills],
+            [load for load in loads if roles[load.endpoint].decodes],
+        )
+    labels = [load.labels.get(ROLE_LABEL, "") for load in loads]
+    if not any(labels):
+        return [], []
+    return (
+        [load for load, label in zip(loads, labels, strict=True) if label in PREFILLS],
+        [load for load, label in zip(loads, labels, strict=True) if label in DECODES],
+    )
+
+
+class Stages(Capacity):
+    """As full as the fuller of its stages; one stage alone where there are no two."""
+
+    def __init__(self, make: Callable[[], Capacity]) -> None:
+        """`make` makes the capacity of one stage."""
+        super().__init__()
+        self._make = make
+        self._only: Capacity | None = make()
+        self._stages: Mapping[str, Capacity] = {"all": self._only}
+        self._priorities: Sequence[int] = ()
+
+    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
+        super().follow(loads, phases)
+        prefill, decode = partition(loads, phases)
+        stages = {name: part for name, part in (("prefill", prefill), ("decode", decode)) if part}
+        stages = stages or {"all": list(loads)}
+        if stages.keys() != self._stages.keys():
+            self._stages = {name: self._make() for name in stages}
+            self._only = self._stages.get("all")
+            self.follow_bands(self._priorities)
+        for name, part in stages.items():
+            self._stages[name].follow(part)
+
+    def follow_bands(self, priorities: Sequence[int]) -> None:
+        self._priorities = priorities
+        for stage in self._stages.values():
+            stage.follow_bands(priorities)
+
+    def has_room(self, priority: int, now: float) -> bool:
+        if self._only is not None:
+            return self._only.has_room(priority, now)
+        return all(stage.has_room(priority, now) for stage in self._stages.values())
+
+    def room_at(self, priority: int, now: float) -> float:
+        full = [stage for stage in self._stages.values() if not stage.has_room(priority, now)]
+        return max((stage.room_at(priority, now) for stage in full), default=math.inf)
+
+    def ceiling(self, priority: int, now: float) -> float:
+        return min(stage.ceiling(priority, now) for stage in self._stages.values())
+
+    def saturation(self, now: float) -> float:
+        return max(stage.saturation(now) for stage in self._stages.values())
+
+    def by_stage(self, now: float) -> dict[str, float]:
+        """The saturation of each: `prefill` and `decode`, or `all`."""
+        return {name: stage.saturation(now) for name, stage in self._stages.items()}
