@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api bench bench-routing bench-routing-live bench-apiserver soak generated lock clean help
+.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-apiserver soak generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -22,12 +22,15 @@ check: $(DEV_STAMP)  ## ruff, mypy --strict, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP)  ## the tests alone (ARGS="-k name" narrows them)
+unit: $(DEV_STAMP) redis-server  ## the tests alone (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
 
 test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
 	@test -n "$(KUBECONFIG)" || { echo "Say which server: make test-api KUBECONFIG=path"; exit 2; }
 	HEADGATE_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/python -m pytest tests/conformance $(ARGS)
+
+redis-server:  ## fetch the one that the tests use into .cache, unless there is one on PATH
+	@tools/fetch_redis.sh
 
 bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)

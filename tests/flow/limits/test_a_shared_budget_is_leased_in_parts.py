@@ -18,7 +18,8 @@ class Gateways:
         self.called: set[LeasedBudget] = set()
         self.claims = 0
         self.members = [
-            LeasedBudget(str(each), limit, unit_s, 0.0, self.called.add, members) for each in range(members)
+            LeasedBudget("m", str(each), limit, unit_s, 0.0, self.called.add, members)
+            for each in range(members)
         ]
 
     def talk(self, budget: LeasedBudget, now: float) -> Claim:
@@ -88,7 +89,7 @@ def test_what_lies_idle_is_given_back():
     gateways.sweep(1.5)
     gateways.sweep(1.5 + IDLE_S)
     assert gateways.account.statistics(1.5 + IDLE_S)["leased"] == 0
-    assert first.is_idle
+    assert first.is_settled
 
 
 def test_the_lease_of_the_dead_returns():

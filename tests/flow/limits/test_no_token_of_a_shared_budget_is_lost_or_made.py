@@ -46,7 +46,7 @@ class SharedBudget(RuleBasedStateMachine):
 
     def new_member(self) -> Member:
         self.names += 1
-        return Member(LeasedBudget(f"g{self.names}", LIMIT, UNIT_S, self.now, lambda _: None, members=3))
+        return Member(LeasedBudget("m", f"g{self.names}", LIMIT, UNIT_S, self.now, lambda _: None, members=3))
 
     @rule(which=MEMBERS, tokens=TOKENS, ask=st.booleans())
     def take(self, which, tokens, ask):
@@ -166,7 +166,7 @@ class SharedBudget(RuleBasedStateMachine):
         used = sum(member.used for member in self.members) + dead
         level = self.account.budget.available(self.now)
         assert level == LEFT + PER_S * self.now - used
-        assert all(member.budget.is_idle for member in self.members)
+        assert all(member.budget.is_settled for member in self.members)
         assert self.account.statistics(self.now)["leased"] == 0
 
 

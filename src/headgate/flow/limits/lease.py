@@ -41,9 +41,18 @@ class LeasedBudget:
     """One direction of one route's limit, as `Budget` has it, in tokens. `now` is monotonic seconds."""
 
     def __init__(
-        self, member: str, limit: int, unit_s: int, now: float, call: Call, members: int = 1
+        self,
+        account: str,
+        member: str,
+        limit: int,
+        unit_s: int,
+        now: float,
+        call: Call,
+        members: int = 1,
     ) -> None:
-        """`members` is how many there may be besides the account, until it says."""
+        """Of the account of this name, under a name that no other budget ever has; `members` is how many
+        there may be until the account says."""
+        self.account = account
         self.member = member
         self.limit = limit
         self.members = members
@@ -108,6 +117,8 @@ class LeasedBudget:
 
     def give_back(self, tokens: int, now: float) -> None:
         self._held += tokens
+        if self._is_closed and not self.is_called:
+            self._make_call()
         if self._share is not None:
             self._share.give_back(tokens, now)
 
@@ -173,9 +184,14 @@ class LeasedBudget:
         return self._held != 0 and now - self._used_at >= IDLE_S
 
     @property
-    def is_idle(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether it holds nothing and has told all."""
-        return not self.is_called and self._held == 0 and self._used == self._told
+        return self._held == 0 and self._used == self._told
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the account need hear nothing of it any more, unless it calls."""
+        return self._is_closed and self.is_settled and not self.is_called
 
     @property
     def _used(self) -> int:

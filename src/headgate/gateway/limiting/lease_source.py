@@ -1,0 +1,354 @@
+"""Brings claims to accounts that are kept elsewhere, and grants back, for the budgets that lease from them.
+
+One exchange is under way at a time, and has the claims of all budgets that want something. Nobody waits for
+one longer than `wait_s`: past that the accounts are taken to be out of reach, and budgets go by their local
+shares until they answer in time again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
+
+from headgate.flow.limits import Claim, Grant, LeasedBudget
+
+log = logging.getLogger(__name__)
+
+MAX_CLAIMS = 128
+"""Of one exchange; other budgets wait for the next."""
+EXCHANGE_S = 2.0
+"""An exchange that takes longer has failed."""
+LOOK_S = 0.5
+"""How often budgets are looked at that have not called."""
+PRESENT_S = 3.0
+"""How often it is told that this process is there, and learned how many are."""
+GAP_S = 0.002
+"""Between two exchanges: claims that come meanwhile go together."""
+TROUBLED_GAP_S = 0.1
+"""The same while answers come too late."""
+FIRST_DELAY_S = 0.05
+LONGEST_DELAY_S = 2.0
+"""Until it is tried again after a failure."""
+LAST_WORDS_S = 0.25
+"""For giving all leases back at the end."""
+LATE, VERY_LATE = 0.8, 0.1
+"""Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
+
+
+class Unreachable(Exception):  # noqa: N818 - reads as what it says
+    """The account cannot be asked; the text says why."""
+
+
+class Refused(str):
+    """In the place of a grant: why this one claim was not answered."""
+
+    __slots__ = ()
+
+
+Answer: TypeAlias = Grant | Refused
+
+
+class Transport(Protocol):
+    """How an account is reached."""
+
+    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
+        """Answers to claims, each with the name of its account, in their order; and if `count`, how many
+        processes there are that ask, else 0. Raises Unreachable."""
+
+    async def close(self) -> None: ...
+
+
+class Waiter:
+    """A request that waits for a lease."""
+
+    __slots__ = ("_then", "_timer", "is_over")
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_over = False
+
+    def watch(self, timer: asyncio.TimerHandle) -> None:
+        self._timer = timer
+
+    def cancel(self) -> None:
+        """Its request is gone."""
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def end(self) -> None:
+        """The request goes on, with a lease or without."""
+        if not self.is_over:
+            self.cancel()
+            self._then()
+
+
+class LeaseSource:
+    """The budgets that have one account between them and those of other processes.
+
+    `start` begins to talk to it; `close` gives back what was leased.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
+        wait_s: float,
+        is_strict: bool = False,
+        members: int = 1,
+    ) -> None:
+        """`members` is how many there are until it is known; `name` is for people."""
+        self.name = name
+        self.wait_s = wait_s
+        self.trouble = ""
+        """Why budgets go by their local shares; empty while they do not."""
+        self.trouble_since = 0.0
+        """Seconds since 1970."""
+        self.exchanges = 0
+        self.claims = 0
+        self.failures = 0
+        self.late = 0
+        self._transport = transport
+        self._loop = loop
+        self._rng = rng
+        self._is_strict = is_strict
+        self._members = members
+        self._budgets: dict[LeasedBudget, None] = {}
+        self._called: dict[LeasedBudget, None] = {}
+        self._waiting: dict[LeasedBudget, list[Waiter]] = {}
+        """Those for whom nothing was claimed yet,"""
+        self._asked: list[Waiter] = []
+        """and those for whom it was."""
+        self._refused: dict[LeasedBudget, str] = {}
+        self._wake = asyncio.Event()
+        self._counted_at = self._looked_at = -math.inf
+        self._task: asyncio.Task[None] | None = None
+        self._id = f"{rng.getrandbits(64):016x}"
+        self._numbers = itertools.count(1)
+
+    # -- budgets
+
+    def budget(self, account: str, limit: int, unit_s: int) -> LeasedBudget:
+        """A new part of the account of this name."""
+        member = f"{self._id}.{next(self._numbers)}"
+        now = self._loop.time()
+        budget = LeasedBudget(account, member, limit, unit_s, now, self._call, self._members)
+        budget.is_strict = self._is_strict
+        self._budgets[budget] = None
+        if self.trouble:
+            budget.part(now)
+        return budget
+
+    def __contains__(self, budget: object) -> bool:
+        return budget in self._budgets
+
+    def keep(self, used: Iterable[object]) -> None:
+        """Other budgets give back what they have; those that were used until now are settled as they end."""
+        for budget in self._budgets.keys() - set(used):
+            budget.close()
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether there is nothing left to lease or to tell."""
+        return not self._budgets
+
+    def change(self, wait_s: float, is_strict: bool) -> None:
+        self.wait_s, self._is_strict = wait_s, is_strict
+        for budget in self._budgets:
+            budget.is_strict = is_strict
+
+    def _call(self, budget: LeasedBudget) -> None:
+        self._budgets[budget] = None
+        self._called[budget] = None
+        self._wake.set()
+
+    # -- requests
+
+    def ask(self, budget: LeasedBudget, tokens: int, then: Callable[[], None]) -> Waiter | None:
+        """Has tokens claimed that `budget` lacks; `then` is called when it may have got them, or will not in
+        time. None if there is nothing to wait for."""
+        if not budget.ask(tokens, self._loop.time()):
+            return None
+        waiter = Waiter(then)
+        waiter.watch(self._watch(lambda: waiter.is_over))
+        self._waiting.setdefault(budget, []).append(waiter)
+        return waiter
+
+    def _watch(self, is_over: Callable[[], bool]) -> asyncio.TimerHandle:
+        """Takes the account to be out of reach if something is not over in time."""
+        return self._loop.call_later(self.wait_s * LATE, self._late, is_over)
+
+    def _late(self, is_over: Callable[[], bool]) -> None:
+        """Where it was the loop that was busy, the answer may be here and is read in a moment."""
+        self._loop.call_later(self.wait_s * VERY_LATE, self._very_late, is_over)
+
+    def _very_late(self, is_over: Callable[[], bool]) -> None:
+        if not is_over():
+            self.late += 1
+            self._lose(f"no answer within {self.wait_s * 1e3:g} ms")
+
+    # -- the account
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            await self._until_called()
+            try:
+                await self._exchange()
+            except Unreachable as error:
+                self._failed(str(error))
+            except Exception as error:
+                log.exception("%s could not be asked", self.name)
+                self._failed(repr(error))
+            else:
+                failures = 0
+                await asyncio.sleep(TROUBLED_GAP_S if self.trouble else GAP_S)
+                continue
+            delay_s = min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S)
+            failures = min(failures + 1, 16)
+            await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.0))
+
+    def _failed(self, why: str) -> None:
+        self.failures += 1
+        self._lose(why)
+
+    async def _until_called(self) -> None:
+        """Until there is something to say. Where there is trouble, that is at once: is anybody there?"""
+        self._look()
+        while not (self._called or self.trouble or self._is_count_due()):
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+            self._look()
+
+    def _look(self) -> None:
+        """For budgets that have something to say and did not call."""
+        now = self._loop.time()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self._called.update((budget, None) for budget in self._budgets if budget.is_due(now))
+
+    def _is_count_due(self) -> bool:
+        return self._loop.time() - self._counted_at >= PRESENT_S
+
+    async def _exchange(self) -> None:
+        """Tells the claims of all that called. Raises Unreachable."""
+        asked_at = self._loop.time()
+        budgets = list(itertools.islice(self._called, MAX_CLAIMS))
+        for budget in budgets:
+            del self._called[budget]
+            self._asked += self._waiting.pop(budget, ())
+        claims = [budget.claim(asked_at) for budget in budgets]
+        is_counting = self._is_count_due() or not claims
+        number = self.exchanges
+        late = self._watch(lambda: self.exchanges != number)
+        try:
+            async with asyncio.timeout(EXCHANGE_S):
+                told = [(budget.account, claim) for budget, claim in zip(budgets, claims, strict=True)]
+                answers, members = await self._transport.exchange(told, is_counting)
+        except TimeoutError:
+            raise Unreachable(f"no answer within {EXCHANGE_S:g} s") from None
+        finally:
+            self.exchanges += 1
+            late.cancel()
+        now = self._loop.time()
+        self.claims += len(claims)
+        if members:
+            self._members = members
+            self._counted_at = now
+        for budget, claim, answer in zip(budgets, claims, answers, strict=True):
+            self._answered(budget, claim, answer, now)
+        if now - asked_at <= self.wait_s / 2:
+            self._found(now)
+        asked, self._asked = self._asked, []
+        for waiter in asked:
+            waiter.end()
+
+    def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
+        if isinstance(answer, Refused):
+            if budget not in self._refused:
+                log.error("%s does not count %s: %s", self.name, budget.account, answer)
+            self._refused[budget] = answer
+            budget.part(now)
+            return
+        budget.granted(claim, answer, now)
+        budget.members = max(budget.members, self._members)
+        if self._refused.pop(budget, None) is not None and not self.trouble:
+            budget.rejoin(now)
+        if budget.is_over:
+            self._budgets.pop(budget, None)
+
+    def _lose(self, why: str) -> None:
+        now = self._loop.time()
+        if not self.trouble:
+            self.trouble_since = time.time()
+            does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
+            log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
+            for budget in self._budgets:
+                budget.members = max(budget.members, self._members)
+                budget.part(now)
+        self.trouble = why
+        waiting = [*self._asked, *itertools.chain.from_iterable(self._waiting.values())]
+        self._asked = []
+        self._waiting.clear()
+        for waiter in waiting:
+            waiter.end()
+
+    def _found(self, now: float) -> None:
+        if not self.trouble:
+            return
+        log.info("%s answers again, after %.1f s", self.name, time.time() - self.trouble_since)
+        self.trouble = ""
+        for budget in self._budgets:
+            if budget not in self._refused:
+                budget.rejoin(now)
+
+    async def close(self) -> None:
+        """Gives all leases back, if it can be done soon."""
+        if self._task is None:
+            await self._transport.close()
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        now = self._loop.time()
+        claims = []
+        for budget in self._budgets:
+            budget.close()
+            if not budget.is_settled:
+                claims.append((budget.account, budget.claim(now)))
+        if claims and not self.trouble:
+            try:
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self._transport.exchange(claims, False)
+            except (TimeoutError, Unreachable) as error:
+                log.info("%s was not told of the last leases: they end by themselves: %s", self.name, error)
+        await self._transport.close()
+
+    def statistics(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "trouble": self.trouble,
+            "trouble_since": round(self.trouble_since, 3) if self.trouble else None,
+            "members": self._members,
+            "budgets": len(self._budgets),
+            "exchanges": self.exchanges,
+            "claims": self.claims,
+            "failures": self.failures,
+            "late": self.late,
+        }

@@ -1,0 +1,164 @@
+"""The shared account inside Redis: what `flow.limits.LeaseAccount` does, as scripts that run in one step.
+
+An account is one hash, so that it is lost as a whole or not at all, and lives on one node of a cluster. Its
+fields `tokens` and `last_update` are those of Kthena's router, which may count in the same account. Besides,
+there are `epoch`, which tells a new account from the one before, and for each member `lease:<member>`, which
+is "turn granted used heard_at".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from headgate.flow.limits import Claim, Grant
+from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S
+
+PREFIX = "kthena:ratelimit"
+"""Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
+PRESENT_KEY = "headgate:ratelimit:gateways"
+"""A sorted set: who was there lately, and when."""
+LEAST_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
+PRESENT_FOR_S = 10
+
+CLAIM = """
+local key = KEYS[1]
+local limit, unit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local name, turn, used = 'lease:' .. ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local told, known_granted = tonumber(ARGV[6]), tonumber(ARGV[7])
+local need, least, want = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local known_epoch, known_level = ARGV[11], tonumber(ARGV[12])
+local lease_s, forget_s, expiry_s = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
+
+local tokens, updated, epoch = limit, now, nil
+local members, changed = {}, {}
+local fields = redis.call('HGETALL', key)
+for i = 1, #fields, 2 do
+  local field, value = fields[i], fields[i + 1]
+  if field == 'tokens' then tokens = tonumber(value) or limit
+  elseif field == 'last_update' then updated = tonumber(value) or now
+  elseif field == 'epoch' then epoch = value
+  elseif string.sub(field, 1, 6) == 'lease:' then
+    local t, g, u, h = string.match(value, '^(%S+) (%S+) (%S+) (%S+)$')
+    if h then
+      members[field] = {
+        turn = tonumber(t), granted = tonumber(g), used = tonumber(u), heard = tonumber(h)
+      }
+    end
+  end
+end
+epoch = epoch or (clock[1] .. '.' .. clock[2])
+tokens = math.min(limit, tokens + math.max(0, now - updated) * limit / unit)
+if known_epoch ~= '' and known_epoch ~= epoch and known_level then
+  tokens = math.min(tokens, math.max(known_level, 0))
+end
+
+for field, member in pairs(members) do
+  local silent = now - member.heard
+  if silent > lease_s and member.granted > member.used then
+    tokens = math.min(limit, tokens + member.granted - member.used)
+    member.granted = member.used
+    changed[field] = true
+  end
+  if silent > forget_s then
+    redis.call('HDEL', key, field)
+    members[field] = nil
+    changed[field] = nil
+  end
+end
+
+local me = members[name] or {turn = turn - 1, granted = known_granted, used = told, heard = now}
+members[name] = me
+local is_new = turn > me.turn
+if is_new then me.heard = now end
+local present = 0
+for _, member in pairs(members) do
+  if now - member.heard <= lease_s then present = present + 1 end
+end
+if is_new then
+  me.turn, me.used = turn, used
+  if me.granted < used then
+    tokens = tokens - (used - me.granted)
+    me.granted = used
+  end
+  local held = me.granted - used
+  if want < held then
+    tokens = math.min(limit, tokens + held - want)
+    me.granted = used + want
+  else
+    local free = math.max(math.floor(tokens), 0)
+    local needed = math.max(need - held, 0)
+    if needed == 0 or held + free >= least then
+      local share = math.floor(free / (2 * present))
+      local given = math.min(want - held, math.max(math.min(needed, free), share))
+      tokens = tokens - given
+      me.granted = me.granted + given
+    end
+  end
+  changed[name] = true
+end
+
+local write = {'epoch', epoch, 'tokens', string.format('%.17g', tokens)}
+write[#write + 1] = 'last_update'
+write[#write + 1] = string.format('%.6f', now)
+for field, _ in pairs(changed) do
+  local m = members[field]
+  write[#write + 1] = field
+  write[#write + 1] = string.format('%.0f %.0f %.0f %.6f', m.turn, m.granted, m.used, m.heard)
+end
+redis.call('HSET', key, unpack(write))
+redis.call('EXPIRE', key, expiry_s)
+return {epoch, string.format('%.0f', me.used), string.format('%.0f', me.granted),
+        string.format('%.17g', tokens), present}
+"""
+
+COUNT = """
+local clock = redis.call('TIME')
+local now = tonumber(clock[1])
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
+redis.call('EXPIRE', KEYS[1], 10 * tonumber(ARGV[2]))
+return redis.call('ZCARD', KEYS[1])
+"""
+
+
+def digest(script: str) -> str:
+    """What Redis calls it."""
+    return hashlib.sha1(script.encode()).hexdigest()  # noqa: S324 - a name, and no secret
+
+
+def arguments(claim: Claim) -> list[str | int]:
+    """Of CLAIM, after the key."""
+    return [
+        claim.limit,
+        claim.unit_s,
+        claim.member,
+        claim.turn,
+        claim.used,
+        claim.told,
+        claim.granted,
+        claim.need,
+        claim.least,
+        claim.want,
+        claim.epoch,
+        "" if math.isinf(claim.level) else repr(claim.level),
+        repr(LEASE_S + GRACE_S),
+        repr(FORGET_S),
+        expiry_s(claim.unit_s),
+    ]
+
+
+def expiry_s(unit_s: int) -> int:
+    """How long an account that nobody touches is kept."""
+    return min(max(3 * unit_s, LEAST_EXPIRY_S), LONGEST_EXPIRY_S)
+
+
+def grant(answer: list[bytes | int]) -> Grant:
+    """What CLAIM returned. Raises ValueError or TypeError if it is something else."""
+    epoch, used, granted, level, members = answer
+    assert isinstance(epoch, bytes)
+    return Grant(
+        epoch=epoch.decode(), used=int(used), granted=int(granted), level=float(level), members=int(members)
+    )

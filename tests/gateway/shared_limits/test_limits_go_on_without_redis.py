@@ -1,0 +1,153 @@
+"""Whatever befalls Redis, requests are answered, by the local share if need be, and it is found again."""
+
+import asyncio
+
+import pytest
+
+MONTH_S = 30 * 86_400
+KEY = "kthena:ratelimit:m:input"
+
+
+async def settled(client, expected: float) -> None:
+    """Until Redis knows that so many tokens are left or on lease."""
+    async with asyncio.timeout(30):
+        while abs(await known(client) - expected) > 0.5:
+            await asyncio.sleep(0.01)
+
+
+async def known(client) -> float:
+    fields = await client.hgetall(KEY)
+    leases = [value.split() for name, value in fields.items() if name.startswith(b"lease:")]
+    leased = sum(int(granted) - int(used) for _, granted, used, _ in leases)
+    return float(fields.get(b"tokens", -1)) + leased
+
+
+async def test_a_redis_that_is_gone_is_found_again(gateway, way, client, eventually):
+    """Meanwhile the gateway goes by its share of what was left; afterwards Redis is told of it."""
+    one, other = gateway(), gateway()
+    budgets = [each.budget(1_000, MONTH_S) for each in (one, other)]
+    served = 0
+    while not all(budget.members == 2 for budget in budgets):
+        for each, budget in zip((one, other), budgets, strict=True):
+            served += await each.request(budget, 1)
+        await asyncio.sleep(0.01)
+    await way.close()
+    await eventually(lambda: one.source.trouble and other.source.trouble)
+    assert budgets[0].is_parted
+    for each, budget in zip((one, other), budgets, strict=True):
+        while await each.request(budget, 10):
+            served += 10
+    assert 900 <= served <= 1_100
+    await way.open()
+    await eventually(lambda: not (one.source.trouble or other.source.trouble))
+    await settled(client, 1_000 - served)
+
+
+async def test_a_redis_that_comes_back_empty_does_not_begin_anew(
+    gateway, way, client, redis_server, eventually
+):
+    """What gateways know of the count that was lost, they tell to the new one."""
+    one = gateway()
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 700)
+    redis_server.stop()
+    await eventually(lambda: one.source.trouble)
+    assert await one.request(budget, 100)
+    redis_server.start()
+    await eventually(lambda: not one.source.trouble)
+    await settled(client, 200)
+
+
+async def test_a_redis_that_loses_its_data_unnoticed_does_not_begin_anew(gateway, client, eventually):
+    """The same where the connection never broke: the count has another epoch."""
+    one = gateway()
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 700)
+    await client.flushall()
+    assert not await one.request(budget, 400)
+    assert await one.request(budget, 10)
+    await settled(client, 290)
+    assert not one.source.trouble
+
+
+async def test_a_redis_that_is_slow_holds_nobody_up(gateway, way, eventually):
+    """Answers that come too late are no reason to wait: the share is used until they come in time again."""
+    one = gateway(wait_s=0.05)
+    budget = one.budget(1_000, MONTH_S)
+    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    way.delay_s = 0.2
+    assert await one.request(budget, 900)
+    await eventually(lambda: one.source.trouble)
+    assert "50 ms" in one.source.trouble
+    await eventually(lambda: budget.statistics(0.0)["untold"] == 0)
+    assert one.source.trouble
+    way.delay_s = 0.0
+    await eventually(lambda: not one.source.trouble)
+    assert not budget.is_parted
+
+
+async def test_a_redis_that_hangs_holds_nobody_up(gateway, redis_server, eventually):
+    """Who waits for an answer that never comes goes on after the time for it."""
+    one = gateway(wait_s=0.05)
+    budget = one.budget(1_000, MONTH_S)
+    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    redis_server.freeze()
+    try:
+        assert await one.request(budget, 500)
+        assert one.source.trouble
+    finally:
+        redis_server.thaw()
+    await eventually(lambda: not one.source.trouble)
+
+
+@pytest.mark.parametrize("cut_after", [1, 7, 60, 150])
+async def test_an_answer_that_breaks_off_is_asked_for_again(gateway, way, client, eventually, cut_after):
+    """Wherever the connection breaks, no token is counted twice, and none is forgotten."""
+    one = gateway()
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 100)
+    way.cut_after = cut_after
+    way.cut()
+    for _ in range(5):
+        assert await one.request(budget, 100)
+    way.cut_after = None
+    await eventually(lambda: not one.source.trouble)
+    await settled(client, 400)
+
+
+async def test_strict_limits_refuse_without_redis(gateway, way, eventually):
+    """Where the limit must hold whatever happens, nothing goes that Redis has not granted."""
+    one = gateway(is_strict=True)
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 100)
+    await way.close()
+    await eventually(lambda: one.source.trouble)
+    assert not await one.request(budget, 800)
+    assert budget.is_cut_off
+    await way.open()
+    await eventually(lambda: not one.source.trouble)
+    assert await one.request(budget, 800)
+
+
+async def test_a_limit_that_is_new_while_redis_is_away_holds(gateway, way, eventually):
+    """A gateway that never reached Redis allows what the limit is, as far as it knows of no other gateway."""
+    await way.close()
+    one = gateway()
+    await eventually(lambda: one.source.trouble)
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 600)
+    assert not await one.request(budget, 600)
+
+
+async def test_a_redis_without_the_password_is_trouble(gateway, client, eventually):
+    """What Redis says against it is told."""
+    await client.config_set("requirepass", "secret")
+    try:
+        locked_out, let_in = gateway(), gateway(password="secret")
+        await eventually(lambda: locked_out.source.trouble)
+        assert "uthentication" in locked_out.source.trouble
+        budget = let_in.budget(1_000, MONTH_S)
+        assert await let_in.request(budget, 10)
+        assert not let_in.source.trouble
+    finally:
+        await client.config_set("requirepass", "")

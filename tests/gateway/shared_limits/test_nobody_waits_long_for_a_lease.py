@@ -1,0 +1,139 @@
+"""However long the account takes to answer, a request waits for it no longer than it may."""
+
+import asyncio
+import functools
+import random
+
+from headgate.flow.limits import LeaseAccount, LocalBudget
+from headgate.gateway.limiting.lease_source import LeaseSource, Unreachable
+
+WAIT_S = 0.05
+
+
+class Account:
+    """Answers after `delay_s`, or not at all."""
+
+    def __init__(self, limit: int) -> None:
+        self.account = LeaseAccount(LocalBudget(limit, 3600, 1000.0), "one")
+        self.delay_s = 0.0
+        self.is_away = False
+        self.asked = 0
+
+    async def exchange(self, claims, count):
+        self.asked += 1
+        now = asyncio.get_running_loop().time()
+        if self.is_away:
+            raise Unreachable("nobody there")
+        grants = [self.account.claim(claim, now) for _, claim in claims]
+        await asyncio.sleep(self.delay_s)
+        return grants, int(count)
+
+    async def close(self):
+        pass
+
+
+class Requests:
+    """Takes tokens of a budget, and notes how long each took."""
+
+    def __init__(self, loop, limit: int) -> None:
+        self.account = Account(limit)
+        self.source = LeaseSource("test", self.account, loop, random.Random(1), WAIT_S)
+        self.source.start()
+        self.budget = self.source.budget("m:input", limit, 3600)
+        self.waits: list[float] = []
+        self._loop = loop
+
+    async def take(self, tokens: int) -> bool:
+        began = self._loop.time()
+        if not self.budget.take(tokens, began):
+            ended = asyncio.Event()
+            if self.source.ask(self.budget, tokens, ended.set) is not None:
+                await ended.wait()
+            took = self.budget.take(tokens, self._loop.time())
+        else:
+            took = True
+        self.waits.append(self._loop.time() - began)
+        return took
+
+
+def test_no_request_waits_longer_than_it_may(in_virtual_time):
+    """Not even when the account grows slow as many requests come at all times."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000_000)
+        served = 0
+        for delay_s in (0.0, 0.03, 0.2, 1.0, 5.0, 0.0):
+            requests.account.delay_s = delay_s
+            for _ in range(50):
+                served += sum(await asyncio.gather(*(requests.take(10) for _ in range(3))))
+                await asyncio.sleep(0.007)
+        await requests.source.close()
+        return served, requests.waits
+
+    served, waits = in_virtual_time(story)
+    assert served == 6 * 50 * 3
+    assert max(waits) <= WAIT_S
+    assert sum(wait > 0 for wait in waits) < len(waits) / 20
+
+
+def test_the_slow_are_asked_at_leisure(in_virtual_time):
+    """An account that answers late, or not, is not pressed by requests that come meanwhile."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000_000)
+        await requests.take(10)
+        requests.account.is_away = True
+        before = requests.account.asked
+        for _ in range(2_000):
+            assert await requests.take(10)
+            await asyncio.sleep(0.01)
+        asked = requests.account.asked - before
+        requests.account.is_away = False
+        at = loop.time()
+        while requests.source.trouble:
+            await asyncio.sleep(0.01)
+        await requests.source.close()
+        return asked, loop.time() - at
+
+    asked, found_after_s = in_virtual_time(story)
+    assert asked <= 25
+    assert found_after_s <= 2.1
+
+
+def test_a_client_that_leaves_is_not_waited_for(in_virtual_time):
+    """Nothing is done for a request that is gone; the others get what they asked for."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000)
+        requests.account.delay_s = 0.01
+        called: list[int] = []
+        waiters = [
+            requests.source.ask(requests.budget, 10, functools.partial(called.append, each))
+            for each in range(3)
+        ]
+        waiters[1].cancel()
+        await asyncio.sleep(0.5)
+        await requests.source.close()
+        return called
+
+    assert in_virtual_time(story) == [0, 2]
+
+
+def test_a_budget_that_is_not_used_any_more_is_let_go(in_virtual_time):
+    """A route without its limit leaves nothing behind, once its last request has ended."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000)
+        assert await requests.take(500)
+        requests.source.keep([])
+        await asyncio.sleep(0.5)
+        assert requests.source.is_unused
+        requests.budget.give_back(300, loop.time())
+        assert not requests.source.is_unused
+        await asyncio.sleep(0.5)
+        assert requests.source.is_unused
+        level = requests.account.account.budget.available(loop.time())
+        await requests.source.close()
+        return level
+
+    assert int(in_virtual_time(story)) == 800
