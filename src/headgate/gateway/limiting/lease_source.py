@@ -36,6 +36,7 @@ TROUBLED_GAP_S = 0.1
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
 """Until it is tried again after a failure."""
+CANCEL_AGAIN_S = 0.05
 LAST_WORDS_S = 0.25
 """For giving all leases back at the end."""
 LATE, VERY_LATE = 0.8, 0.1
@@ -323,8 +324,10 @@ class LeaseSource:
         if self._task is None:
             await self._transport.close()
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        # A client library may swallow a cancellation that comes just as an answer does.
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
         self._task = None
         now = self._loop.time()
         claims = []
