@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-KILLS = int(os.environ.get("HEADGATE_KILLS", "3"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "2"))
 WRITERS = 16
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -125,7 +125,7 @@ async def start(state: Path) -> asyncio.subprocess.Process:
 async def kill_amid_writes(
     state: Path, process: asyncio.subprocess.Process, rng: random.Random
 ) -> list[History]:
-    """Lets many writers write, kills the server after some hundred writes; what the writers know then."""
+    """Lets many writers write, kills the server after a few hundred writes; what the writers know then."""
     histories = [History() for _ in range(WRITERS)]
     count: asyncio.Queue[int] = asyncio.Queue()
     clients = [await Client.connect(state) for _ in histories]
@@ -135,7 +135,7 @@ async def kill_amid_writes(
             tasks.create_task(
                 write(client, history, f"{prefix}-{number}", random.Random(rng.random()), count)
             )
-        for _ in range(rng.randrange(200, 900)):
+        for _ in range(rng.randrange(100, 300)):
             await count.get()
         process.kill()
         await process.wait()

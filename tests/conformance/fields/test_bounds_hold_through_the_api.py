@@ -5,6 +5,7 @@ Nothing is stored but one object for each example, whose status is then replaced
 
 import copy
 import json
+import os
 from typing import Any
 
 import field_cases
@@ -22,16 +23,26 @@ PLURALS = {d["spec"]["names"]["kind"]: d["spec"]["names"]["plural"] for d in api
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_bound_holds_on_both_sides(table: Table, objects: CustomObjectsApi, namespace: str) -> None:
+def test_every_bound_holds_on_both_sides(
+    server: Any, table: Table, objects: CustomObjectsApi, namespace: str
+) -> None:
     """Beyond a bound there is a cause at this field; an absent field gets its default."""
     seat = Seat(table, objects, namespace)
-    wrong = [
-        f"{case}: {problem}"
-        for case in field_cases.cases(table)
-        for problem in [seat.problem(case)]
-        if problem
-    ]
+    cases = list(field_cases.cases(table))
+    if server.embedded and "HEADGATE_EXAMPLES" not in os.environ:
+        cases = one_of_each_sort(table, cases)
+    wrong = [f"{case}: {problem}" for case in cases for problem in [seat.problem(case)] if problem]
     assert wrong == [], "\n".join(wrong)
+
+
+def one_of_each_sort(table: Table, cases: list[Case]) -> list[Case]:
+    """Enough of a server whose schemas are known to be right in every field: they go the same way."""
+    sorts: dict[object, Case] = {}
+    for case in cases:
+        field = table.fields[case.path]
+        what = case.says.partition(":")[0]
+        sorts.setdefault((what, field["type"], case.path.partition(".")[0], case.becomes is None), case)
+    return list(sorts.values())
 
 
 class Seat:

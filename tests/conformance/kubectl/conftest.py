@@ -158,21 +158,27 @@ def kubectl(
     made.close()
 
 
-@pytest.fixture(params=list(BINARIES) or [NEWEST])
+OLDER = list(BINARIES)[:-1] or [NEWEST]
+"""The newest has the whole suite; that one if there is no other."""
+if not os.environ.get(MATRIX_VARIABLE):
+    OLDER = OLDER[:1]
+
+
+@pytest.fixture(params=list(dict.fromkeys([*OLDER, NEWEST])))
 def every_kubectl(
     request: pytest.FixtureRequest, server: Any, discovery_cache: Path, namespace: str
 ) -> Iterator[Kubectl]:
-    """Each kubectl that was found, in turn."""
+    """The oldest kubectl and the newest, or each in turn if HEADGATE_TEST_KUBECTL_MATRIX is set."""
     made = _kubectl(request.param, server, discovery_cache, namespace)
     yield made
     made.close()
 
 
-@pytest.fixture(params=list(BINARIES)[:-1] or [NEWEST])
+@pytest.fixture(params=OLDER)
 def older_kubectl(
     request: pytest.FixtureRequest, server: Any, discovery_cache: Path, namespace: str
 ) -> Iterator[Kubectl]:
-    """Each kubectl in turn but the newest, which the whole suite uses; that one if there is no other."""
+    """The oldest kubectl, or each but the newest if HEADGATE_TEST_KUBECTL_MATRIX is set."""
     made = _kubectl(request.param, server, discovery_cache, namespace)
     yield made
     made.close()

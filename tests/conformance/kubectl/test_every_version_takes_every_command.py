@@ -1,4 +1,4 @@
-"""A day's work with each version of kubectl: every form of command, what it prints, and its exit code.
+"""A day's work with another version of kubectl: every form of command, what it prints, and its exit code.
 
 The commands come one after another in one namespace, and the later ones see what the earlier ones did. The
 other modules take them apart with the newest kubectl.

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode, checks
 
-EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("HEADGATE_EXAMPLES", "30"))
 # Definitions come last: a made-up request may delete them.
 DOCUMENTS = ["api/v1", "apis/apps/v1", "apis/conformance.headgate.dev/v1", "apis/apiextensions.k8s.io/v1"]
 CHECKS = [
