@@ -1,4 +1,4 @@
-"""What makes tests the same on every machine: time that passes at once, the same examples each time."""
+"""What makes tests the same on every machine, and short: time that passes at once, a plan for the workers."""
 
 import asyncio
 import os
@@ -9,17 +9,23 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Containers like to forbid it, but then each of the many processes that tests start compiles all of Headgate.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# The same examples each time, however long they take. Others are tried with --hypothesis-profile=explore.
+# The same examples each time, however long they take. --hypothesis-profile=explore tries others, and more.
 hypothesis.settings.register_profile(
     "explore", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("explore"), derandomize=True)
+hypothesis.settings.register_profile(
+    "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=50
+)
 hypothesis.settings.load_profile("same")
+
+LONG = ("soak", "whole", "operations", "conformance", "docs", "apiserver", "cli", "controllers")
+"""Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
 
 Story = Callable[["VirtualLoop"], Coroutine[Any, Any, Any]]
 
@@ -65,3 +71,22 @@ def in_virtual_time() -> Callable[[Story], Any]:
             return runner.run(story(loop))
 
     return run
+
+
+class Scheduling(LoadScopeScheduling):
+    """A worker has all tests of a module, which share fixtures, and of `whole`, which share a machine."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "whole" if nodeid.startswith("tests/whole/") else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        folder = item.nodeid.split("/")[1]
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=place)

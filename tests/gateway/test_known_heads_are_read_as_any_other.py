@@ -98,7 +98,7 @@ def conversations(draw) -> list[bytes]:
 
 
 @given(conversations(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_requests_and_refusals_are_the_same_without_a_memory(sent, data):
     """Whatever a client sends after what, and wherever the network cuts it."""
     pieces = []

@@ -132,7 +132,7 @@ def test_any_cuts_of_a_pipeline_give_the_same_answers(cuts):
     assert _answers(parts) == expected
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([PLAIN, CHUNKED, UPGRADING])), max_size=5))
 def test_no_bytes_raise_out_of_the_protocol(parts):
     """Whatever a client sends is answered or waited for; nothing escapes to the event loop."""

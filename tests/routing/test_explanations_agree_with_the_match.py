@@ -46,7 +46,7 @@ ROUTES = st.lists(
 BY_NAME = st.dictionaries(NAMES, ROUTES, max_size=3)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BY_NAME, BY_NAME, NAMES, VALUES, st.dictionaries(st.sampled_from([b"tier", b"org"]), VALUES))
 def test_explanation_agrees_with_the_match(models, adapters, model, path, headers):
     """Whatever the rules and the request: the first rule that is said to fit is the one that serves."""

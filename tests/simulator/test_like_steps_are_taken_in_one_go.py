@@ -76,7 +76,7 @@ def traffic(draw, block_size):
     return events
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_times_are_those_of_single_steps(data):
     """Every request ends at the same time, to the last bit, and so do all counts."""

@@ -158,3 +158,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     yield machine
     if machine.process is not None:
         machine.stop()
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine that tests end in their ways, one after the other."""
+    machine = Machine(tmp_path_factory.mktemp("mortal") / "state", QUICKSTART)
+    yield machine
+    if machine.process is not None:
+        machine.stop(signal.SIGTERM)

@@ -38,9 +38,22 @@ def alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if state(pid) not in ("gone", "Z")]
 
 
-def test_ctrl_c_stops_everything_and_the_second_start_has_the_same_objects(new_machine):
+@pytest.fixture
+def up(mortal):
+    """The same, and it is up."""
+    return mortal if mortal.process is not None else mortal.start()
+
+
+def killed(machine) -> None:
+    """Once its supervisor is."""
+    machine.process.wait()
+    machine.process.stdout.close()
+    machine.process = None
+
+
+def test_ctrl_c_stops_everything_and_the_second_start_has_the_same_objects(up):
     """Exit code 0, no process left; what the user scaled in between is still so after the next start."""
-    machine = new_machine().start()
+    machine = up
     machine.kubectl("scale", "deployment", "sim-8b", "--replicas=1")
     pids = descendants(machine.process.pid)
     assert len(pids) >= 6  # supervisor, API server, node, controllers, gateway, an engine
@@ -52,23 +65,18 @@ def test_ctrl_c_stops_everything_and_the_second_start_has_the_same_objects(new_m
     assert machine.ask().status_code == 200
 
 
-def test_kill_9_of_everything_loses_no_acknowledged_object(new_machine, eventually):
+def test_kill_9_of_everything_loses_no_acknowledged_object(up, eventually):
     """After SIGKILL of all processes at once, a start has every object that kubectl was told of."""
-    machine = new_machine().start()
-    names = [f"kept-{number}" for number in range(20)]
+    machine = up
+    names = [f"kept-{number}" for number in range(5)]
     for name in names:
-        machine.kubectl(
-            "create", "configmap", name, "--from-literal", f"name={name}", "--dry-run=client", "-o", "yaml"
-        )
         machine.kubectl(
             "apply", "-f", "-", text=f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
         )
     pids = descendants(machine.process.pid)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    machine.process.wait()
-    machine.process.stdout.close()
-    machine.process = None
+    killed(machine)
     eventually(lambda: not alive(pids))
     machine.start()
     listed = machine.kubectl("get", "configmaps", "-o", "name").split()
@@ -76,34 +84,30 @@ def test_kill_9_of_everything_loses_no_acknowledged_object(new_machine, eventual
     assert machine.ask().status_code == 200
 
 
-def test_a_supervisor_killed_alone_takes_its_processes_along(new_machine, eventually):
+def test_a_supervisor_killed_alone_takes_its_processes_along(up, eventually):
     """No orphan keeps a port or a GPU after the supervisor has been killed."""
-    machine = new_machine().start()
+    machine = up
     pids = descendants(machine.process.pid)
     os.kill(machine.process.pid, signal.SIGKILL)
-    machine.process.wait()
-    machine.process.stdout.close()
-    machine.process = None
-    eventually(lambda: not alive(pids), 45)
+    killed(machine)
+    eventually(lambda: not alive(pids))
 
 
-def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(new_machine):
+def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, new_machine):
     """Nothing is started, and all taken ports are told at once."""
-    first = new_machine().start()
     second = new_machine()
-    second.ports = dict(first.ports)
-    done = subprocess.run(second.command(), capture_output=True, text=True, timeout=30)
+    second.ports = dict(machine.ports)
+    done = subprocess.run(second.command(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    for option, port in first.ports.items():
+    for option, port in machine.ports.items():
         assert (
             f"127.0.0.1:{port} cannot be used (Address already in use): choose another --{option}"
             in done.stderr
         )
 
 
-def test_a_second_start_in_the_same_state_is_refused(new_machine):
+def test_a_second_start_in_the_same_state_is_refused(machine):
     """Two supervisors never share a state directory."""
-    first = new_machine().start()
-    done = subprocess.run(first.command(), capture_output=True, text=True, timeout=30)
+    done = subprocess.run(machine.command(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"another `headgate up` is running in {first.state}" in done.stderr
+    assert f"another `headgate up` is running in {machine.state}" in done.stderr

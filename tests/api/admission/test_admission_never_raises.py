@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ SCALARS = st.one_of(
 )
 
 
+@functools.cache
 def _names() -> list[str]:
     """Every field name of every schema, so that arbitrary objects meet the rules."""
     found: set[str] = set()
@@ -43,7 +45,8 @@ def _names() -> list[str]:
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(_names()), inner, max_size=6)
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.deferred(lambda: st.sampled_from(_names())), inner, max_size=6),
     ),
     max_leaves=25,
 )

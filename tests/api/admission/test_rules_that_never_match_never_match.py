@@ -32,7 +32,7 @@ PATHS = ["/", "/v1", "/v1/chat", "/a", "/b/chat"]
 VALUES = ["", "a", "ab", "/v1", "b"]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RULES)
 def test_no_request_takes_a_rule_that_is_warned_of(rules: Any) -> None:
     """Every request of a small world, routed as the gateway does it."""

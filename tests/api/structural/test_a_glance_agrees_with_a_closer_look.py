@@ -136,7 +136,7 @@ def at_a_glance(schema: Schema, obj: dict[str, Any]) -> tuple[list[str], dict[st
     return unknown, obj, prepared.validate(obj)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(cases())
 @example(({"type": "object", "properties": {"a": {"type": "integer", "enum": [True]}}}, {"a": 1}))
 @example(

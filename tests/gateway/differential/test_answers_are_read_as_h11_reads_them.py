@@ -242,7 +242,7 @@ PIECES = (
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 2), st.sampled_from(PIECES)), max_size=3)
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(WHOLE, EDITS, st.lists(st.floats(0, 1), max_size=4), st.booleans())
 def test_same_answer(data, edits, cuts, http_1_0):
     """An answer that is damaged, or cut by the network, is the same to the client as to h11, or is none."""

@@ -219,7 +219,7 @@ def errors():
     logger.removeHandler(handler)
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(st.tuples(REQUESTS, ANSWERS), min_size=1, max_size=3), st.sampled_from(["text", "json"]))
 def test_requests_of_any_kind(errors, exchanges, log_format):
     """Requests that are valid HTTP, with anything in them, and endpoints that answer them anyhow.

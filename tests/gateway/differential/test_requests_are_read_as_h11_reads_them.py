@@ -255,7 +255,7 @@ def edited(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(WHOLE, min_size=1, max_size=3), EDITS, st.lists(st.floats(0, 1), max_size=4))
 def test_same_requests(messages, edits, cuts):
     """Requests that are damaged, cut, and sent behind each other are the same to both, or refused."""

@@ -114,7 +114,7 @@ class Faithful(Observer):
         assert len(found) == engine.statistics().kv_blocks_cached
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TRACES, FLEETS, st.integers(0, 5), st.booleans())
 def test_no_request_is_lost_whatever_goes_wrong(trace, description, seed, is_closed):
     """One record each, times in order, no more cached than asked; no account and no block stays open; and
