@@ -210,3 +210,21 @@ def test_object_of_a_wrong_type(tmp_path):
     assert result.exit_code == 1
     assert "route.yaml:12: ModelRoute chat: Expected `int`" in result.output
     assert "rules[1].targetModels[0].weight" in result.output
+
+
+def test_limits_stand_with_their_route(objects, tmp_path):
+    """A prompt that is larger than the whole limit is refused before there is any gateway."""
+    limited = tmp_path / "limited.yaml"
+    limit = "  rateLimit: {inputTokensPerUnit: 100, outputTokensPerUnit: 500, unit: minute}\n"
+    limited.write_text(OBJECTS + limit)
+    passed = run("--model", "chat", "--objects", str(limited))
+    assert passed.exit_code == 0
+    assert (
+        "      limit: 100 input tokens per minute\n      limit: 500 output tokens per minute\n"
+        in passed.output
+    )
+    body = json.dumps({"model": "chat", "prompt": "x" * 500})
+    refused = run("-f", "-", "--path", "/v1/completions", "--objects", str(limited), stdin=body)
+    assert refused.exit_code == 1
+    assert "HTTP 429 Too Many Requests" in refused.output
+    assert "it can never pass" in refused.output

@@ -67,6 +67,8 @@ async def test_request_that_is_served(logging, endpoint):
         "expected_time_to_first_token": 20,
         "input_tokens": 7,
         "output_tokens": 5,
+        "limit_input_tokens": None,
+        "limit_output_tokens": None,
         "request_bytes": len(json.dumps(body)),
         "response_bytes": 51,
         "request_id": "mine",

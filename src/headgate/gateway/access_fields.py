@@ -80,6 +80,13 @@ FIELDS = (
     ),
     Field("input_tokens", "number or null", "As the engine reports them.", "tokens"),
     Field("output_tokens", "number or null", "As the engine reports them.", "tokens"),
+    Field(
+        "limit_input_tokens",
+        "number or null",
+        "Tokens that were counted against the input limit of the route; null where it has none.",
+        "limit",
+    ),
+    Field("limit_output_tokens", "number or null", "The same of its output.", "limit"),
     Field("request_bytes", "number", "Length of the request's body.", "request_bytes"),
     Field(
         "response_bytes",

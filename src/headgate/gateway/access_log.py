@@ -18,6 +18,7 @@ from headgate.gateway.access_fields import FIELDS
 from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
+    from headgate.flow.limits import Reservation
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.handover import Handover
     from headgate.gateway.refusals import Refusal
@@ -160,11 +161,12 @@ class AccessLog:
         version = "0" if request.is_http_1_0 else "1"
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
         prefill = _prefill(exchange.handover) if exchange.handover is not None else ""
+        limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
         troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
             f' {self._escape(request.path)} HTTP/1.{version}" {words.text}'
-            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}"
+            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}{limit}"
             f" request_bytes={exchange.bytes_in} response_bytes={exchange.bytes_out}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
             f" id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
@@ -205,6 +207,8 @@ class AccessLog:
             prompt, cached = str(exchange.decision.scheduled.prompt_tokens), str(choice.cached_tokens)
             if choice.first_token_s is not None:
                 expected_ms = str(int(choice.first_token_s * 1e3 + 0.5))
+        held = exchange.reservation
+        limit_in, limit_out = _limited(held, "null") if held is not None else ("null", "null")
         tokens_in, tokens_out = (usage.prompt, usage.completion) if usage is not None else ("null", "null")
         return (
             f'{{"timestamp":"{self._clock.at(now)}","client_address":"{request.client_address}",'
@@ -215,7 +219,8 @@ class AccessLog:
             f'"upstream_attempts":{exchange.attempts},"attempts":[{attempts}],"prefill":{prefill},'
             f'"expected_prompt_tokens":{prompt},"expected_cached_tokens":{cached},'
             f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
-            f'"output_tokens":{tokens_out},"request_bytes":{exchange.bytes_in},'
+            f'"output_tokens":{tokens_out},"limit_input_tokens":{limit_in},"limit_output_tokens":{limit_out},'
+            f'"request_bytes":{exchange.bytes_in},'
             f'"response_bytes":{exchange.bytes_out},"duration_time_to_first_token":{ttft},'
             f'"duration_total":{total},"duration_request_processing":{before},'
             f'"duration_upstream_processing":{to_head - before},'
@@ -232,6 +237,14 @@ class AccessLog:
 
     def _error_in_json(self, exchange: Exchange) -> str:
         return f'{{"type":"{exchange.outcome}","message":{_escaped_quoted(exchange.error_message)}}}'
+
+
+def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
+    """What was counted of input and output; `none` stands for a direction without a limit."""
+    return (
+        none if held.input is None else held.input_tokens,
+        none if held.output is None else held.output_tokens,
+    )
 
 
 def _prefill(handover: Handover) -> str:

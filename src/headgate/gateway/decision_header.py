@@ -20,15 +20,16 @@ _SAFE = "/:.,-_[]()*+@!~"
 """What stands for itself besides letters and digits; all else is percent-encoded."""
 
 
-def line(exchange: Exchange, refused: str = "") -> bytes:
+def line(exchange: Exchange, limits: list[tuple[str, str]], refused: str = "") -> bytes:
     """The header line: `key=value` pairs with semicolons between them, ASCII, of bounded length.
 
-    `refused` is the code of the refusal, if it is one.
+    `limits` are the pairs about the route's limit, `refused` is the code of the refusal, if it is one.
     """
     decision, load = exchange.decision, exchange.load
     pairs: list[tuple[str, str]] = []
     if decision.match is not None:
         pairs += (("route", decision.match.route.name), ("rule", decision.match.rule.name))
+    pairs += limits
     if exchange.pool is not None:
         pairs += (("target", exchange.pool.name), ("model", decision.upstream_model))
     if load is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway import decision_header, learning, limiting
 from headgate.gateway.answer import Answer
 from headgate.gateway.delivery import RETRIED
+from headgate.gateway.limiting import showing
 from headgate.gateway.paired import PairedDelivery
 from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.usage import Tail, Usage
@@ -133,7 +134,7 @@ class Exchange(PairedDelivery):
             limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
         )
         if self.request.wants_decision:
-            answer.add(decision_header.line(self))
+            answer.add(decision_header.line(self, self._limits_told()))
         assert self.pool is not None
         if self.pool.policy.marks_answers and self.choice is not None:
             for name, value in self._marks(self.pool, self.choice):
@@ -284,9 +285,15 @@ class Exchange(PairedDelivery):
         self.error_message = refusal.message
         self._settle(refusal.code)
         if self.request.wants_decision:
-            self.request.answer_lines += decision_header.line(self, refusal.code)
+            self.request.answer_lines += decision_header.line(self, self._limits_told(), refusal.code)
         self._client.refuse(refusal, self.request, self.request_id)
         self._client.exchange_done(self.request.keep_alive)
+
+    def _limits_told(self) -> list[tuple[str, str]]:
+        """What is left of the route's limit, for the decision in an answer's head."""
+        match = self.decision.match
+        limit = self._proxy.token_limits.by_route.get(match.route.key) if match is not None else None
+        return showing.pairs(limit, self._proxy.now())
 
     def _break_off(self, outcome: str, message: str) -> None:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
+from headgate.flow.limits import RouteLimits
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
@@ -23,10 +24,12 @@ from headgate.gateway.explanation import (
     Answer,
     EndpointShown,
     Explanation,
+    LimitShown,
     RouteShown,
     RuleShown,
     TargetShown,
 )
+from headgate.gateway.limiting import showing
 from headgate.gateway.policies import Policies
 from headgate.gateway.pool_state import PoolState
 from headgate.gateway.proxy import Proxy
@@ -58,6 +61,7 @@ class View:
     knows_endpoints: bool = True
     prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
+    token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
 
     @classmethod
@@ -73,6 +77,7 @@ class View:
             is_ready=proxy.is_ready,
             prompt_sizes=proxy.prompt_sizes,
             answer_sizes=proxy.answer_sizes,
+            token_limits=proxy.token_limits,
             remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
         )
 
@@ -85,7 +90,18 @@ class View:
             key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
             for key, pool in snapshot.pools.items()
         }
-        return cls(snapshot, pools, routing.Splits(), 0.0, 1, is_live=False, knows_endpoints=knows_endpoints)
+        limits = RouteLimits()
+        limits.use(snapshot.routes(), 0.0)
+        return cls(
+            snapshot,
+            pools,
+            routing.Splits(),
+            0.0,
+            1,
+            is_live=False,
+            knows_endpoints=knows_endpoints,
+            token_limits=limits,
+        )
 
 
 @dataclass(frozen=True)
@@ -133,13 +149,17 @@ class _Explainer:
             path=request.path,
             stream=decision.stream,
             is_live=view.is_live,
-            routes=tuple(_routes(reading)),
+            routes=tuple(_routes(reading, self._limits)),
             shadowed=tuple(route.name for route in reading.shadowed),
             similar=() if reading.routes else tuple(difflib.get_close_matches(decision.model[:256], names)),
             targets=targets,
             answer=None if any(target.weight for target in targets) else self._answer(decision.refusal),
             problems=self._problems(reading),
         )
+
+    def _limits(self, route: routing.Route) -> tuple[LimitShown, ...]:
+        limit = self._view.token_limits.by_route.get(route.key)
+        return showing.explained(limit, self._view.now, is_live=self._view.is_live)
 
     def _request(self) -> Request:
         target = self._path.encode("latin-1", "replace")
@@ -182,6 +202,9 @@ class _Explainer:
         pool, refusal = decision.pool, decision.refusal
         endpoints: tuple[EndpointShown, ...] | None = None
         changes = _changes(decision)
+        if refusal is None and decision.match is not None:
+            limit = self._view.token_limits.by_route.get(decision.match.route.key)
+            refusal = showing.refusal(limit, decision, self._view.now)
         if pool is not None and self._view.knows_endpoints:
             picked = self._pick(pool, decision)
             endpoints = tuple(_Endpoints(pool, picked, self._view).shown())
@@ -234,7 +257,9 @@ class _Explainer:
         )
 
 
-def _routes(reading: routing.Reading) -> list[RouteShown]:
+def _routes(
+    reading: routing.Reading, limits: Callable[[routing.Route], tuple[LimitShown, ...]]
+) -> list[RouteShown]:
     match, shown, serving = reading.match, [], ""
     for place, found in enumerate(reading.routes):
         serves = match is not None and found.route is match.route and not serving
@@ -251,6 +276,7 @@ def _routes(reading: routing.Reading) -> list[RouteShown]:
                 serves=serves,
                 why=why,
                 rules=tuple(_rules(found, serves)),
+                limits=limits(found.route),
             )
         )
         if serves:

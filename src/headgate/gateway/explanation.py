@@ -14,6 +14,19 @@ class RuleShown(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class LimitShown(msgspec.Struct, frozen=True, kw_only=True):
+    """One direction of a route's token limit."""
+
+    direction: str
+    tokens: int
+    unit: str
+    """The unit of time in which there are so many."""
+    available: int | None
+    """What is left of them, negative if more was used; None where that is not known."""
+    reserved: int | None
+    """What requests under way hold."""
+
+
 class RouteShown(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate route; candidates are asked in their order."""
 
@@ -22,6 +35,7 @@ class RouteShown(msgspec.Struct, frozen=True, kw_only=True):
     serves: bool
     why: str
     rules: tuple[RuleShown, ...]
+    limits: tuple[LimitShown, ...] = ()
 
 
 class EndpointShown(msgspec.Struct, frozen=True, kw_only=True):

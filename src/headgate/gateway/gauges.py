@@ -6,6 +6,7 @@ from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
 from headgate import fleet
+from headgate.gateway.limiting import metrics
 from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _Samples = list[tuple[tuple[str, ...], float]]
 def add_gauges(registry: Registry, proxy: Proxy) -> None:
     """Adds everything that has a value at any time, whether requests come or not."""
     read = _Reader(proxy)
+    metrics.add_metrics(registry, proxy)
     prefix = "headgate_gateway"
     registry.add(
         Gauge(

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headgate.gateway import explaining, in_flight
+from headgate.gateway.limiting import showing
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
@@ -31,6 +32,9 @@ def admin_page(proxy: Proxy) -> Starlette:
 
     async def endpoints(_: Request) -> Response:
         return JSONResponse(in_flight.endpoints(proxy))
+
+    async def limits(_: Request) -> Response:
+        return JSONResponse(showing.page(proxy.token_limits, proxy.now()))
 
     async def requests(request: Request) -> Response:
         most = in_flight.MAX_LIMIT
@@ -58,6 +62,7 @@ def admin_page(proxy: Proxy) -> Starlette:
             Route("/readyz", readyz),
             Route("/debug/config", config),
             Route("/debug/endpoints", endpoints),
+            Route("/debug/limits", limits),
             Route("/debug/explain", explain, methods=["POST"]),
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),
             Route("/debug/requests", requests),

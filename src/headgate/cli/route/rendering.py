@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.gateway.explanation import Answer, EndpointShown, Explanation, RouteShown, TargetShown
+from headgate.gateway.explanation import (
+    Answer,
+    EndpointShown,
+    Explanation,
+    LimitShown,
+    RouteShown,
+    TargetShown,
+)
 
 MARK, NO_MARK = "  > ", "    "
 
@@ -80,6 +87,15 @@ def _route(route: RouteShown) -> Iterator[str]:
         asks = f" ({'; '.join(rule.conditions)})" if rule.serves and rule.conditions else ""
         rows.append(_Row(rule.serves, (f"rule {rule.name}", f"{rule.why}{asks}")))
     yield from _table(rows, indent=4)
+    yield from (f"      limit: {_limit(limit)}" for limit in route.limits)
+
+
+def _limit(limit: LimitShown) -> str:
+    allowed = f"{limit.tokens} {limit.direction} tokens per {limit.unit}"
+    if limit.available is None:
+        return allowed
+    left = f"{limit.available} left" if limit.available >= 0 else f"{-limit.available} in debt"
+    return f"{allowed}, {left}, {limit.reserved} reserved for requests under way"
 
 
 def _targets(found: Explanation) -> Iterator[str]:

@@ -98,6 +98,7 @@ def admin_page(supervisor: Supervisor) -> Starlette:
             Route("/readyz", readyz),
             Route("/debug/config", merged(config)),
             Route("/debug/endpoints", merged(_endpoints)),
+            Route("/debug/limits", merged(_limits)),
             Route("/debug/requests", merged(_requests)),
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
@@ -162,6 +163,15 @@ def _endpoints(answers: Answers, _: Request) -> Shown:
     for endpoints in pools.values():
         endpoints.sort(key=lambda each: (each["name"], each["address"], each["worker"]))
     return pools
+
+
+def _limits(answers: Answers, _: Request) -> Shown:
+    """Of each route every worker's own account."""
+    routes: Shown = {}
+    for worker, shown in answers.items():
+        for route, limit in shown.items():
+            routes.setdefault(route, []).append({"worker": worker.slot, **limit})
+    return routes
 
 
 def _config(supervisor: Supervisor, answers: Answers) -> Shown:

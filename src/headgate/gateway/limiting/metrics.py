@@ -1,0 +1,74 @@
+"""Metrics of token limits, read from the accounts of the routes when somebody scrapes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headgate.telemetry import Counter, Gauge, Registry
+
+if TYPE_CHECKING:
+    from headgate.flow.limits import Account
+    from headgate.gateway.proxy import Proxy
+
+_Samples = list[tuple[tuple[str, ...], float]]
+_LABELS = ("route", "direction")
+
+
+def add_metrics(registry: Registry, proxy: Proxy) -> None:
+    """Adds what is known of each direction, input and output, of every route that is limited."""
+
+    def each(value: Callable[[Account], float]) -> Callable[[], _Samples]:
+        def read() -> _Samples:
+            return [
+                ((limit.name, account.direction), value(account))
+                for limit in proxy.token_limits.by_route.values()
+                for account in limit.accounts()
+            ]
+
+        return read
+
+    def available(account: Account) -> float:
+        return account.budget.available(proxy.now())
+
+    prefix = "headgate_gateway_limit"
+    registry.add(
+        Gauge(
+            f"{prefix}_tokens",
+            "Tokens that a route may use in each unit of time.",
+            _LABELS,
+            each(lambda account: account.budget.limit),
+            over="max",
+        ),
+        Gauge(
+            f"{prefix}_available_tokens",
+            "Tokens of a route's limit that are left.",
+            _LABELS,
+            each(lambda account: max(available(account), 0.0)),
+        ),
+        Gauge(
+            f"{prefix}_debt_tokens",
+            "Tokens that a route has used beyond its limit, and that must come in before a request goes.",
+            _LABELS,
+            each(lambda account: max(-available(account), 0.0)),
+        ),
+        Gauge(
+            f"{prefix}_reserved_tokens",
+            "Tokens of a route's limit that are held for requests under way.",
+            _LABELS,
+            each(lambda account: account.reserved),
+        ),
+        Counter(
+            f"{prefix}_used_tokens",
+            "Tokens that were counted against a route's limit, of requests that are over.",
+            _LABELS,
+            each(lambda account: account.used),
+        ),
+        Counter(
+            f"{prefix}_refused",
+            "Requests for which a route's limit had too little left; direction is what they would have "
+            "waited for the longest.",
+            _LABELS,
+            each(lambda account: account.refused),
+        ),
+    )
