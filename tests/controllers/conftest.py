@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from headgate import api, apiserver, cluster
+from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2
 from headgate.controllers import StatusController
 from headgate.controllers.assessment import status_of
-from headgate.controllers.object_index import ObjectIndex, Observed
+from headgate.controllers.object_index import ObjectIndex
+from headgate.controllers.relations import Observed, Subject
 from headgate.controllers.settling import Settling
 
 NOW = "2026-01-31T08:15:00Z"
@@ -88,20 +90,75 @@ def route(
     return api.ModelRoute(metadata=metadata, spec=spec)
 
 
-def index_of(*objects: Observed | api.Pod | api.Secret) -> ObjectIndex:
+def inference_pool(
+    name: str,
+    selector: dict[str, str],
+    *,
+    group: str = gie_v1.GROUP,
+    namespace: str = "default",
+    models: str | None = None,
+    picker: str | None = None,
+    ports: Sequence[int] = (8000,),
+) -> Observed:
+    """An InferencePool of the version of the group; `models` are those of its annotation."""
+    notes = {} if models is None else {"headgate.dev/models": models}
+    metadata = msgspec.structs.replace(meta(name, namespace=namespace), annotations=notes)
+    if group == gie_v1alpha1.GROUP:
+        old = gie_v1alpha1.InferencePoolSpec(selector=selector, target_port_number=ports[0])
+        return gie_v1alpha1.InferencePool(metadata=metadata, spec=old)
+    reference = gie_v1.EndpointPickerRef(name=picker, port=gie_v1.Port(number=9002)) if picker else None
+    spec = gie_v1.InferencePoolSpec(
+        selector=gie_v1.LabelSelector(match_labels=selector),
+        target_ports=[gie_v1.Port(number=port) for port in ports],
+        endpoint_picker_ref=reference,
+    )
+    return gie_v1.InferencePool(metadata=metadata, spec=spec)
+
+
+def inference_model(
+    name: str,
+    model: str = "m",
+    pool: str = "pool",
+    *,
+    group: str = gie_v1.GROUP,
+    namespace: str = "default",
+    created: str = "",
+    **weights: int,
+) -> api.InferenceModel:
+    """Keyword arguments are targets with their weights."""
+    metadata = msgspec.structs.replace(meta(name, namespace=namespace), creation_timestamp=created)
+    targets = [gie_v1alpha1.TargetModel(name=each, weight=weight) for each, weight in weights.items()]
+    reference = gie_v1alpha1.PoolObjectReference(group=group, name=pool)
+    spec = gie_v1alpha1.InferenceModelSpec(model_name=model, pool_ref=reference, target_models=targets)
+    return api.InferenceModel(metadata=metadata, spec=spec)
+
+
+def objective(
+    name: str, pool: str = "pool", *, group: str = gie_v1.GROUP, namespace: str = "default"
+) -> api.InferenceObjective:
+    reference = gie_v1alpha2.PoolObjectReference(group=group, name=pool)
+    spec = gie_v1alpha2.InferenceObjectiveSpec(priority=1, pool_ref=reference)
+    return api.InferenceObjective(metadata=meta(name, namespace=namespace), spec=spec)
+
+
+def service(name: str, *, namespace: str = "default", kind: str = "ClusterIP") -> api.Service:
+    return api.Service(metadata=meta(name, namespace=namespace), spec={"type": kind})
+
+
+def index_of(*objects: Observed | api.Pod | api.Secret | api.Service) -> ObjectIndex:
     index = ObjectIndex()
-    puts = {
-        api.Pod: index.set_pod,
-        api.Secret: index.set_secret,
-        api.ModelServer: index.set_server,
-        api.ModelRoute: index.set_route,
-    }
     for obj in objects:
-        puts[type(obj)](obj.metadata.key, obj)
+        put(index, type(obj), obj.metadata.key, obj)
     return index
 
 
-def conditions(obj: Observed, *others: Observed | api.Pod) -> dict[str, tuple[str, str, str]]:
+def put(index: ObjectIndex, kind: type, key: api.ObjectKey, obj: object) -> set[Subject]:
+    """Any object as it is now, None for one that is gone; returns what it touches."""
+    puts = {api.Pod: index.put_pod, api.Secret: index.put_secret, api.Service: index.put_service}
+    return puts[kind](key, obj) if kind in puts else index.put(Subject(kind, key), obj)
+
+
+def conditions(obj: Observed, *others: Observed | api.Pod | api.Service) -> dict[str, tuple[str, str, str]]:
     """Status, reason and message by type, as they would be with these others around."""
     status = status_of(obj, index_of(obj, *others), NOW)
     return {each.type: (each.status, each.reason, each.message) for each in status.conditions}
@@ -144,7 +201,14 @@ def kit() -> SimpleNamespace:
         secret=secret,
         rule=rule,
         route=route,
+        inference_pool=inference_pool,
+        inference_model=inference_model,
+        objective=objective,
+        service=service,
+        old=gie_v1alpha1.GROUP,
+        new=gie_v1.GROUP,
         index_of=index_of,
+        put=put,
         conditions=conditions,
         eventually=eventually,
         put_pod=put_pod,

@@ -5,7 +5,8 @@ import pytest
 
 from headgate import api
 from headgate.controllers.assessment import status_of
-from headgate.controllers.object_index import ObjectIndex, Subject
+from headgate.controllers.object_index import ObjectIndex
+from headgate.controllers.relations import Subject, subject
 
 SERVERS, PODS_EACH = 1000, 10
 
@@ -26,11 +27,11 @@ def grown(kit, big):
     if big.statistics()["servers"] == 0:
         for n in range(SERVERS):
             server, route = kit.server(f"s{n}", labels(n)), kit.route(f"r{n}", kit.rule(f"s{n}"))
-            big.set_server(server.metadata.key, server)
-            big.set_route(route.metadata.key, route)
+            big.put(subject(server), server)
+            big.put(subject(route), route)
             for each in range(PODS_EACH):
                 pod = kit.pod(f"p{n}-{each}", labels(n), ready=False)
-                big.set_pod(pod.metadata.key, pod)
+                big.put_pod(pod.metadata.key, pod)
     return big
 
 
@@ -38,10 +39,10 @@ def test_a_pod_touches_its_server_and_the_routes_to_it(kit, grown):
     """Of 1,000 servers one is touched, and it and its route are worked out from its own 10 Pods."""
     before = grown.statistics()["compared"]
     pod = kit.pod("p7-3", labels(7))
-    touched = grown.set_pod(pod.metadata.key, pod)
-    assert {str(subject) for subject in touched} == {"ModelServer default/s7", "ModelRoute default/r7"}
-    for subject in touched:
-        status = status_of(grown.get(subject), grown, kit.now)
+    touched = grown.put_pod(pod.metadata.key, pod)
+    assert set(map(str, touched)) == {"ModelServer default/s7", "ModelRoute default/r7"}
+    for each in touched:
+        status = status_of(grown.get(each), grown, kit.now)
         assert status.conditions[-1].status == "True"
     # Twice for the Pod's old and new labels, where the first server, filed under a common label, is met too.
     assert grown.statistics()["compared"] - before <= 2 * PODS_EACH + 6
@@ -51,10 +52,10 @@ def test_a_server_is_held_against_its_own_pods_only(kit, grown):
     """A ModelServer that arrives last finds its Pods by its rarest label, not by looking at all."""
     late = kit.server("late", labels(500))
     before = grown.statistics()["compared"]
-    assert grown.set_server(late.metadata.key, late) == {Subject(api.ModelServer, late.metadata.key)}
+    assert grown.put(subject(late), late) == {Subject(api.ModelServer, late.metadata.key)}
     assert len(grown.pods_of(late)) == PODS_EACH
     assert grown.statistics()["compared"] - before == PODS_EACH
-    grown.set_server(late.metadata.key, None)
+    grown.put(subject(late), None)
 
 
 def test_what_shows_in_no_status_touches_nothing(kit, grown):
@@ -63,11 +64,38 @@ def test_what_shows_in_no_status_touches_nothing(kit, grown):
     restarted = msgspec.structs.replace(
         pod.status, container_statuses=[api.ContainerStatus(name="c", restart_count=3)]
     )
-    assert grown.set_pod(pod.metadata.key, msgspec.structs.replace(pod, status=restarted)) == set()
+    assert grown.put_pod(pod.metadata.key, msgspec.structs.replace(pod, status=restarted)) == set()
 
 
 def test_a_status_that_was_written_touches_no_route(kit, grown):
     """Our own write of a ModelServer's status comes back to that server alone."""
     server = kit.server("s9", labels(9))
     written = msgspec.structs.replace(server, status=api.ObservedStatus(observed_generation=1))
-    assert grown.set_server(server.metadata.key, written) == {Subject(api.ModelServer, server.metadata.key)}
+    assert grown.put(subject(server), written) == {Subject(api.ModelServer, server.metadata.key)}
+
+
+def test_what_an_inference_pool_says_of_others_is_touched(kit):
+    """Who leads to it, who shares its Pods, its picker; references look at both versions of a pool."""
+    index = kit.index_of(
+        kit.inference_pool("a", {"x": "1"}, picker="epp"),
+        kit.inference_model("i", pool="a", group=kit.old),
+        kit.objective("o", "a", group=kit.old),
+        kit.pod("p", {"x": "1", "y": "1"}),
+    )
+
+    def touched(obj, *, gone=False):
+        return set(map(str, kit.put(index, type(obj), obj.metadata.key, None if gone else obj)))
+
+    pool, model = "InferencePool default/a", kit.inference_model("j", "n", "a")
+    assert touched(model) == {"InferenceModel default/j", pool}
+    assert touched(model, gone=True) == {pool}
+    other = kit.inference_pool("b", {"y": "1"})
+    assert touched(other) == {"InferencePool default/b", pool}
+    assert touched(other, gone=True) == {pool}
+    assert touched(kit.service("epp")) == {pool}
+    old = kit.inference_pool("a", {"z": "1"}, group=kit.old)
+    assert touched(old) == {
+        "InferencePool.v1alpha1 default/a",
+        "InferenceModel default/i",
+        "InferenceObjective default/o",
+    }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headgate import api
 from headgate.controllers import conditions
 from headgate.controllers.conditions import Finding
-from headgate.controllers.object_index import Subject
+from headgate.controllers.relations import Subject
 from headgate.controllers.settling import LONGEST_S, QUIET_S, Settling
 
 LLM = {"app": "llm"}

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
 from headgate import api, routing
-from headgate.controllers import conditions, findings
-from headgate.controllers.object_index import ObjectIndex, Observed
+from headgate.controllers import conditions, findings, forms, inference_findings
+from headgate.controllers.object_index import ObjectIndex
+from headgate.controllers.relations import POOLS, InferencePool, Observed
+
+Kind = TypeVar("Kind", bound=Observed)
 
 
 def status_of(obj: Observed, index: ObjectIndex, now: str) -> api.ObservedStatus:
-    """`now` is RFC 3339. Costs as much as the Pods of the ModelServers that are involved."""
-    found = _of_server(obj, index) if isinstance(obj, api.ModelServer) else _of_route(obj, index)
-    return conditions.observed(obj.status, found, obj.metadata.generation, now)
+    """What its status should say; `forms` puts that into the form of its kind. `now` is RFC 3339.
+
+    Costs as much as the Pods of the pools that are involved.
+    """
+    return conditions.observed(forms.said(obj), _findings(obj, index), obj.metadata.generation, now)
+
+
+def _findings(obj: Observed, index: ObjectIndex) -> list[conditions.Finding]:
+    if isinstance(obj, api.ModelServer):
+        return _of_server(obj, index)
+    if isinstance(obj, api.ModelRoute):
+        return _of_route(obj, index)
+    if isinstance(obj, api.InferenceModel):
+        return _of_model(obj, index)
+    if isinstance(obj, api.InferenceObjective):
+        objects = routing.InferenceObjects(pools=index.pools_for(obj), objectives=[obj])
+        return inference_findings.of_objective(obj, routing.translate([], [], [], [], objects))
+    return _of_pool(obj, index)
 
 
 def _of_server(server: api.ModelServer, index: ObjectIndex) -> list[conditions.Finding]:
@@ -23,6 +44,35 @@ def _of_route(route: api.ModelRoute, index: ObjectIndex) -> list[conditions.Find
     servers = index.servers_of(route)
     pods = {pod.metadata.key: pod for server in servers for pod in index.pods_of(server)}
     secrets = index.secrets_of(route)
-    return findings.of_route(
-        route, routing.translate([route, *index.rivals_of(route)], servers, pods.values(), secrets)
+    rivals = _of(index.rivals_of(route), api.ModelRoute)  # others never go before it
+    return findings.of_route(route, routing.translate([route, *rivals], servers, pods.values(), secrets))
+
+
+def _of_model(model: api.InferenceModel, index: ObjectIndex) -> list[conditions.Finding]:
+    rivals = index.rivals_of(model)
+    objects = routing.InferenceObjects(
+        pools=index.pools_for(model), models=[model, *_of(rivals, api.InferenceModel)]
     )
+    snapshot = routing.translate(_of(rivals, api.ModelRoute), [], [], [], objects)
+    return inference_findings.of_model(model, snapshot)
+
+
+def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding]:
+    rivals, pods = index.rivals_of(pool), index.pods_of(pool)
+    objects = routing.InferenceObjects(
+        pools=[pool, *(rival for rival in rivals if isinstance(rival, POOLS))],
+        models=_of(rivals, api.InferenceModel),
+    )
+    snapshot = routing.translate(_of(rivals, api.ModelRoute), [], pods, [], objects)
+    return inference_findings.of_pool(
+        pool,
+        snapshot,
+        pods,
+        models=[str(model.metadata.key) for model in index.models_of(pool)],
+        picker=index.picker_of(pool),
+        shared={str(pod.metadata.key): index.others_selecting(pool, pod) for pod in pods},
+    )
+
+
+def _of(objects: Iterable[Observed], kind: type[Kind]) -> Sequence[Kind]:
+    return [obj for obj in objects if isinstance(obj, kind)]

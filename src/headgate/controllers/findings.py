@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from headgate import api, routing
 from headgate.controllers.conditions import Finding, enumerated
+from headgate.controllers.relations import Observed, subject
 
 ACCEPTED, RESOLVED_REFS, READY = "Accepted", "ResolvedRefs", "Ready"
 NO_READY_ENDPOINTS = "NoReadyEndpoints"
@@ -20,7 +21,7 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
     used = _in_use(route, snapshot)
     accepted = _without_name()
     if used is not None:
-        accepted = _accepted(route, snapshot)
+        accepted = acceptance(route, snapshot)
         accepted = _shadowed(used, snapshot) or accepted if accepted.holds else accepted
     rules = used.rules if used else ()
     return [accepted, _references(route, snapshot), _route_ready(route, rules, snapshot, accepted)]
@@ -28,29 +29,31 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
 
 def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
     """`pods` are those that the server selects; `snapshot` has the server's pool."""
-    pods = [pod for pod in pods if _may_serve(pod)]
+    pods = [pod for pod in pods if may_serve(pod)]
     references = _unusable(server, snapshot) or _selection(server, pods)
-    return [_accepted(server, snapshot), references, _server_ready(server, snapshot, pods)]
+    return [acceptance(server, snapshot), references, _server_ready(server, snapshot, pods)]
 
 
-def _may_serve(pod: api.Pod) -> bool:
+def may_serve(pod: api.Pod) -> bool:
     """Leaves out what is on its way out or ended for good: such Pods are missed by nobody."""
     return pod.ready or (pod.metadata.deletion_timestamp is None and not pod.ended)
 
 
-def _accepted(obj: api.ModelRoute | api.ModelServer, snapshot: routing.Snapshot) -> Finding:
-    own = [each for each in _problems(obj, snapshot) if each.reason not in routing.UNRESOLVED]
+def acceptance(obj: Observed, snapshot: routing.Snapshot) -> Finding:
+    """Whether all that it says itself is in use, leaving what it refers to aside."""
+    own = [each for each in problems_of(obj, snapshot) if each.reason not in routing.UNRESOLVED]
     if not own:
         return Finding(ACCEPTED, True, "Accepted", "Every field is in use")
-    return Finding(ACCEPTED, False, own[0].reason, _told(own))
+    return Finding(ACCEPTED, False, own[0].reason, in_words(own))
 
 
-def _problems(obj: api.ModelRoute | api.ModelServer, snapshot: routing.Snapshot) -> list[routing.Problem]:
-    whose = (obj.resource.kind, obj.metadata.key)
-    return [problem for problem in snapshot.problems if (problem.kind, problem.key) == whose]
+def problems_of(obj: Observed, snapshot: routing.Snapshot) -> list[routing.Problem]:
+    """The problems that translation has found with it."""
+    whose = subject(obj).ref
+    return [each for each in snapshot.problems if (each.kind, each.key) == (whose.kind, whose.key)]
 
 
-def _told(problems: Sequence[routing.Problem]) -> str:
+def in_words(problems: Sequence[routing.Problem]) -> str:
     return enumerated((f"{problem.field}: {problem.message}" for problem in problems), "; ")
 
 
@@ -144,8 +147,8 @@ def _names(keys: Iterable[api.ObjectRef]) -> str:
 
 def _unusable(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
     """What of the Secrets and Pods that are named or selected cannot be used; None if nothing."""
-    lacking = [each for each in _problems(server, snapshot) if each.reason in routing.UNRESOLVED]
-    return Finding(RESOLVED_REFS, False, lacking[0].reason, _told(lacking)) if lacking else None
+    lacking = [each for each in problems_of(server, snapshot) if each.reason in routing.UNRESOLVED]
+    return Finding(RESOLVED_REFS, False, lacking[0].reason, in_words(lacking)) if lacking else None
 
 
 def _selection(server: api.ModelServer, pods: Sequence[api.Pod]) -> Finding:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headgate import api
 from headgate.controllers import conditions
-from headgate.controllers.object_index import Subject
+from headgate.controllers.relations import Subject
 
 QUIET_S = 2.0
 """How long the words stay the same before they are written."""

@@ -1,4 +1,4 @@
-"""Keeps the status of every ModelRoute and ModelServer true: Accepted, ResolvedRefs and Ready.
+"""Keeps the status of every object that requests are routed by true: Accepted, Ready and others.
 
 There may be only one status controller at a time for now: leader election by Lease is not built yet. Two of
 them would do no harm, as they write the same and never over a newer version, but each change would be
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import msgspec
-
 from headgate import api, cluster
-from headgate.controllers import conditions
+from headgate.controllers import conditions, forms, relations
 from headgate.controllers.assessment import status_of
-from headgate.controllers.object_index import ObjectIndex, Observed, Subject
+from headgate.controllers.object_index import ObjectIndex
+from headgate.controllers.relations import KINDS, Observed, Subject
 from headgate.controllers.settling import Settling
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ class StatusStatistics:
 
 
 class StatusController:
-    """Follows routes, servers and Pods, and writes through the status subresource."""
+    """Follows the objects and their Pods, and writes through the status subresource."""
 
     def __init__(
         self,
@@ -62,16 +61,14 @@ class StatusController:
         self._index = ObjectIndex()
         self._queue: cluster.WorkQueue[Subject] = cluster.WorkQueue()
         self._events = cluster.EventRecorder(client, COMPONENT, clock)
-        self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.set_secret))
+        self._secrets = cluster.NamedObjects(client, api.Secret, self._handler(self._index.put_secret))
+        self._services = cluster.NamedObjects(client, api.Service, self._handler(self._index.put_service))
         self._assessed = self._written = self._conflicts = 0
 
     async def run(self, workers: int, on_ready: Callable[[], None]) -> None:
         """Works until cancelled; `on_ready` is called once all objects are known."""
-        informers: tuple[cluster.Informer[Any], ...] = (
-            self._follow(api.Pod, self._index.set_pod),
-            self._follow(api.ModelServer, self._set_server),
-            self._follow(api.ModelRoute, self._index.set_route),
-        )
+        informers: list[cluster.Informer[Any]] = [self._follow(api.Pod, self._index.put_pod)]
+        informers += [self._follow(kind, self._putting(kind), may_be_absent=True) for kind in KINDS.values()]
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())
@@ -79,6 +76,7 @@ class StatusController:
             for informer in informers:
                 await informer.wait_synced()
             tasks.create_task(self._secrets.run())
+            tasks.create_task(self._services.run())
             tasks.create_task(self._events.run())
             tasks.create_task(cluster.run_workers(self._queue, self._reconcile, workers))
             on_ready()
@@ -95,9 +93,13 @@ class StatusController:
         )
 
     def _follow(
-        self, kind: type[K], put: Callable[[api.ObjectKey, K | None], set[Subject]]
+        self,
+        kind: type[K],
+        put: Callable[[api.ObjectKey, K | None], set[Subject]],
+        *,
+        may_be_absent: bool = False,
     ) -> cluster.Informer[K]:
-        informer = cluster.Informer(self._client, kind, self._namespace)
+        informer = cluster.Informer(self._client, kind, self._namespace, may_be_absent=may_be_absent)
         informer.subscribe(self._handler(put))
         return informer
 
@@ -110,29 +112,47 @@ class StatusController:
 
         return changed
 
-    def _set_server(self, key: api.ObjectKey, server: api.ModelServer | None) -> set[Subject]:
-        before = self._index.named_secrets()
-        touched = self._index.set_server(key, server)
-        if (named := self._index.named_secrets()) != before:
-            self._secrets.follow(named)
-            for secret in before - named:
-                self._index.set_secret(secret, None)
-        return touched
+    def _putting(self, kind: type[Observed]) -> Callable[[api.ObjectKey, Observed | None], set[Subject]]:
+        """Takes an object of the kind into the index, and follows the Secret or Service that it names."""
+        index = self._index
+
+        def put(key: api.ObjectKey, obj: Observed | None) -> set[Subject]:
+            secrets, services = index.named_secrets(), index.named_services()
+            touched = index.put(Subject(kind, key), obj)
+            if (named := index.named_secrets()) != secrets:
+                self._secrets.follow(named)
+                for gone in secrets - named:
+                    index.put_secret(gone, None)
+            if (named := index.named_services()) != services:
+                self._services.follow(named)
+                for gone in services - named:
+                    index.put_service(gone, None)
+            return touched
+
+        return put
+
+    def _is_known(self, obj: Observed) -> bool:
+        """Whether all that it names has been asked for: else it would be reported missing."""
+        picker = relations.picker(obj)
+        return all(map(self._secrets.is_known, self._index.secrets_named_by(obj))) and (
+            picker is None or self._services.is_known(picker)
+        )
 
     async def _reconcile(self, subject: Subject) -> float | None:
         obj = self._index.get(subject)
         if obj is None:
             self._settling.forget(subject)
             return None
-        if not all(map(self._secrets.is_known, self._index.secrets_named_by(obj))):
-            return GATHER_S  # what was merely not asked for yet would be reported missing
+        if not self._is_known(obj):
+            return GATHER_S
         self._assessed += 1
         now = api.timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)
-        if status == obj.status:
+        said = forms.said(obj)
+        if status == said:
             self._settling.forget(subject)
             return None
-        wait_s = self._settling.wait_s(subject, obj.status, status, asyncio.get_running_loop().time())
+        wait_s = self._settling.wait_s(subject, said, status, asyncio.get_running_loop().time())
         again_s = wait_s or await self._write(obj, status)
         if again_s is None:
             self._settling.forget(subject)
@@ -143,7 +163,7 @@ class StatusController:
         meta = obj.metadata
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
-            "status": msgspec.to_builtins(status),
+            "status": forms.written(obj, status),
         }
         try:
             await self._client.patch(
@@ -155,7 +175,7 @@ class StatusController:
             self._conflicts += 1
             return GATHER_S  # the informer brings the newer version
         self._written += 1
-        for condition in conditions.news(obj.status, status):
+        for condition in conditions.news(forms.said(obj), status):
             self._tell(obj, condition)
         return None
 

@@ -8,6 +8,8 @@ dialect an object came from, but for its name.
 
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
+from headgate.routing.inference_pools import models as models_of
+from headgate.routing.inference_pools import named as named_pool
 from headgate.routing.limits import TokenLimits
 from headgate.routing.match import Match, match
 from headgate.routing.metrics_pages import is_page_path
@@ -83,7 +85,9 @@ __all__ = [
     "explain",
     "is_page_path",
     "match",
+    "models_of",
     "name_of",
+    "named_pool",
     "takers",
     "translate",
 ]

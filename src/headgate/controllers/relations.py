@@ -1,0 +1,104 @@
+"""What the objects that get statuses have to do with one another: names, references and selectors.
+
+One place for all kinds, so that the index need not tell them apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from headgate import api, routing
+from headgate.api import gie_v1, gie_v1alpha1
+
+InferencePool: TypeAlias = gie_v1.InferencePool | gie_v1alpha1.InferencePool
+Pool: TypeAlias = api.ModelServer | InferencePool
+Observed: TypeAlias = api.ModelRoute | Pool | api.InferenceModel | api.InferenceObjective
+
+KINDS: dict[str, type[Observed]] = {
+    routing.MODEL_ROUTE: api.ModelRoute,
+    routing.MODEL_SERVER: api.ModelServer,
+    routing.INFERENCE_POOL: gie_v1.InferencePool,
+    routing.INFERENCE_POOL_V1ALPHA1: gie_v1alpha1.InferencePool,
+    routing.INFERENCE_MODEL: api.InferenceModel,
+    routing.INFERENCE_OBJECTIVE: api.InferenceObjective,
+}
+"""By the names that routing has for them."""
+_NAMES = {kind: name for name, kind in KINDS.items()}
+POOLS = (gie_v1.InferencePool, gie_v1alpha1.InferencePool)
+
+
+class Subject(NamedTuple):
+    """An object whose status may have to be written anew."""
+
+    kind: type[Observed]
+    key: api.ObjectKey
+
+    @property
+    def ref(self) -> api.ObjectRef:
+        return api.ObjectRef(_NAMES[self.kind], *self.key)
+
+    def __str__(self) -> str:
+        return str(self.ref)
+
+
+def subject(obj: Observed) -> Subject:
+    return Subject(type(obj), obj.metadata.key)
+
+
+def names(obj: Observed) -> set[str]:
+    """The models and adapters that it is for; of a pool, those in its annotation."""
+    if isinstance(obj, api.ModelRoute):
+        return {name for name in (obj.spec.model_name, *obj.spec.lora_adapters) if name}
+    if isinstance(obj, api.InferenceModel):
+        return {obj.spec.model_name} if obj.spec.model_name else set()
+    return set(routing.models_of(obj)) if isinstance(obj, POOLS) else set()
+
+
+def pools(obj: Observed) -> set[Subject]:
+    """The pools that it names, whether they exist or not; what is no kind of pool is left out."""
+    if isinstance(obj, api.ModelRoute):
+        namespace = obj.metadata.namespace
+        return {
+            Subject(api.ModelServer, api.ObjectKey(namespace, target.model_server_name))
+            for rule in obj.spec.rules
+            for target in rule.target_models
+        }
+    if not isinstance(obj, api.InferenceModel | api.InferenceObjective):
+        return set()
+    named = routing.named_pool(obj.metadata.namespace, obj.spec.pool_ref)
+    kind = KINDS.get(named.kind)
+    return {Subject(kind, named.key)} if kind is not None else set()
+
+
+def selector(obj: Observed) -> dict[str, str]:
+    """The labels that its Pods have; empty if it selects none."""
+    if isinstance(obj, api.ModelServer):
+        return obj.spec.workload_selector.match_labels
+    if isinstance(obj, gie_v1.InferencePool):
+        return obj.spec.selector.match_labels
+    return obj.spec.selector if isinstance(obj, gie_v1alpha1.InferencePool) else {}
+
+
+def picker(obj: Observed) -> api.ObjectKey | None:
+    """The Service that a pool names as its picker."""
+    reference = obj.spec.endpoint_picker_ref if isinstance(obj, gie_v1.InferencePool) else None
+    if reference is None or reference.group or reference.kind != "Service":
+        return None
+    return api.ObjectKey(obj.metadata.namespace, reference.name)
+
+
+def authorities(obj: Observed) -> api.ObjectKey | None:
+    """The Secret by which the endpoints of a pool are verified."""
+    return routing.authorities_of(obj) if isinstance(obj, api.ModelServer) else None
+
+
+def decisive(obj: Observed) -> tuple[object, ...]:
+    """What of it shows in the statuses of others, or in its own, besides that itself."""
+    metadata = obj.metadata
+    return metadata.uid, metadata.deletion_timestamp, metadata.annotations, obj.spec
+
+
+def serving(obj: Observed) -> tuple[object, ...]:
+    """What of a pool decides whether it has endpoints."""
+    port = obj.spec.workload_port if isinstance(obj, api.ModelServer) else None
+    return selector(obj), port, obj.metadata.annotations

@@ -1,0 +1,116 @@
+"""Which Pods a pool selects, and which pools a Pod is selected by.
+
+A change of one Pod among thousands must not cost a look at all of them: Pods are filed under each of their
+labels, and a pool under that label of its selector that it shares with the fewest others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+from headgate import api
+from headgate.controllers.relations import Subject
+
+Label = tuple[str, str, str]
+"""Namespace, key, value."""
+Under = TypeVar("Under", bound=Hashable)
+Filed = TypeVar("Filed")
+
+
+class Selections:
+    """Takes Pods and selectors in any order."""
+
+    def __init__(self) -> None:
+        self._pods: dict[api.ObjectKey, api.Pod] = {}
+        self._pods_with: defaultdict[Label, set[api.ObjectKey]] = defaultdict(set)
+        self._selectors: dict[Subject, dict[str, str]] = {}
+        self._under: defaultdict[Label, set[Subject]] = defaultdict(set)
+        self._label_of: dict[Subject, Label] = {}
+        self.compared = 0
+        """How often a selector was held against a Pod."""
+
+    def __len__(self) -> int:
+        """How many Pods there are."""
+        return len(self._pods)
+
+    def select(self, pool: Subject, labels: dict[str, str]) -> None:
+        """From now on by these labels; without any, it selects nothing."""
+        if pool in self._selectors:
+            del self._selectors[pool]
+            discard(self._under, self._label_of.pop(pool), pool)
+        if labels:
+            under = list(_labels(pool.key.namespace, labels))
+            label = min(under, key=lambda each: len(self._under.get(each, ())))
+            self._selectors[pool] = labels
+            self._under[label].add(pool)
+            self._label_of[pool] = label
+
+    def put(self, key: api.ObjectKey, pod: api.Pod | None) -> set[Subject]:
+        """A Pod as it is now, or None for one that is gone; returns the pools that it matters to."""
+        old = self._pods.pop(key, None)
+        if pod is not None:
+            self._pods[key] = pod
+        if old is not None and pod is not None and _facts(old) == _facts(pod):
+            return set()
+        touched: set[Subject] = set()
+        if old is not None:
+            touched.update(self.selecting(old))
+            for label in _labels(key.namespace, old.metadata.labels):
+                discard(self._pods_with, label, key)
+        if pod is not None:
+            touched.update(self.selecting(pod))
+            for label in _labels(key.namespace, pod.metadata.labels):
+                self._pods_with[label].add(key)
+        return touched
+
+    def pods(self, pool: Subject) -> list[api.Pod]:
+        """Those that the pool selects."""
+        labels = self._selectors.get(pool)
+        if labels is None:
+            return []
+        filed = (self._pods_with.get(label, set()) for label in _labels(pool.key.namespace, labels))
+        rarest = min(filed, key=len)
+        self.compared += len(rarest)
+        return [self._pods[key] for key in rarest if _has(labels, self._pods[key])]
+
+    def selecting(self, pod: api.Pod) -> Iterator[Subject]:
+        """The pools that select the Pod: each is filed under one label, so it comes once."""
+        for label in _labels(pod.metadata.namespace, pod.metadata.labels):
+            for pool in self._under.get(label, ()):
+                self.compared += 1
+                if _has(self._selectors[pool], pod):
+                    yield pool
+
+    def validate(self) -> None:
+        """Every index says what the objects say."""
+        assert {(label, key) for label, keys in self._pods_with.items() for key in keys} == {
+            (label, key)
+            for key, pod in self._pods.items()
+            for label in _labels(key.namespace, pod.metadata.labels)
+        }
+        assert {pool: label for label, pools in self._under.items() for pool in pools} == self._label_of
+        assert self._label_of.keys() == self._selectors.keys()
+
+
+def discard(index: dict[Under, set[Filed]], under: Under, what: Filed) -> None:
+    """Takes it out, and the entry as well when it was the last: labels come and go with rollouts."""
+    index[under].discard(what)
+    if not index[under]:
+        del index[under]
+
+
+def _labels(namespace: str, labels: dict[str, str]) -> Iterator[Label]:
+    return ((namespace, key, value) for key, value in labels.items())
+
+
+def _has(labels: dict[str, str], pod: api.Pod) -> bool:
+    """For a pool and a Pod of one namespace."""
+    return labels.items() <= pod.metadata.labels.items()
+
+
+def _facts(pod: api.Pod) -> tuple[object, ...]:
+    """All of a Pod that shows in a status; its node also reports much that does not."""
+    status, metadata = pod.status, pod.metadata
+    return metadata.labels, metadata.deletion_timestamp, pod.ready, status.phase, status.pod_ip
