@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine_options import DATASET, IMAGES, SPECULATION, TLS
+from headgate.cli.simulate.engine_options import DATASET, IMAGES, PROTOCOLS, SPECULATION
 
 if TYPE_CHECKING:
     import socket
@@ -187,7 +187,7 @@ _COUNT = click.IntRange(min=1)
 )  # fmt: skip
 @IMAGES
 @DATASET
-@TLS
+@PROTOCOLS
 def engine(
     host: str,
     port: int,
@@ -230,6 +230,7 @@ def engine(
     ssl_certfile: str | None,
     ssl_keyfile: str | None,
     self_signed_certs: bool,
+    grpc: bool,
     **overrides: float | None,
 ) -> None:
     """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
@@ -275,6 +276,7 @@ def engine(
             ssl_certfile=ssl_certfile,
             ssl_keyfile=ssl_keyfile,
             self_signed_certs=self_signed_certs,
+            grpc=grpc,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -39,13 +39,14 @@ SPECULATION = _options(
     ),
 )
 """Constants of the engine, by their names."""
-TLS = _options(
+PROTOCOLS = _options(
     click.option(
         "--ssl-certfile",
         type=click.Path(dir_okay=False),
         help="Certificate in PEM, to serve https; read anew when it changes.",
     ),
     click.option("--ssl-keyfile", type=click.Path(dir_okay=False), help="Its key."),
+    click.option("--grpc", is_flag=True, help="Answer vLLM's gRPC on the same port; needs headgate[grpc]."),
     click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
 )
 """Settings of the server, by their names."""

@@ -86,6 +86,14 @@ class Generator:
         finally:
             transfer.close()
 
+    def start(self, generation: Generation) -> tuple[Ticket, list[Script]]:
+        """Let the engine begin, for who is answered otherwise than by an Exchange and ends the ticket."""
+        self._require_awake(generation)
+        scripts = self._scripts(generation)
+        asks = self._asks(generation, scripts, (), self._settings.cache_hit_threshold, keeps_kv=False)
+        ticket = self._begin(asks, every_token=generation.stream, rank=None)
+        return ticket, _unless_turned_away(scripts, ticket)
+
     async def compute(self, exchange: Exchange, generation: Generation) -> None:
         """Let the engine do the work of a request whose answer is not text."""
         self._require_awake(generation)
@@ -159,9 +167,11 @@ class Generator:
         least_hit_rate: float = 0.0,
     ) -> Ticket:
         asks = self._asks(generation, scripts, received, least_hit_rate, keeps_kv=transfer.keeps_kv)
-        rank = self._rank(exchange)
+        return self._begin(asks, every_token=generation.stream, rank=self._rank(exchange))
+
+    def _begin(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None) -> Ticket:
         try:
-            return self._ranks.submit(asks, every_token=generation.stream, rank=rank)
+            return self._ranks.submit(asks, every_token=every_token, rank=rank)
         except QueueFullError as error:
             raise ApiError(429, str(error)) from error
         except RefusedError as error:

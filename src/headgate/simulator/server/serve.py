@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal, TypeAlias
 
 import uvicorn
 import uvloop
@@ -17,6 +18,7 @@ from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
 
+Protocol: TypeAlias = 'type[asyncio.Protocol] | Literal["httptools"]'
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 
@@ -63,9 +65,10 @@ async def running(
         if dataset is not None:
             parts.callback(dataset.close)
         instance = Instance(settings, host, port, dataset)
-        server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate))
-        await parts.enter_async_context(contextlib.aclosing(server))
         await parts.enter_async_context(instance.running())
+        http, end_calls = await _protocol(parts, instance)
+        server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate, http))
+        await parts.enter_async_context(contextlib.aclosing(server))
         group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
         following = group.create_task(certificate.follow()) if certificate is not None else None
@@ -73,8 +76,10 @@ async def running(
         try:
             yield instance.ranks
         finally:
-            server.stop()
             cut = asyncio.get_running_loop().call_later(settings.drain_s, instance.cut)
+            if end_calls is not None:
+                await end_calls()
+            server.stop()
             await answering
             cut.cancel()
             if following is not None:
@@ -106,11 +111,24 @@ def _certificate(settings: ServerSettings, host: str) -> tls.Certificate | None:
     return tls.Certificate(settings.ssl_certfile, settings.ssl_keyfile)
 
 
+async def _protocol(
+    parts: contextlib.AsyncExitStack, instance: Instance
+) -> tuple[Protocol, Callable[[], Awaitable[None]] | None]:
+    """What the server speaks: HTTP/1.1, and gRPC if it is to, of which the calls are to be ended first."""
+    if not instance.settings.grpc:
+        return "httptools", None
+    from headgate.simulator.server.vllm_grpc import multiplexed, service
+
+    path, end_calls = await parts.enter_async_context(service.running(instance))
+    return multiplexed.passing_on(path), end_calls
+
+
 def _uvicorn_config(
-    app: EngineApp, settings: ServerSettings, certificate: tls.Certificate | None
+    app: EngineApp, settings: ServerSettings, certificate: tls.Certificate | None, http: Protocol
 ) -> uvicorn.Config:
     config = serving.configuration(
         app,
+        http=http,
         timeout_keep_alive=KEEP_ALIVE_S,
         proxy_headers=False,
         # Streams are cut after `drain_s`; this is for a client that does not even read that.
@@ -118,5 +136,8 @@ def _uvicorn_config(
     )
     if certificate is not None:
         config.load()
+        if settings.grpc:
+            # Who speaks both gets HTTP/1.1: only gRPC is answered by HTTP/2.
+            certificate.context.set_alpn_protocols(["http/1.1", "h2"])
         config.ssl = certificate.context
     return config

@@ -1,5 +1,6 @@
 """What one simulated server is told when it starts."""
 
+import importlib.util
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -86,6 +87,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The table of a SQLite file in which they are."""
     dataset_in_memory: bool = False
     """Whether the file is read into memory as the server starts."""
+    grpc: bool = False
+    """Whether the port answers vLLM's gRPC service, too."""
     ssl_certfile: str | None = None
     """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
     ssl_keyfile: str | None = None
@@ -128,6 +131,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def _of_files(self) -> Iterator[str]:
         if self.dataset_path is not None and self.dataset_url is not None:
             yield "dataset_path: leave it out where dataset_url is given, or the other way round"
+        if self.grpc and importlib.util.find_spec("grpc") is None:
+            yield "grpc: needs grpcio and protobuf; install headgate[grpc]"
         if not is_table_name(self.dataset_table_name):
             yield f"dataset_table_name: {self.dataset_table_name!r} is not the name of a table"
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):

@@ -20,7 +20,7 @@ class TokensAnswer(Answer):
 
     def whole(self, kv_transfer_params: object = None) -> bytes:
         choices = [
-            self._choice(index, _ids(self.scripts[index], choice.emitted), choice)
+            self._choice(index, ids_of(self.scripts[index], choice.emitted), choice)
             for index, choice in enumerate(self.ticket.choices)
         ]
         return msgspec.json.encode(
@@ -35,7 +35,7 @@ class TokensAnswer(Answer):
 
     def token(self, index: int, position: int) -> bytes:
         choice = self.ticket.choices[index]
-        ids = _ids(self.scripts[index], min(1, choice.emitted))
+        ids = ids_of(self.scripts[index], min(1, choice.emitted))
         ended = choice if self.is_last(choice, position) else None
         return self._event({"choices": [self._choice(index, ids, ended)]})
 
@@ -62,7 +62,7 @@ class TokensAnswer(Answer):
         return b"data: %b\n\n" % msgspec.json.encode({"request_id": self.answer_id, **fields})
 
 
-def _ids(script: Script, tokens: int) -> list[int]:
+def ids_of(script: Script, tokens: int) -> list[int]:
     """The next tokens; a piece of an echo that has several bytes a character may be more than one."""
     ids: list[int] = []
     for _ in range(tokens):

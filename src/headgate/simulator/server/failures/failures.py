@@ -12,7 +12,7 @@ from headgate.simulator.model import EngineFaults, FaultSchedule
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.mishaps import Mishap
-from headgate.simulator.server.failures.settings import REFUSALS, FailureSettings
+from headgate.simulator.server.failures.settings import REFUSALS, FailureSettings, MishapKind
 from headgate.simulator.server.ranks import Ranks
 
 JUST_AFTER_S = 1e-6
@@ -72,8 +72,20 @@ class Failures:
 
     async def admit(self, exchange: Exchange) -> None:
         """A request for work comes: it may be cut, late, refused, or marked to go wrong later."""
+        if kind := await self._pass(exchange.header(b"x-return-error")):
+            exchange.mishap = Mishap(kind, self.settings)
+
+    async def admit_call(self, forced: str) -> None:
+        """As `admit`, for a call that is not HTTP/1.1: what would go wrong with its answer is a 503."""
+        if self.is_down:
+            raise ApiError(503, "The engine has crashed")
+        if kind := await self._pass(forced):
+            raise ApiError(503, f"This call was chosen to fail ({kind})")
+
+    async def _pass(self, forced: str) -> MishapKind | None:
+        """What is to go wrong with the answer; raises what goes wrong before."""
         now = self._now()
-        if forced := exchange.header(b"x-return-error"):
+        if forced:
             raise _forced(forced)
         draw = self._rng.random()
         if late_s := self._faults.late_s(now, draw):
@@ -83,7 +95,8 @@ class Failures:
             self.injected["error"] += 1
             raise ApiError(status, "The schedule of faults says so")
         if self._rng.random() * 100 < self.settings.failure_injection_rate and self.settings.failure_types:
-            await self._fail(exchange)
+            return await self._fail()
+        return None
 
     async def require_up(self, exchange: Exchange) -> None:
         """Who asks an engine that has crashed is cut."""
@@ -101,7 +114,7 @@ class Failures:
             await exchange.reset()
         return self._stale_page or self._render()
 
-    async def _fail(self, exchange: Exchange) -> None:
+    async def _fail(self) -> MishapKind | None:
         kind = self._rng.choice(self.settings.failure_types)
         self.injected[kind] += 1
         if kind in REFUSALS:
@@ -109,8 +122,8 @@ class Failures:
             raise ApiError(status, message)
         if kind == "latency":
             await asyncio.sleep(self.settings.latency_s)
-        else:
-            exchange.mishap = Mishap(kind, self.settings)  # type: ignore[arg-type]
+            return None
+        return kind  # type: ignore[return-value]
 
     def _begin(self, settings: FailureSettings) -> None:
         self._faults = FaultSchedule.from_objects(settings.faults).of(self._name)
