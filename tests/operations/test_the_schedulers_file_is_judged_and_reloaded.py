@@ -56,11 +56,13 @@ def test_experimental_plugins_need_the_setting(file: Path) -> None:
 
 def test_what_has_no_effect_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A warning for what is missed, information for what is not needed."""
-    file.write_text(f"{HEAD}featureGates: [flowControl]\nplugins: [{{type: inflight-load-producer}}]\n")
+    file.write_text(
+        f"{HEAD}featureGates: [enableLegacyMetrics]\nplugins: [{{type: inflight-load-producer}}]\n"
+    )
     with caplog.at_level(logging.INFO):
         configuration.load(None, {"scheduler_config": str(file)})
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "featureGates[0]: flowControl has no effect" in caplog.text
+    assert "featureGates[0]: enableLegacyMetrics has no effect" in caplog.text
 
 
 def test_validate_knows_both_dialects(file: Path) -> None:

@@ -177,25 +177,20 @@ parser: {pluginRef: openai-parser}
 
 
 def test_what_has_no_effect_is_said():
-    """Flow control, gates, plugins for what the gateway does not do, and parameters that it does not need."""
+    """Gates, plugins for what the gateway does not do, and parameters that it does not need."""
     reading = read("""
-featureGates: [flowControl]
+featureGates: [enableLegacyMetrics]
 plugins:
 - {type: queue-scorer}
-- {type: round-robin-fairness-policy}
+- {type: file-discovery}
 - {type: prefix-cache-affinity-filter, parameters: {prefillCalibrationFile: /etc/x.json}}
-flowControl:
-  maxBytes: 10Gi
-  maxRequests: "1k"
-  defaultRequestTTL: 60s
-  saturationDetector: {pluginRef: concurrency-detector}
-  priorityBands: [{priority: 100, maxRequests: "500", fairnessPolicyRef: round-robin-fairness-policy}]
+dataLayer: {discovery: {pluginRef: file-discovery}}
 """)
     assert reading.plan is not None, reading.problems
     assert [line.partition(":")[0] for line in said(reading, "warning")] == [
         "featureGates[0]",
         "plugins[1].type",
-        "flowControl",
+        "dataLayer.discovery",
     ]
     assert said(reading, "note") == [
         "plugins[2].parameters.prefillCalibrationFile: without effect: say peakPrefillThroughput, or "

@@ -9,8 +9,8 @@ import msgspec
 
 from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_document
 from headgate.cli.validation import Finding, Lines, of_problem
+from headgate.flow import configuration
 from headgate.gateway import GatewaySettings
-from headgate.scheduling import configuration
 
 LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
 

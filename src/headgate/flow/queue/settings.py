@@ -81,6 +81,8 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 1_000_000_000
     band: BandSettings = BandSettings()
     """Of priorities that have none of their own."""
+    negative_band: BandSettings | None = None
+    """Of those among them that are below 0; None is `band`."""
     bands: Mapping[int, BandSettings] = {}
     only_bands: bool = False
     """Whether requests of a priority that is not among `bands` wait in the next lower one."""
@@ -101,13 +103,16 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         problems = [*self._of_numbers(), *self._of_policies()]
         problems += [f"band.{problem}" for problem in self.band.problems()]
+        if self.negative_band is not None:
+            problems += [f"negative_band.{problem}" for problem in self.negative_band.problems()]
         for priority, band in self.bands.items():
             problems += [f"bands[{priority}].{problem}" for problem in band.problems()]
         if problems:
             raise ValueError("; ".join(problems))
 
     def band_of(self, priority: int) -> BandSettings:
-        return self.bands.get(priority, self.band)
+        usual = self.band if priority >= 0 or self.negative_band is None else self.negative_band
+        return self.bands.get(priority, usual)
 
     def _of_numbers(self) -> Iterator[str]:
         for name in ("ttl_s", "no_endpoint_ttl_s", "max_requests", "max_bytes"):

@@ -6,7 +6,7 @@ is wrong or without effect in the file. Reading files is left to those who may d
 
 from headgate.scheduling.configuration.named import NAMES, named
 from headgate.scheduling.configuration.plan import Plan
-from headgate.scheduling.configuration.problems import Problem
+from headgate.scheduling.configuration.problems import Problem, Problems
 from headgate.scheduling.configuration.reading import Reading, is_configuration, read
 
-__all__ = ["NAMES", "Plan", "Problem", "Reading", "is_configuration", "named", "read"]
+__all__ = ["NAMES", "Plan", "Problem", "Problems", "Reading", "is_configuration", "named", "read"]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
-from headgate.api import quantity
 from headgate.scheduling.configuration import elsewhere
 from headgate.scheduling.configuration.problems import Problems, meant
 
 VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1")
 _GATES = {
-    "flowControl": "requests are not queued by the gateway",
+    "flowControl": "",
     "dataLayer": "",
     "prepareDataPlugins": "",
     "enableLegacyMetrics": "the gateway has metrics of its own",
 }
 """What stands against each gate; "" where what it asks for is the case anyway."""
-_DURATION = re.compile(r"([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+|0")
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -41,7 +38,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     plugins: tuple[Reference | None, ...] = ()
 
 
-class _Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A reference and nothing else."""
 
     plugin_ref: Text
@@ -49,23 +46,23 @@ class _Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _Source(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     plugin_ref: Text
-    extractors: tuple[_Only | None, ...] = ()
+    extractors: tuple[Only | None, ...] = ()
 
 
 class _DataLayer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     inject_defaults: bool = True
     sources: tuple[_Source | None, ...] = ()
-    discovery: _Only | None = None
-    peer_discovery: _Only | None = None
+    discovery: Only | None = None
+    peer_discovery: Only | None = None
     cross_replica_syncer_plugin_ref: str = ""
     cross_replica_sync_interval: str = ""
 
 
 class _Handler(msgspec.Struct, frozen=True, kw_only=True):
-    parsers: tuple[_Only | None, ...] = ()
+    parsers: tuple[Only | None, ...] = ()
 
 
-class _Band(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Band(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     priority: int = 0
     max_bytes: str | int | None = None
     max_requests: str | int | None = None
@@ -73,16 +70,16 @@ class _Band(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ordering_policy_ref: str = ""
 
 
-class _FlowControl(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class FlowControl(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_bytes: str | int | None = None
     max_requests: str | int | None = None
     default_request_ttl: str = msgspec.field(default="", name="defaultRequestTTL")
     no_endpoint_request_ttl: str = msgspec.field(default="", name="noEndpointRequestTTL")
-    default_priority_band: _Band | None = None
-    default_negative_priority_band: _Band | None = None
-    priority_bands: tuple[_Band | None, ...] = ()
+    default_priority_band: Band | None = None
+    default_negative_priority_band: Band | None = None
+    priority_bands: tuple[Band | None, ...] = ()
     usage_limit_policy_plugin_ref: str = ""
-    saturation_detector: _Only | None = None
+    saturation_detector: Only | None = None
     enable_eviction: bool = False
 
 
@@ -101,10 +98,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     data_layer: _DataLayer | None = None
     data: _DataLayer | None = None
     """What `dataLayer` was called before."""
-    flow_control: _FlowControl | None = None
+    flow_control: FlowControl | None = None
     request_handler: _Handler | None = None
-    saturation_detector: _Only | None = None
-    parser: _Only | None = None
+    saturation_detector: Only | None = None
+    parser: Only | None = None
 
 
 def judge_header(said: Document, problems: Problems) -> None:
@@ -146,8 +143,6 @@ def judge_references(said: Document, types: Mapping[str, str], problems: Problem
             problems.warning(
                 f"{where}.crossReplicaSyncerPluginRef", "without effect: gateways share no state"
             )
-    if said.flow_control is not None:
-        _judge_flow_control(said.flow_control, problems)
 
 
 def _references(said: Document) -> Iterator[tuple[str, str]]:
@@ -173,22 +168,23 @@ def _references(said: Document) -> Iterator[tuple[str, str]]:
     if flow is not None:
         yield "flowControl.saturationDetector.pluginRef", _detector(flow.saturation_detector)
         yield "flowControl.usageLimitPolicyPluginRef", flow.usage_limit_policy_plugin_ref
-        for path, band in _bands(flow):
+        for path, band in bands(flow):
             yield f"{path}.fairnessPolicyRef", band.fairness_policy_ref
             yield f"{path}.orderingPolicyRef", band.ordering_policy_ref
 
 
-def _name(reference: _Only | None) -> str:
+def _name(reference: Only | None) -> str:
     return reference.plugin_ref if reference is not None else ""
 
 
-def _detector(reference: _Only | None) -> str:
+def _detector(reference: Only | None) -> str:
     """The default ones are there without being defined."""
     name = _name(reference)
     return "" if name in ("utilization-detector", "concurrency-detector") else name
 
 
-def _bands(flow: _FlowControl) -> Iterator[tuple[str, _Band]]:
+def bands(flow: FlowControl) -> Iterator[tuple[str, Band]]:
+    """Each with where it stands."""
     for at, band in enumerate(flow.priority_bands):
         if band is not None:
             yield f"flowControl.priorityBands[{at}]", band
@@ -200,32 +196,10 @@ def _bands(flow: _FlowControl) -> Iterator[tuple[str, _Band]]:
             yield f"flowControl.{name}", default
 
 
-def _judge_flow_control(flow: _FlowControl, problems: Problems) -> None:
-    problems.warning("flowControl", "without effect: requests are not queued by the gateway")
-    amounts = [("flowControl", flow.max_bytes, flow.max_requests)]
-    amounts += [(path, band.max_bytes, band.max_requests) for path, band in _bands(flow)]
-    for path, max_bytes, max_requests in amounts:
-        for name, value in (("maxBytes", max_bytes), ("maxRequests", max_requests)):
-            if value is not None and not _is_quantity(value):
-                problems.error(f"{path}.{name}", f"{value!r} is no quantity", "write it as 500, 1k or 10Gi")
-    for name, value in (
-        ("defaultRequestTTL", flow.default_request_ttl),
-        ("noEndpointRequestTTL", flow.no_endpoint_request_ttl),
-    ):
-        if value and not _DURATION.fullmatch(value):
-            problems.error(f"flowControl.{name}", f"{value!r} is no duration", "write it as 60s or 1m30s")
-    seen: set[int] = set()
-    for at, band in enumerate(flow.priority_bands):
-        if band is not None and band.priority in seen:
-            path = f"flowControl.priorityBands[{at}].priority"
-            problems.error(path, f"a second band has the priority {band.priority}", "leave one of them")
-        elif band is not None:
-            seen.add(band.priority)
-
-
-def _is_quantity(value: str | int) -> bool:
-    try:
-        quantity.parse(str(value))
-    except ValueError:
-        return False
-    return True
+def gate(said: Document, name: str) -> bool | None:
+    """Whether a feature gate is said to be open; None if nothing is said of it."""
+    for each in said.feature_gates:
+        found, _, state = each.partition("=")
+        if found == name:
+            return state != "false"
+    return None

@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-Stance = Literal["done", "without effect", "refused"]
+Stance = Literal["done", "without effect", "refused", "queue"]
+"""`queue`: it says how requests wait for a pool, which others read."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +33,14 @@ def _refused(why: str, *, alpha: bool = False) -> Elsewhere:
     return Elsewhere(stance="refused", why=why, alpha=alpha)
 
 
+def _queue(*, alpha: bool = False) -> Elsewhere:
+    return Elsewhere(stance="queue", why="it says how requests wait", alpha=alpha)
+
+
 _INDEX = "the gateway keeps one prefix index for all policies, as large as the engines' caches"
 _READS = "the gateway reads engines' metrics and models itself, at a pace of its own"
 _TOKENS = "prompts are counted by their bytes, and by what engines say of their usage"
 _PARSES = "the gateway routes by the body itself"
-_FLOW = "requests are not queued by the gateway"
 _CLUSTERS = "endpoints are those of one cluster"
 _OBJECTS = "endpoints come from the objects of the API server"
 
@@ -83,17 +87,17 @@ TYPES: Mapping[str, Elsewhere] = {
         "no request is held back: each is in the index as soon as it is sent", alpha=True
     ),
     "p2p-source-producer": _idle("engines are not told where else a prefix is", alpha=True),
-    "global-strict-fairness-policy": _idle(_FLOW),
-    "round-robin-fairness-policy": _idle(_FLOW),
-    "program-aware-fairness": _idle(_FLOW),
-    "fcfs-ordering-policy": _idle(_FLOW),
-    "edf-ordering-policy": _idle(_FLOW),
-    "slo-deadline-ordering-policy": _idle(_FLOW),
-    "static-usage-limit-policy": _idle(_FLOW),
-    "priority-holdback-policy": _idle(_FLOW, alpha=True),
-    "soft-reflective-ceiling-policy": _idle(_FLOW, alpha=True),
-    "sheddable-eviction-filter": _idle(_FLOW, alpha=True),
-    "priority-then-time-eviction-order-policy": _idle(_FLOW, alpha=True),
+    "global-strict-fairness-policy": _queue(),
+    "round-robin-fairness-policy": _queue(),
+    "program-aware-fairness": _queue(),
+    "fcfs-ordering-policy": _queue(),
+    "edf-ordering-policy": _queue(),
+    "slo-deadline-ordering-policy": _queue(),
+    "static-usage-limit-policy": _queue(),
+    "priority-holdback-policy": _queue(alpha=True),
+    "soft-reflective-ceiling-policy": _queue(alpha=True),
+    "sheddable-eviction-filter": _queue(alpha=True),
+    "priority-then-time-eviction-order-policy": _queue(alpha=True),
     "latency-slo-admitter": _idle("no request is refused for its objective"),
     "probabilistic-admitter": _idle("no request is refused by chance"),
     "mm-embeddings-cache-scorer": _refused("media are not told apart from text: remove it"),

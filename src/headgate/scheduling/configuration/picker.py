@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,11 +22,8 @@ _DEFAULT = (("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("prefi
 ALPHA_FLAG = "allow_experimental_plugins"
 
 
-def read(content: Mapping[str, Any], problems: Problems, *, allow_alpha: bool | None) -> Plan | None:
-    """A plan by the defaulting rules of the endpoint picker; None if it cannot even be read."""
-    said = read_struct(Document, content, "", problems)
-    if said is None:
-        return None
+def read(said: Document, problems: Problems, *, allow_alpha: bool | None) -> Plan | None:
+    """A plan by the defaulting rules of the endpoint picker; None if something is wrong with it."""
     document.judge_header(said, problems)
     plugins = _Plugins(said, problems, allow_alpha)
     document.judge_references(said, plugins.types, problems)
@@ -114,6 +110,8 @@ class _Plugins:
             self._problems.warning(f"{path}.parameters", told, known.instead)
         elif known.stance == "done":
             self._problems.note(f"{path}.type", f"{spec.type} is not needed: {known.why}")
+        elif known.stance == "queue":
+            return
         elif known.stance == "without effect":
             self._problems.warning(f"{path}.type", f"{spec.type} has no effect: {known.why}")
         else:

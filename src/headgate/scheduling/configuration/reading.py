@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from headgate.scheduling.configuration import kthena, picker
-from headgate.scheduling.configuration.fields import shown
+from headgate.scheduling.configuration.document import Document
+from headgate.scheduling.configuration.fields import read_struct, shown
 from headgate.scheduling.configuration.plan import Plan
 from headgate.scheduling.configuration.problems import Problem, Problems
 
@@ -17,6 +18,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Plan | None
     """None if there are errors."""
+    document: Document | None = None
+    """An endpoint picker's file, as far as it can be read, for those who need other parts of it."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -32,6 +35,7 @@ def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
     of them."""
     problems = Problems()
     plan: Plan | None = None
+    said: Document | None = None
     if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
         names = document.get("data")
         within = ", ".join(map(str, names)) if isinstance(names, Mapping) else "data"
@@ -40,11 +44,13 @@ def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
     elif isinstance(document, Mapping) and kthena.is_meant(document):
         plan = kthena.read(document, problems)
     elif isinstance(document, Mapping) and ("kind" in document or "plugins" in document):
-        plan = picker.read(document, problems, allow_alpha=allow_alpha)
+        said = read_struct(Document, document, "", problems)
+        if said is not None:
+            plan = picker.read(said, problems, allow_alpha=allow_alpha)
     else:
         problems.error(
             "",
             f"this is no configuration of a scheduler: {shown(document)}",
             f"it begins with `kind: {picker.KIND}`, or as Kthena's does with `scheduler:`",
         )
-    return Reading(plan=None if problems.has_errors else plan, problems=tuple(problems.found))
+    return Reading(plan=None if problems.has_errors else plan, document=said, problems=tuple(problems.found))

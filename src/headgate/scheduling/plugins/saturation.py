@@ -19,7 +19,7 @@ class UtilizationDetectorParameters(msgspec.Struct, frozen=True, kw_only=True, r
     queue_depth_threshold: Positive = 5.0
     kv_cache_util_threshold: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.8
     metrics_staleness_threshold: Annotated[
-        str, unused("a reading that is too old is dropped by the gateway, for all policies")
+        str, unused("as a filter: a reading that is too old is dropped by the gateway, for all policies")
     ] = "200ms"
     headroom: Headroom = 0.0
 
