@@ -11,6 +11,7 @@ from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_docu
 from headgate.cli.validation import Finding, Lines, of_problem
 from headgate.flow import configuration
 from headgate.gateway import GatewaySettings
+from headgate.scheduling.configuration import Problem
 
 LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
 
@@ -60,7 +61,7 @@ def judge(file: str, tree: Node, content: object, *, allow_alpha: bool | None) -
     ]
 
 
-def _span(place: Place, problem: configuration.Problem) -> Span:
+def _span(place: Place, problem: Problem) -> Span:
     return place.key if problem.is_name and place.key is not None else place.span
 
 
