@@ -3,13 +3,16 @@
 import ast
 from pathlib import Path
 
+from headgate.gateway.queueing import reasons
+
 ROOT = Path(__file__).parents[2]
+DROPPED = set(reasons.CODES.values()) - {"client_gone"}
 SOURCE = ROOT / "src" / "headgate" / "gateway"
 
 
 def _codes() -> set[str]:
-    """What is given as `code` to a refusal, wherever one is made, and the ends of answers that broke."""
-    found = {"upstream_lost", "idle_timeout"}
+    """What is given as `code` to a refusal, wherever one is made, and other ends of requests."""
+    found = {"upstream_lost", "idle_timeout"} | DROPPED
     for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):

@@ -411,7 +411,8 @@ async def start_gateway(tmp_path) -> AsyncIterator[StartGateway]:
 
         async def start(*endpoints: Endpoint, settings: dict[str, object] | None = None, **pool: object):
             loop = asyncio.get_running_loop()
-            chosen = msgspec.structs.replace(GatewaySettings(), **(settings or {}))
+            settings = {"no_endpoint_wait_s": 0.0} | (settings or {})
+            chosen = msgspec.structs.replace(GatewaySettings(), **settings)
             log = LogFile(str(tmp_path / "access.log"))
             stack.callback(os.close, log.fd)
             stack.callback(log.line_log.close)

@@ -71,6 +71,9 @@ async def test_request_that_is_served(logging, endpoint):
         "limit_output_tokens": None,
         "request_bytes": len(json.dumps(body)),
         "response_bytes": 51,
+        "flow": None,
+        "priority": 0,
+        "dropped_reason": None,
         "request_id": "mine",
         "trace_id": TRACE,
     }

@@ -109,6 +109,30 @@ FIELDS = (
     ),
     Field("duration_upstream_processing", "number", "Until the head of the answer came.", "b of (a+b+c)"),
     Field("duration_response_processing", "number", "Until the end of the answer.", "c of (a+b+c)"),
+    Field(
+        "duration_queued",
+        "number",
+        "Milliseconds that it waited for its turn, before it was sent the first time.",
+        "queued",
+    ),
+    Field(
+        "flow",
+        "text or null",
+        "Of a request that waited, or wanted to: whose it is, among those it competes with.",
+        "flow",
+    ),
+    Field(
+        "priority",
+        "number or null",
+        "The higher, the sooner it goes; null of what was no request.",
+        "priority",
+    ),
+    Field(
+        "dropped_reason",
+        "text or null",
+        "Why it lost its place in the queue, or had none: as `x-headgate-dropped-reason` has it.",
+        "dropped",
+    ),
     Field("request_id", "text or null", "`x-request-id`, of the client or made by the gateway.", "id"),
     Field("trace_id", "text or null", "Trace of the request's `traceparent`.", "trace"),
 )

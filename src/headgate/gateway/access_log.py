@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.handover import Handover
+    from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.refusals import Refusal
     from headgate.gateway.usage import Usage
 
@@ -41,7 +42,10 @@ _UPSTREAM = frozenset(
     }
 )
 """Outcomes that an endpoint is the reason of."""
+_GATEWAY = frozenset({"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"})
+"""Outcomes with a status below 500 that no client is the reason of."""
 
+_NOT_WAITED = '"duration_queued":0,"flow":null', '"dropped_reason":null'
 _CACHED = 4096
 _CACHED_CHARACTERS = 256
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
@@ -162,6 +166,7 @@ class AccessLog:
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
         prefill = _prefill(exchange.handover) if exchange.handover is not None else ""
         limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
+        waited = _waited(exchange.wait, now) if exchange.wait is not None else ""
         troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
         return (
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
@@ -169,7 +174,7 @@ class AccessLog:
             f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}{limit}"
             f" request_bytes={exchange.bytes_in} response_bytes={exchange.bytes_out}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
-            f" id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
+            f"{waited} id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
 
     def _troubles(self, exchange: Exchange, now: float) -> str:
@@ -209,6 +214,7 @@ class AccessLog:
                 expected_ms = str(int(choice.first_token_s * 1e3 + 0.5))
         held = exchange.reservation
         limit_in, limit_out = _limited(held, "null") if held is not None else ("null", "null")
+        waited = _NOT_WAITED if exchange.wait is None else _waited_in_json(exchange.wait, now)
         tokens_in, tokens_out = (usage.prompt, usage.completion) if usage is not None else ("null", "null")
         return (
             f'{{"timestamp":"{self._clock.at(now)}","client_address":"{request.client_address}",'
@@ -224,7 +230,8 @@ class AccessLog:
             f'"response_bytes":{exchange.bytes_out},"duration_time_to_first_token":{ttft},'
             f'"duration_total":{total},"duration_request_processing":{before},'
             f'"duration_upstream_processing":{to_head - before},'
-            f'"duration_response_processing":{total - to_head},'
+            f'"duration_response_processing":{total - to_head},{waited[0]},'
+            f'"priority":{exchange.decision.scheduled.priority},{waited[1]},'
             f'"request_id":{encode_basestring_ascii(exchange.request_id.decode("latin-1"))},'
             f'"trace_id":{_trace_in_json(request.traceparent) if request.traceparent else "null"}}}\n'
         )
@@ -254,6 +261,21 @@ def _prefill(handover: Handover) -> str:
     return f" prefill={_word(':'.join(str(part) for part in parts if part is not None))}"
 
 
+def _waited(wait: Wait, now: float) -> str:
+    """How long it had to wait for its turn, of the text form."""
+    dropped = f" dropped={wait.dropped_reason}" if wait.dropped_reason else ""
+    place = wait.place
+    ms = int(wait.seconds(now) * 1e3 + 0.5)
+    return f" queued={ms}ms flow={_word(place.flow)} priority={place.priority}{dropped}"
+
+
+def _waited_in_json(wait: Wait, now: float) -> tuple[str, str]:
+    """What stands before the priority, and behind it."""
+    ms = int(wait.seconds(now) * 1e3 + 0.5)
+    dropped = f'"{wait.dropped_reason}"' if wait.dropped_reason else "null"
+    return f'"duration_queued":{ms},"flow":{_escaped_quoted(wait.place.flow)}', f'"dropped_reason":{dropped}'
+
+
 def _trace_in_json(traceparent: bytes) -> str:
     found = trace.trace_id(traceparent)
     return f'"{found}"' if found else "null"
@@ -265,7 +287,7 @@ def origin(status: int, outcome: str) -> str | None:
         return "upstream" if status >= 400 else None
     if outcome in _UPSTREAM:
         return "upstream"
-    return "client" if status < 500 or outcome in _CLIENT else "gateway"
+    return "client" if (status < 500 and outcome not in _GATEWAY) or outcome in _CLIENT else "gateway"
 
 
 def _escaped(text: str) -> str:

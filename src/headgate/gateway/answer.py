@@ -20,7 +20,7 @@ from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Header, Req
 _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _HIDDEN = (*RESERVED, b"x-ratelimit-")
 """Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
-_EVENTS, _JSON = b"text/event-stream", b"application/json"
+EVENTS, _JSON = b"text/event-stream", b"application/json"
 _NO_BODY = frozenset({204, 304})
 """Statuses whose answers have no body, whatever they say."""
 
@@ -62,8 +62,8 @@ class Answer:
         length: int | None = None
         kind = b""
         if (is_stream or name) and status not in _NO_BODY:
-            kind = _media_type(headers)
-            is_changed = (status == 200 and kind == _EVENTS) or (bool(name) and kind == _JSON)
+            kind = media_type(headers)
+            is_changed = (status == 200 and kind == EVENTS) or (bool(name) and kind == _JSON)
         if dropped := nominated(headers):
             headers = [header for header in headers if header[0] not in dropped]
         if request.answer_lines:
@@ -91,12 +91,12 @@ class Answer:
         elif length is None:
             self.ends_with_connection = True
             self.keep_alive = False
-        elif is_changed and (kind == _EVENTS or request.is_http_1_0):
+        elif is_changed and (kind == EVENTS or request.is_http_1_0):
             self.keep_alive = False  # its length may change on the way
             length = None
         if is_changed:
             is_chunked = chunked and not request.is_http_1_0
-            if kind == _EVENTS:
+            if kind == EVENTS:
                 self._body = EventStream(is_chunked=is_chunked, takes_usage=takes_usage, name=name)
             else:
                 self._body = Document(name, length=length, is_chunked=is_chunked)
@@ -171,7 +171,7 @@ class Answer:
         return data
 
 
-def _media_type(headers: list[Header]) -> bytes:
+def media_type(headers: list[Header]) -> bytes:
     """Of the body as it comes; empty where its bytes are compressed, so that nothing can be changed."""
     kind = b""
     for name, value in headers:

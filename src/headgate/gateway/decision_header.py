@@ -38,11 +38,17 @@ def line(exchange: Exchange, limits: list[tuple[str, str]], refused: str = "") -
         pairs += _expected(exchange.choice, decision.scheduled.prompt_tokens)
     if exchange.handover is not None:
         pairs += [(f"prefill-{key}", str(value)) for key, value in exchange.handover.told().items() if value]
+    if exchange.wait is not None:
+        place = exchange.wait.place
+        pairs.append(("queued", f"{exchange.wait.seconds(0.0) * 1e3:.0f}ms"))
+        pairs += [("flow", place.flow), ("priority", str(place.priority))]
     pairs.append(("attempts", str(exchange.attempts)))
     for name, why, _ in (exchange.failed_attempts or ())[-MAX_TRIED:]:
         pairs.append(("tried", f"{name}:{why}"))
     if refused:
         pairs.append(("refused", refused))
+        if exchange.wait is not None and exchange.wait.dropped_reason:
+            pairs.append(("dropped", exchange.wait.dropped_reason))
     return b"%b: %b\r\n" % (NAME, "; ".join(f"{key}={_safe(value)}" for key, value in pairs).encode())
 
 

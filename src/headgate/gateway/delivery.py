@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.gateway.handover import Handover
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
+    from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import UpstreamConnection
     from headgate.scheduling import Choice
@@ -66,6 +67,7 @@ class Delivery(ABC):
         "request_id",
         "reservation",
         "settled",
+        "wait",
     )
 
     def __init__(self, proxy: Proxy, request: Request) -> None:
@@ -94,6 +96,8 @@ class Delivery(ABC):
         """What it holds of the token limit of its route, if that has one."""
         self.settled = False
         """Whether it is over, whatever came of it."""
+        self.wait: Wait | None = None
+        """Its time in the pool's queue; None for the many that may go at once."""
         self._payload = b""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -124,11 +128,25 @@ class Delivery(ABC):
                 self._refuse(refusal)
                 return
         assert self.pool is not None
-        self.pool.budget.requests += 1
+        queue, scheduled = self.pool.queue, decision.scheduled
+        work = scheduled.prompt_tokens + scheduled.output_tokens
+        if queue is None or queue.passes(scheduled.priority, work, self._proxy.now()):
+            self.go(self.pool)
+        else:
+            queue.hold(self)
+
+    def go(self, pool: PoolState) -> None:
+        """Begins with its attempts: it need not wait for its turn, or no longer."""
+        self.pool = pool
+        pool.budget.requests += 1
         if self._proxy.settings.begin_traces:
             self._proxy.begin_trace(self.request)
-        self._payload = self.request.message(decision.body, self.request_id)
+        self._payload = self.request.message(self.decision.body, self.request_id)
         self._attempt()
+
+    def turn_away(self, refusal: Refusal) -> None:
+        """Its turn does not come."""
+        self._refuse(refusal)
 
     # -- one attempt
 
@@ -270,6 +288,14 @@ class Delivery(ABC):
         if self.booking is not None:
             self.booking.end(now)
             self.booking = None
+            self._room_made()
+
+    def _room_made(self) -> None:
+        """Another may go now, if any waits."""
+        assert self.pool is not None
+        queue = self.pool.queue
+        if queue is not None and queue.held:
+            queue.wake()
 
     def _may_retry(self, pool: PoolState) -> bool:
         """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from headgate.gateway import decision_header, learning, limiting
@@ -15,12 +16,14 @@ from headgate.gateway.answer import Answer
 from headgate.gateway.delivery import RETRIED
 from headgate.gateway.limiting import showing
 from headgate.gateway.paired import PairedDelivery
+from headgate.gateway.queueing.continuation import Continuation
 from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.usage import Tail, Usage
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import Proxy
+    from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Header, Request
     from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.upstream import UpstreamConnection
@@ -66,11 +69,13 @@ class Exchange(PairedDelivery):
         self.usage: Usage | None = None
         """What the endpoint says that it counted; read at the end."""
         self._heard_bytes = 0
-        self._answer: Answer | None = None
+        self._answer: Answer | Continuation | None = None
 
     @property
     def phase(self) -> str:
         """What it waits for, in a word or two."""
+        if self.wait is not None and not self.wait.is_over:
+            return "queued"
         if self.handover is not None and self.handover.is_prefilling and self._upstream is None:
             return "prefilling"
         if self._connecting is not None:
@@ -122,17 +127,7 @@ class Exchange(PairedDelivery):
         if status == 404 and self.decision.scheduled.adapter:
             self._proxy.scraper.list_models_soon(load)
         now = self._proxy.now()
-        answer = self._answer = Answer(
-            self.request,
-            self.request_id,
-            status,
-            headers,
-            may_keep_alive=self.request.keep_alive and not self._proxy.leaving,
-            is_stream=self.decision.stream,
-            takes_usage=self.decision.usage_unasked,
-            name=self.decision.client_name,
-            limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
-        )
+        answer = self._answer = self._answer_of(status, headers, now)
         if self.request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told()))
         assert self.pool is not None
@@ -141,10 +136,36 @@ class Exchange(PairedDelivery):
                 answer.add(b"%b: %b\r\n" % (name, value))
         if answer.ends_with_connection:
             connection.ends_with_connection()
-        self.status = self.upstream_status = status
+        self.upstream_status = status
+        self.status = status if isinstance(answer, Answer) else HTTPStatus.OK
         self.head_at = now
+        if self.wait is not None:
+            self.wait.queue.answered(self.wait)
         # Nothing is sent again: a stream need not hold its prompt.
         self._payload = self.request.body = self.decision.body = b""
+
+    def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
+        may_keep_alive = self.request.keep_alive and not self._proxy.leaving
+        if self.wait is not None and self.wait.has_head:
+            return Continuation(
+                self.request.target,
+                status,
+                headers,
+                may_keep_alive=may_keep_alive,
+                takes_usage=self.decision.usage_unasked,
+                name=self.decision.client_name,
+            )
+        return Answer(
+            self.request,
+            self.request_id,
+            status,
+            headers,
+            may_keep_alive=may_keep_alive,
+            is_stream=self.decision.stream,
+            takes_usage=self.decision.usage_unasked,
+            name=self.decision.client_name,
+            limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
+        )
 
     def forward(self, data: bytes) -> None:
         """Passes body bytes on as they came; the first time together with the head."""
@@ -156,8 +177,9 @@ class Exchange(PairedDelivery):
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
-                if self.booking is not None and self.status < 400:
+                if self.booking is not None and self.upstream_status < 400:
                     self.booking.first_token(now)  # an error tells nothing of prefilling
+                    self._room_made()
             self.tail.add(data)
             self.bytes_out += len(data)
         elif self.handover is not None and not self._answer.has_begun:
@@ -223,7 +245,9 @@ class Exchange(PairedDelivery):
             self.handover.sweep(now)
         upstream = self._upstream
         if upstream is None:
-            return  # connecting and waiting to retry have times of their own
+            if self.wait is not None and not self.wait.is_over and not self._client.is_paused:
+                self._tell_progress(self.wait, now)
+            return  # waiting, connecting and waiting to retry have times of their own
         assert self.load is not None
         if upstream.passed_bytes != self._heard_bytes:
             self._heard_bytes = upstream.passed_bytes
@@ -281,6 +305,9 @@ class Exchange(PairedDelivery):
 
     def _refuse(self, refusal: Refusal) -> None:
         self._drop_upstream()
+        if self.wait is not None and self.wait.has_head:
+            self._refuse_stream(self.wait, refusal)
+            return
         self.status = refusal.status
         self.error_message = refusal.message
         self._settle(refusal.code)
@@ -294,6 +321,25 @@ class Exchange(PairedDelivery):
         match = self.decision.match
         limit = self._proxy.token_limits.by_route.get(match.route.key) if match is not None else None
         return showing.pairs(limit, self._proxy.now())
+
+    def _tell_progress(self, wait: Wait, now: float) -> None:
+        """Tells a client that asked for it how far the queue has come."""
+        told = wait.tell(self, now)
+        if told:
+            self._client.write(told)
+
+    def _refuse_stream(self, wait: Wait, refusal: Refusal) -> None:
+        """Its client has the head of a stream: the stream ends with the event that says why."""
+        self.status = HTTPStatus.OK
+        self.error_message = refusal.message
+        self._settle(refusal.code)
+        self._client.write(wait.refused(refusal, self.request.target))
+        self._client.exchange_done(self.request.keep_alive)
+
+    @property
+    def can_be_evicted(self) -> bool:
+        """Whether it can still be taken back from its endpoint with a clean refusal."""
+        return not self.settled and not self.status and self.load is not None
 
     def _break_off(self, outcome: str, message: str) -> None:
         """The client has part of an answer. Events end with one that says why; of anything else, ending the
@@ -330,21 +376,13 @@ class Exchange(PairedDelivery):
         return True
 
     def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
-        answer = Answer(
-            self.request,
-            self.request_id,
-            status,
-            [
-                *(each for each in headers if each[0] == b"content-type"),
-                (b"content-length", b"%d" % len(body)),
-            ],
-            may_keep_alive=self.request.keep_alive and not self._proxy.leaving,
-            is_stream=False,
-            takes_usage=False,
-        )
-        self.status = self.upstream_status = status
+        kept = [each for each in headers if each[0] == b"content-type"]
+        framed = [*kept, (b"content-length", b"%d" % len(body))]
+        answer = self._answer_of(status, framed, self._proxy.now())
+        self.upstream_status = status
+        self.status = status if isinstance(answer, Answer) else HTTPStatus.OK
         self.bytes_out = len(body)
-        self._client.write(answer.pass_on(body))
+        self._client.write(answer.pass_on(body) + answer.flush())
         self._settle("served")
         self._client.exchange_done(answer.keep_alive)
 
@@ -366,4 +404,7 @@ class Exchange(PairedDelivery):
                 learning.learn(self._proxy, self, self.usage, now)
         if self.reservation is not None:
             limiting.settle(self, self.reservation, now)
+        queue = self.pool.queue if self.pool is not None else None
+        if queue is not None and (self.wait is not None or queue.counts_all):
+            queue.settled(self, now)
         self._proxy.recorder.settled(self, now)

@@ -222,6 +222,7 @@ class _Explainer:
             prompt_tokens_estimate=decision.scheduled.prompt_tokens,
             endpoints=endpoints,
             answer=self._answer(refusal),
+            waits=_waits(pool, decision) if decision.refusal is None else "",
         )
 
     def _pick(self, pool: PoolState, decision: Decision) -> Picked:
@@ -353,6 +354,13 @@ def _changes(decision: Decision) -> list[str]:
     if decision.usage_unasked:
         changes.append("stream_options.include_usage is added, and the event with usage taken out again")
     return changes
+
+
+def _waits(pool: PoolState | None, decision: Decision) -> str:
+    """What keeps it from being sent at once."""
+    if pool is None or pool.queue is None:
+        return ""
+    return pool.queue.why_wait(decision.scheduled.priority)
 
 
 def _text(body: bytes) -> str | None:

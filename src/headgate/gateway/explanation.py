@@ -78,6 +78,8 @@ class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
     """None where they are not known."""
     answer: Answer | None
     """The refusal, if it would be refused."""
+    waits: str = ""
+    """What it would wait for before it is sent; empty where it would not, and where that is not known."""
     absent: tuple[str, ...] = ()
     """Pods that are selected and are no endpoints, with the reason, where that is known."""
 

@@ -54,6 +54,7 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
         return shown | {"phase": "reading"}
     request, decision, pool, load = exchange.request, exchange.decision, exchange.pool, exchange.load
     match = decision.match
+    now = request.arrived_at + age_s
     return shown | {
         "client": request.client_address,
         "phase": exchange.phase,
@@ -67,6 +68,9 @@ def _request(client: ClientConnection, age_s: float) -> Shown:
         "endpoint": load.endpoint.name if load is not None else None,
         "address": load.endpoint.address if load is not None else None,
         "prefill": exchange.handover.told() if exchange.handover is not None else None,
+        "priority": decision.scheduled.priority,
+        "flow": exchange.wait.place.flow if exchange.wait is not None else None,
+        "queued_s": round(exchange.wait.seconds(now), 3) if exchange.wait is not None else 0,
         "attempts": exchange.attempts,
         "status": exchange.status or None,
         "prompt_tokens_estimate": decision.scheduled.prompt_tokens,

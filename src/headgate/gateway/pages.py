@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from headgate.gateway import explaining, in_flight
 from headgate.gateway.limiting import showing
+from headgate.gateway.queueing import shown
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
@@ -44,6 +45,9 @@ def admin_page(proxy: Proxy) -> Starlette:
             return JSONResponse({"message": told}, 400)
         return JSONResponse(in_flight.requests(proxy, int(given[:9])))
 
+    async def flow(_: Request) -> Response:
+        return Response(msgspec.json.encode(shown.flow(proxy)), media_type="application/json")
+
     async def explain(request: Request) -> Response:
         body = await read_body(request, proxy.settings.max_body_bytes)
         if body is None:
@@ -65,6 +69,7 @@ def admin_page(proxy: Proxy) -> Starlette:
             Route("/debug/limits", limits),
             Route("/debug/explain", explain, methods=["POST"]),
             Route("/debug/explain/{path:path}", explain, methods=["POST"]),
+            Route("/debug/flow", flow),
             Route("/debug/requests", requests),
         ]
     )

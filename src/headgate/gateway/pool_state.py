@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.gateway.connections import EndpointConnections
+
+if TYPE_CHECKING:
+    from headgate.gateway.queueing import PoolQueue
 
 
 class PoolState:
@@ -20,6 +25,7 @@ class PoolState:
         "pairs",
         "policy",
         "pool",
+        "queue",
         "rates",
     )
 
@@ -48,6 +54,8 @@ class PoolState:
         self.note_adapters()
         self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
         """None where every endpoint serves whole requests."""
+        self.queue: PoolQueue | None = None
+        """Where requests wait for their turn; None where nothing is sent."""
         self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
 

@@ -296,4 +296,7 @@ class Prefill:
             self._connecting.cancel()
             self._connecting = None
         self.booking.end(self._proxy.now())
+        queue = self._pool.queue
+        if queue is not None and queue.held:
+            queue.wake()
         self._proxy.left_prefills.discard(self)

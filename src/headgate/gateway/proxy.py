@@ -25,6 +25,7 @@ from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.pool_state import PoolState
 from headgate.gateway.prefill import Prefill
+from headgate.gateway.queueing import Queues
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.scraping import Scraper
@@ -92,6 +93,7 @@ class Proxy:
         self._id_count = 0
         self.scraper = Scraper(self, self.rng)
         self.kv_events = KvEventSources(self)
+        self.queues = Queues(self)
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -104,6 +106,7 @@ class Proxy:
         for client in self.clients:
             client.change(settings)
         self._change_policies(before, settings)
+        self.queues.change(before, settings)
         self.scraper.use()
 
     def _change_policies(self, before: GatewaySettings, settings: GatewaySettings) -> None:
@@ -127,6 +130,7 @@ class Proxy:
         for load in self.ledger.keep(endpoint for endpoint, _ in reached):
             self.prefixes.remove(load)
         self._connections.keep(reached)
+        self.queues.use()
         self.recorder.use(snapshot)
         self.scraper.use()
         self.kv_events.use()
@@ -203,6 +207,8 @@ class Proxy:
         now = self.now()
         if load.failed(now):
             self._note_ejection(pool, load, reason, now)
+        if pool.queue is not None:
+            pool.queue.look_around()
 
     def _note_ejection(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
         if load in fleet.ejected(pool.loads, now):
@@ -282,6 +288,7 @@ class Proxy:
             pool.note_adapters()
         self.scraper.sweep()
         self.kv_events.sweep(now)
+        self.queues.sweep()
         self._connections.sweep()
 
     def leave(self) -> None:
@@ -299,6 +306,7 @@ class Proxy:
         """Lets running requests end for at most `limit_s` seconds; returns how many did not."""
         self.leave()
         self.draining = True
+        self.queues.close()
         for client in list(self.clients):
             client.close_if_idle()
         return await self._until_left(limit_s)
@@ -328,6 +336,7 @@ class Proxy:
 
     async def close(self) -> None:
         self._sweeper.cancel()
+        self.queues.close()
         for client in (*self.clients, *self._turned_away):
             client.abort()
         for prefill in list(self.left_prefills):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Words
+from headgate.gateway.queueing.metrics import WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
 
@@ -186,6 +187,7 @@ class Recorder:
             self.prefill,
         )
         registry.add(*self._of_pools, self.rejections, self.translations_failed)
+        self.waits = WaitMetrics(registry)
 
     def write_to(self, log: LineLog | None, log_format: str) -> None:
         """Lines of requests that end from now on go there, in this form; None ends the access log."""
@@ -247,6 +249,7 @@ class Recorder:
         self.requests.keep("route", routes | {NONE, OTHER})
         for metric in self._of_models:
             metric.keep("model", names | {UNKNOWN, OTHER})
+        self.waits.keep(pools)
         for metric in self._of_pools:
             metric.keep("pool", pools)
 

@@ -98,6 +98,12 @@ def error_event(refusal: Refusal, target: bytes) -> bytes:
     return b"data: %b\n\n" % refusal.body(anthropic=False)
 
 
+def event(body: bytes, target: bytes, *, is_error: bool) -> bytes:
+    """A server-sent event with a JSON text on one line, in the form of the target's API."""
+    named = is_error and target.startswith((_ANTHROPIC_PATH, _RESPONSES_PATH))
+    return b"%bdata: %b\n\n" % (b"event: error\n" if named else b"", body)
+
+
 def status_line(status: int) -> bytes:
     """The first line of a response, with its end."""
     return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status

@@ -130,6 +130,11 @@ class Request:
         return new
 
     @property
+    def is_from_trusted(self) -> bool:
+        """Whether who is connected may speak for others."""
+        return self._peer.is_trusted
+
+    @property
     def client_address(self) -> str:
         """Of the client, as far as trusted proxies before it tell; "" if it is not known."""
         return self._peer.client_address(self.headers) if self._tells_client else self._peer.address

@@ -6,11 +6,13 @@ for, and whether a running gateway takes a new value up.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from headgate import routing
+from headgate.flow.queue.settings import FairnessName, OrderingName
 from headgate.gateway import cors, hosts, trust
 
 DAY_S = 86_400.0
@@ -243,6 +245,111 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
     retries: Annotated[int, _says("Retries on other endpoints where a pool does not say.", ge=0, le=100)] = 2
 
+    flow_control: Annotated[
+        bool,
+        _says(
+            "Whether requests wait for their turn where their pool has no room for them; without it only "
+            "those of a priority below 0 are refused then."
+        ),
+    ] = False
+    no_endpoint_wait_s: Annotated[
+        float,
+        _says(
+            "How long requests wait for a pool without ready endpoints to get one, as one that is scaled "
+            "from zero; 0 refuses them at once.",
+            ge=0,
+            le=DAY_S,
+        ),
+    ] = 30.0
+    queue_ttl_s: Annotated[
+        float,
+        _says(
+            "How long requests wait for their turn at most; 0 is as long as their client does.",
+            ge=0,
+            le=DAY_S,
+        ),
+    ] = 60.0
+    queue_detector: Annotated[
+        Literal["predicted-work", "utilization-detector", "concurrency-detector"],
+        _says("What tells whether a pool has room."),
+    ] = "predicted-work"
+    queue_target_s: Annotated[
+        float,
+        _says(
+            "By predicted work, a pool has room while one of its endpoints is expected to take a request up "
+            "within this time: so much waits in engines, and the rest here, where its order can change.",
+            ge=0.01,
+            le=3600,
+        ),
+    ] = 0.5
+    queue_max_in_flight: Annotated[
+        int,
+        _says(
+            "By the concurrency detector, a pool has room for so many requests of a worker on each endpoint.",
+            ge=1,
+            le=1_000_000,
+        ),
+    ] = 100
+    queue_max_requests: Annotated[
+        int,
+        _says("Requests that wait for one pool, in one worker; 0 is no limit.", ge=0, le=10_000_000),
+    ] = 5000
+    queue_max_bytes: Annotated[int, _says("Bytes of their bodies; 0 is no limit.", ge=0, le=1 << 40)] = (
+        1_000_000_000
+    )
+    queue_band_max_requests: Annotated[
+        int, _says("Those of one priority; 0 is no limit.", ge=0, le=10_000_000)
+    ] = 5000
+    queue_band_max_bytes: Annotated[
+        int, _says("Bytes of the bodies of one priority; 0 is no limit.", ge=0, le=1 << 40)
+    ] = 1_000_000_000
+    queue_fairness: Annotated[FairnessName, _says("Which flow of a priority is next.")] = (
+        "deficit-round-robin"
+    )
+    queue_order: Annotated[OrderingName, _says("Which request of a flow is next.")] = "fcfs-ordering-policy"
+    queue_weights: Annotated[
+        tuple[str, ...],
+        _says("Shares of flows in the work, relative to the others', which have 1: team-a=2."),
+    ] = ()
+    queue_floor_share: Annotated[
+        float,
+        _says(
+            "Share of the work that each priority gets at least while requests of it wait, from 0 to 0.5; "
+            "with 0, lower ones wait for as long as higher ones come.",
+            ge=0,
+            le=0.5,
+        ),
+    ] = 0.0
+    queue_promote_after_s: Annotated[
+        float,
+        _says(
+            "A request that has waited so long goes before all others, whatever its priority; 0 is never.",
+            ge=0,
+            le=DAY_S,
+        ),
+    ] = 0.0
+    queue_evicts: Annotated[
+        bool,
+        _says(
+            "Whether running requests of a priority below 0 that have no answer yet are ended for others "
+            "that wait."
+        ),
+    ] = False
+    fairness_ids: Annotated[
+        Literal["anyone", "trusted"],
+        _says(
+            "Whose x-gateway-inference-fairness-id, and the like, say which flow a request belongs to: those "
+            "of all clients, or of trusted ones only."
+        ),
+    ] = "anyone"
+    tenant_header: Annotated[
+        str,
+        _says(
+            "Header by which a trusted client tells the tenant of a request, which is its flow if it has no "
+            "fairness id; empty is none."
+        ),
+    ] = ""
+
     remote_prefill_tokens: Annotated[
         int,
         _says(
@@ -318,9 +425,28 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
         *(("trusted_clients", problem) for problem in trust.problems(settings.trusted_clients)),
         *(("allowed_hosts", problem) for problem in hosts.problems(settings.allowed_hosts)),
         *(("cors_origins", problem) for problem in origins),
+        *(("queue_weights", problem) for problem in _weight_problems(settings.queue_weights)),
         *(("cors_methods", problem) for problem in cors.not_names(settings.cors_methods)),
         *(("cors_headers", problem) for problem in cors.not_names(settings.cors_headers)),
     ]
+    return found
+
+
+def weight(text: str) -> tuple[str, float]:
+    """A flow and its weight, from "team-a=2". Raises ValueError."""
+    flow, _, number = text.rpartition("=")
+    return flow.strip(), float(number)
+
+
+def _weight_problems(weights: tuple[str, ...]) -> list[str]:
+    found = []
+    for text in weights:
+        try:
+            flow, number = weight(text)
+        except ValueError:
+            flow, number = "", 0.0
+        if not flow or not 0 < number < math.inf:
+            found.append(f"{text[:64]!r}: a flow and its weight above 0 are needed, as in team-a=2")
     return found
 
 

@@ -10,13 +10,14 @@ import random
 from collections import Counter
 from unittest import mock
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import faults
 from headgate import api, routing
-from headgate.gateway import GatewaySettings, connections, exchange, listener
+from headgate.gateway import GatewaySettings, connections, delivery, exchange, listener
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.upstream import UpstreamConnection
@@ -101,8 +102,10 @@ class Stories(RuleBasedStateMachine):
         attempts=st.sampled_from((None, 0, 2)),
         timeout_s=st.sampled_from((None, 5.0)),
         connector=st.sampled_from((None, "http", "nixl", "sglang")),
+        room=st.sampled_from((1, 2, None)),
+        evicts=st.booleans(),
     )
-    def begin(self, attempts, timeout_s, connector):
+    def begin(self, attempts, timeout_s, connector, room, evicts):
         self.loop = Loop()
         self.connector = connector
         self.pool = {"attempts": attempts, "timeout_s": timeout_s, "retry_interval_s": 1.0}
@@ -112,12 +115,18 @@ class Stories(RuleBasedStateMachine):
         self.upstreams: list[Transport] = []
         self.connecting: list[asyncio.Future[bool]] = []
         self.to_send: dict[Transport, bytes] = {}
-        story = self
+        story, decide_as_always = self, delivery.decide
 
         class Noted(exchange.Exchange):
             def __init__(self, *arguments):
                 story.exchanges.append(self)
                 super().__init__(*arguments)
+
+        def decide(known, request):
+            decision = decide_as_always(known, request)
+            if decision.pool is not None:
+                decision.scheduled.priority = int(request.header(b"x-priority"))
+            return decision
 
         class Counting(Recorder):
             def settled(self, ended, now):
@@ -137,10 +146,21 @@ class Stories(RuleBasedStateMachine):
         self.patches = [
             mock.patch.object(listener, "Exchange", Noted),
             mock.patch.object(connections.EndpointConnections, "connect", connect),
+            mock.patch.object(delivery, "decide", decide),
         ]
         for patch in self.patches:
             patch.start()
-        self.proxy = Proxy(GatewaySettings(), Counting(Registry(), None), self.loop, random.Random(1))
+        detector = "predicted-work" if room is None else "concurrency-detector"
+        chosen = GatewaySettings(
+            queue_detector=detector,
+            queue_max_in_flight=room or 1,
+            flow_control=True,
+            queue_ttl_s=50.0,
+            no_endpoint_wait_s=30.0,
+            queue_max_requests=4,
+            queue_evicts=evicts,
+        )
+        self.proxy = Proxy(chosen, Counting(Registry(), None), self.loop, random.Random(1))
         self._serve(range(3))
 
     def _serve(self, places):
@@ -165,18 +185,24 @@ class Stories(RuleBasedStateMachine):
         self.proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
         self.proxy.is_ready = True
 
-    def _ask(self, client: Transport, model: str, stream: bool, close: bool):
+    def _ask(self, client: Transport, model: str, stream: bool, close: bool, priority: int = 0):
         body = json.dumps({"model": model, "stream": stream}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: {len(body)}\r\n"
+        head += f"x-priority: {priority}\r\nx-headgate-progress: true\r\n"
         end = "connection: close\r\n\r\n" if close else "\r\n"
         client.protocol.data_received(head.encode() + end.encode() + body)
 
     # -- what happens
 
-    @rule(model=st.sampled_from("mmmmx"), stream=st.booleans(), close=st.booleans())
-    def a_client_comes(self, model, stream, close):
+    @rule(
+        model=st.sampled_from("mmmmx"),
+        stream=st.booleans(),
+        close=st.booleans(),
+        priority=st.integers(-1, 1),
+    )
+    def a_client_comes(self, model, stream, close, priority):
         self.clients.append(Transport(self.loop, listener.ClientConnection(self.proxy)))
-        self._ask(self.clients[-1], model, stream, close)
+        self._ask(self.clients[-1], model, stream, close, priority)
 
     @precondition(lambda self: self._open_clients())
     @rule(data=st.data(), stream=st.booleans())
@@ -241,6 +267,15 @@ class Stories(RuleBasedStateMachine):
     def time_passes(self, seconds):
         self.loop.now += seconds
 
+    @rule(settings=st.fixed_dictionaries({"flow_control": st.booleans(), "queue_ttl_s": st.just(5.0)}))
+    def settings_change(self, settings):
+        self.proxy.change(msgspec.structs.replace(self.proxy.settings, **settings))
+
+    @rule()
+    def a_second_is_over(self):
+        for client in list(self.proxy.clients):
+            client.sweep(self.loop.now)
+
     @rule(places=st.sets(st.integers(0, 4), max_size=4))
     def objects_change(self, places):
         self._serve(sorted(places))
@@ -269,6 +304,14 @@ class Stories(RuleBasedStateMachine):
         assert self.proxy.ledger.statistics()["requests"] == answering + prefilling + left
         assert all(self.settled[id(each)] == each.settled for each in self.exchanges)
         assert len(running) <= len(self._open_clients())
+        waiting = [each for each in running if each.wait is not None and not each.wait.is_over]
+        assert all(each.load is None and each.phase == "queued" for each in waiting)
+        assert sum(queue.held for queue in self.proxy.queues.all()) == len(waiting)
+        for queue in self.proxy.queues.all():
+            queue._flow.validate()
+            assert len(queue._flow) == queue.held
+        ended = sum(child.value for _, child in self.proxy.recorder.waits.requests.children())
+        assert ended == sum(each.wait is not None and each.wait.is_over for each in self.exchanges)
 
     def teardown(self):
         try:

@@ -135,6 +135,8 @@ def _target(target: TargetShown) -> Iterator[str]:
     else:
         yield from _table([_endpoint(each) for each in target.endpoints])
     yield from (f"    {pod}" for pod in target.absent)
+    if target.waits:
+        yield f"    it would wait: {target.waits}"
 
 
 def _endpoint(each: EndpointShown) -> _Row:

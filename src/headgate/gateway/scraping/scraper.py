@@ -127,6 +127,10 @@ class Scraper:
     def malformed(self, families: int) -> None:
         self.malformed_families += families
 
+    def heard(self, load: fleet.EndpointLoad) -> None:
+        """An endpoint has another reading."""
+        self._proxy.queues.learned(load)
+
     def restarted(self, watch: Watch) -> None:
         self.restarts += 1
         endpoint = watch.target.endpoint

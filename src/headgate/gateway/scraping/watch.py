@@ -69,7 +69,10 @@ class Watch:
             is_current = reading is not None and now - reading.at <= MODELS_STALE_S
         else:
             is_current = state == "fresh"
-        self.load.read(reading if is_current else None)
+        told = reading if is_current else None
+        if told is not self.load.reading:
+            self.load.read(told)
+            self._scraper.heard(self.load)
         if state != self._told:
             self._told = state
             self._tell(state)

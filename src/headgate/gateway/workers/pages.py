@@ -99,6 +99,7 @@ def admin_page(supervisor: Supervisor) -> Starlette:
             Route("/debug/config", merged(config)),
             Route("/debug/endpoints", merged(_endpoints)),
             Route("/debug/limits", merged(_limits)),
+            Route("/debug/flow", merged(_flow)),
             Route("/debug/requests", merged(_requests)),
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
@@ -172,6 +173,15 @@ def _limits(answers: Answers, _: Request) -> Shown:
         for route, limit in shown.items():
             routes.setdefault(route, []).append({"worker": worker.slot, **limit})
     return routes
+
+
+def _flow(answers: Answers, _: Request) -> Shown:
+    """Of each pool every worker's queue: each has its own."""
+    pools: Shown = {}
+    for worker, shown in answers.items():
+        for pool, queues in shown.items():
+            pools.setdefault(pool, []).extend({**each, "worker": worker.slot} for each in queues)
+    return pools
 
 
 def _config(supervisor: Supervisor, answers: Answers) -> Shown:

@@ -1,0 +1,90 @@
+"""What a request's headers say of its wait: in whose name it comes, how soon it is wanted, how long it waits.
+
+Read only of requests that have to wait.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Request
+    from headgate.gateway.settings import GatewaySettings
+
+DEFAULT_FLOW = "default-flow"
+"""Of requests that come in nobody's name; so the Endpoint Picker calls it."""
+MAX_FLOW_CHARACTERS = 128
+"""Names are cut here: those that begin alike are one flow."""
+MAX_S = 1e9
+"""Longer times are taken for none."""
+
+FAIRNESS_IDS = (
+    b"x-llm-d-inference-fairness-id",
+    b"x-gateway-inference-fairness-id",
+    b"x-headgate-fairness-id",
+)
+"""The first of these that a request has names its flow."""
+OBJECTIVES_MS = (b"x-llm-d-slo-ttft-ms", b"x-slo-ttft-ms")
+"""How soon the first token is wanted."""
+_DEADLINES_MS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
+"""After how long somebody on the way gives the request up."""
+_SILENCES_S = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""After how long without a byte the SDKs of OpenAI and Anthropic give it up."""
+PROGRESS = b"x-headgate-progress"
+
+_KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS))
+_YES = ("1", "true", "yes")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request asks for; times are in seconds since its arrival."""
+
+    flow: str
+    objective_s: float = math.inf
+    patience_s: float = math.inf
+    """How long its client waits at most."""
+    wants_progress: bool = False
+
+
+def read(request: Request, settings: GatewaySettings, *, is_stream: bool) -> Asked:
+    """What the headers of a request say."""
+    tenant_header = settings.tenant_header.lower().encode()
+    found: dict[bytes, str] = {}
+    for name, value in request.headers:
+        if (name in _KNOWN or name == tenant_header) and name not in found:
+            found[name] = value.decode("latin-1").strip()
+    # A head without a length needs chunks.
+    wants_progress = is_stream and not request.is_http_1_0 and found.get(PROGRESS, "").lower() in _YES
+    patiences = [_positive(found.get(name)) / 1e3 for name in _DEADLINES_MS]
+    if not wants_progress:  # whoever hears of its progress does not wait in silence
+        patiences += (_positive(found.get(name)) for name in _SILENCES_S)
+    return Asked(
+        flow=_flow(found, request, settings),
+        objective_s=min(_positive(found.get(name)) / 1e3 for name in OBJECTIVES_MS),
+        patience_s=min(patiences),
+        wants_progress=wants_progress,
+    )
+
+
+def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) -> str:
+    """Who the request is for: as it says itself, else as a trusted proxy says, else nobody in particular."""
+    flow = ""
+    if request.is_from_trusted or settings.fairness_ids == "anyone":
+        flow = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
+    if not flow and settings.tenant_header and request.is_from_trusted:
+        flow = found.get(settings.tenant_header.lower().encode(), "")
+    return flow[:MAX_FLOW_CHARACTERS] or DEFAULT_FLOW
+
+
+def _positive(text: str | None) -> float:
+    """A number above 0; anything else is taken for infinite."""
+    if not text:
+        return math.inf
+    try:
+        number = float(text)
+    except ValueError:
+        return math.inf
+    return number if 0 < number < MAX_S else math.inf

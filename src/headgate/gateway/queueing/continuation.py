@@ -1,0 +1,150 @@
+"""An endpoint's answer behind a head that was sent before there was one.
+
+A client that hears of its progress has a 200, a stream of events in chunks, and some comments of it, before
+any endpoint was asked. Whatever the endpoint then answers becomes further events of that stream: events as
+they are, and anything else, such as an error, as one event with its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httptools
+import msgspec
+
+from headgate.gateway.answer import EVENTS, media_type
+from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
+from headgate.gateway.events import EventStream
+from headgate.gateway.refusals import Refusal, error_event, event
+from headgate.gateway.request import Header
+
+MAX_BODY_BYTES = 64 * 1024
+"""Of an answer that has to be held to make one event of it."""
+
+
+class Continuation:
+    """One such answer; stands in the place of an `Answer`. Raises HttpParserError as that does."""
+
+    __slots__ = (
+        "_chunks",
+        "_held",
+        "_size",
+        "_status",
+        "_stream",
+        "_target",
+        "ends_with_connection",
+        "has_begun",
+        "keep_alive",
+    )
+
+    def __init__(
+        self,
+        target: bytes,
+        status: int,
+        headers: list[Header],
+        *,
+        may_keep_alive: bool,
+        takes_usage: bool,
+        name: bytes = b"",
+    ) -> None:
+        self._target = target
+        self._status = status
+        self.keep_alive = may_keep_alive
+        self.has_begun = False
+        """Whether the client has a part of it."""
+        is_chunked = has_length = False
+        for key, value in headers:
+            if key == b"content-length":
+                has_length = True
+            elif key == b"transfer-encoding":
+                if is_chunked or value.lower() != b"chunked":
+                    raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
+                is_chunked = True
+        self.ends_with_connection = not is_chunked and not has_length
+        self._chunks = Chunks() if is_chunked else None
+        is_stream = status == 200 and media_type(headers) == EVENTS
+        self._stream = (
+            EventStream(is_chunked=is_chunked, takes_usage=takes_usage, name=name) if is_stream else None
+        )
+        self._held: list[bytes] = []
+        """Of a body that is no stream."""
+        self._size = 0
+
+    def add(self, line: bytes) -> None:
+        """A header line comes too late."""
+
+    @property
+    def taken_bytes(self) -> int:
+        """By how much the body became shorter on the way."""
+        return self._stream.taken_bytes if self._stream is not None else 0
+
+    def unchunk(self, data: bytes) -> bytes:
+        """The body's bytes as they came: its client knows chunks."""
+        return data
+
+    def pass_on(self, data: bytes) -> bytes:
+        """What the client gets for these bytes of the body."""
+        if self._stream is None:
+            self._hold(data)
+            return b""
+        passed = self._stream.feed(data) if data else b""
+        if self._chunks is None:
+            passed = chunk(passed)
+        if passed:
+            self.has_begun = True
+        return passed
+
+    def filtered(self, write: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
+        """Writes further bytes in the shortest way; None if they must pass here."""
+        if self._stream is None or self._chunks is None:
+            return None
+        feed = self._stream.feed
+
+        def write_filtered(data: bytes) -> None:
+            passed = feed(data)
+            if passed:
+                write(passed)
+
+        return write_filtered
+
+    def flush(self) -> bytes:
+        """What ends a complete answer."""
+        if self._stream is None:
+            return chunk(self._as_event()) + LAST_CHUNK
+        return chunk(self._stream.flush()) + LAST_CHUNK if self._chunks is None else b""
+
+    def cut_off(self, error_event: Callable[[], bytes]) -> bytes | None:
+        """Ends a broken stream with the event that says why; None where that is not possible."""
+        if self._stream is None:
+            return chunk(error_event()) + LAST_CHUNK
+        last = self._stream.cut_off(error_event())
+        if last is None or self._chunks is not None:
+            return last
+        return chunk(last) + LAST_CHUNK
+
+    def _hold(self, data: bytes) -> None:
+        payload = data if self._chunks is None else self._chunks.feed(data)[0]
+        self._size += len(payload)
+        if self._size <= MAX_BODY_BYTES:
+            self._held.append(payload)
+
+    def _as_event(self) -> bytes:
+        """The body as an event of the target's API."""
+        if self._size <= MAX_BODY_BYTES:
+            try:
+                said = msgspec.json.encode(msgspec.json.decode(b"".join(self._held)))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass
+            else:
+                return event(said, self._target, is_error=self._status >= 400)
+        told = f"the endpoint answered with status {self._status}, and no stream"
+        return error_event(Refusal.upstream(told, code="upstream_failed"), self._target)
+
+
+def head(answer_lines: bytes, request_id: bytes, *, keep_alive: bool) -> bytes:
+    """The head of a stream that begins before its answer."""
+    close = b"" if keep_alive else b"connection: close\r\n"
+    return (
+        b"HTTP/1.1 200 OK\r\n%bcontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n"
+        b"x-request-id: %b\r\ntransfer-encoding: chunked\r\n%b\r\n" % (answer_lines, request_id, close)
+    )

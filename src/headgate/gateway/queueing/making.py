@@ -1,0 +1,61 @@
+"""What a gateway's settings come to for the queue of a pool."""
+
+from __future__ import annotations
+
+import math
+
+from headgate.flow.capacity import Capacity, CapacitySettings, make
+from headgate.flow.queue import BandSettings, FlowSettings
+from headgate.gateway.settings import GatewaySettings, weight
+
+NAMES = (
+    "flow_control",
+    "no_endpoint_wait_s",
+    "queue_ttl_s",
+    "queue_max_requests",
+    "queue_max_bytes",
+    "queue_band_max_requests",
+    "queue_band_max_bytes",
+    "queue_fairness",
+    "queue_order",
+    "queue_weights",
+    "queue_floor_share",
+    "queue_promote_after_s",
+    "queue_detector",
+    "queue_target_s",
+    "queue_max_in_flight",
+    "max_endpoint_connections",
+    "queue_evicts",
+)
+"""The settings that queues are made of."""
+
+
+def flow_settings(settings: GatewaySettings) -> FlowSettings:
+    """How the queues of all pools are set."""
+    return FlowSettings(
+        is_on=settings.flow_control,
+        ttl_s=settings.queue_ttl_s,
+        no_endpoint_ttl_s=settings.no_endpoint_wait_s,
+        max_requests=settings.queue_max_requests,
+        max_bytes=settings.queue_max_bytes,
+        band=BandSettings(
+            max_requests=settings.queue_band_max_requests,
+            max_bytes=settings.queue_band_max_bytes,
+            fairness=settings.queue_fairness,
+            ordering=settings.queue_order,
+        ),
+        weights=dict(map(weight, settings.queue_weights)),
+        floor_share=settings.queue_floor_share,
+        promote_after_s=settings.queue_promote_after_s or math.inf,
+        evicts_running=settings.queue_evicts,
+    )
+
+
+def capacity(settings: GatewaySettings) -> Capacity:
+    """What tells whether a pool has room."""
+    detector = CapacitySettings(
+        detector=settings.queue_detector,
+        target_s=settings.queue_target_s,
+        max_requests=settings.queue_max_in_flight,
+    )
+    return make(detector, settings.max_endpoint_connections)

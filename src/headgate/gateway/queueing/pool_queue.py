@@ -1,0 +1,361 @@
+"""The queue of one pool, wired to what happens: who may go is sent, who may not wait any longer is told.
+
+A request that is held is sent, or dropped, or its client leaves: exactly one of these ends its wait. Whatever
+may have made room wakes the queue, which then looks once in the next turn of the event loop, however often it
+was woken; if only time will make room, a timer wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from headgate.flow import queue as flow_queue
+from headgate.flow.capacity import Stages
+from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
+from headgate.gateway.access_log import SERVED
+from headgate.gateway.decision import no_endpoint
+from headgate.gateway.queueing import asked, making, reasons
+from headgate.gateway.queueing.positions import Positions
+from headgate.gateway.queueing.shown import QueueShown
+from headgate.gateway.queueing.wait import Wait
+from headgate.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.delivery import Delivery
+    from headgate.gateway.exchange import Exchange
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.usage import Usage
+
+log = logging.getLogger(__name__)
+
+_FAULTY = Dropped(reason=reasons.NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
+
+AT_ONCE = 256
+"""Requests that are sent in one turn of the loop; then connections have theirs."""
+BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
+SOONEST_S = 0.001
+"""Between two looks that are owed to the time alone."""
+
+
+class PoolQueue:
+    """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
+
+    def __init__(self, proxy: Proxy, pool: PoolState) -> None:
+        self._proxy = proxy
+        self._pool = pool
+        self._capacity = making.capacity(proxy.settings)
+        self._counts_on_all = True
+        """Whether requests may go to each of the pool's endpoints."""
+        self.look_around()
+        self._flow = FlowQueue(making.flow_settings(proxy.settings), self._capacity, proxy.rng)
+        self.passes = self._flow.passes
+        """Whether a request may go at once: its priority, its work in tokens, and the time."""
+        self._waits: dict[Waiting, Wait] = {}
+        """Those that are held, in the order of their arrival."""
+        self.counts_all = self._counts_all()
+        """Whether fairness goes by what requests have taken, also of those that need not wait."""
+        self.held = 0
+        """How many these are."""
+        self._positions = Positions()
+        self._woken: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_starved = False
+        """Whether requests wait because there is no endpoint."""
+
+    # -- what is told of it
+
+    @property
+    def name(self) -> str:
+        """Of its pool, as metrics and logs have it."""
+        return self._pool.name
+
+    @property
+    def settings(self) -> FlowSettings:
+        return self._flow.settings
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its pool has no endpoint that could answer."""
+        return self._capacity.is_empty()
+
+    def serves(self, load: EndpointLoad) -> bool:
+        """Whether an endpoint is one of its pool's."""
+        return load in self._pool.loads
+
+    def waits(self) -> Iterable[Wait]:
+        """Those that are held, the oldest first."""
+        return self._waits.values()
+
+    def why_wait(self, priority: int) -> str:
+        """What a request that comes now would wait for; empty if it would go at once."""
+        settings, now = self.settings, self._proxy.now()
+        if not settings.is_on:
+            return ""
+        if self.is_empty:
+            wait_s = settings.no_endpoint_ttl_s
+            return f"no endpoint is ready: it waits up to {wait_s:g} s for one" if wait_s else ""
+        ahead = sum(wait.place.priority >= priority for wait in self.waits())
+        if ahead:
+            return f"requests wait before it: {ahead}"
+        if not self._capacity.has_room(priority, now):
+            return f"the pool has no room: its saturation is {self._capacity.saturation(now):.2f}"
+        return ""
+
+    def shown(self) -> QueueShown:
+        """For whoever asks what it does."""
+        now = self._proxy.now()
+        return QueueShown(
+            is_on=self.settings.is_on,
+            endpoints=len(_answering(self._pool)),
+            in_flight=self._capacity.in_flight(),
+            why=self.why_wait(0),
+            queue=self._flow.explain(now),
+        )
+
+    def progress(self, place: Waiting, now: float) -> str:
+        """What a client hears that waits."""
+        if self.is_empty:
+            return "queued, no endpoint is ready yet"
+        return f"queued, position {self._positions.of(place, self._waits, now)}"
+
+    def saturation(self) -> Mapping[str, float]:
+        """How full the pool is; from 1 on there is no room. Where prefill and decode are apart, of each."""
+        now = self._proxy.now()
+        if isinstance(self._capacity, Stages):
+            return self._capacity.by_stage(now)
+        return {"all": self._capacity.saturation(now)}
+
+    # -- what happens to it
+
+    def use(self, pool: PoolState) -> None:
+        """The pool as a new snapshot has it."""
+        self._pool = pool
+        self.look_around()
+        if self.held:
+            self.wake()
+
+    def look_around(self) -> None:
+        """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
+        unless there is no other."""
+        now, pool = self._proxy.now(), self._pool
+        loads = pool.loads if _answering(pool) else ()
+        able = [load for load in loads if load.suspect_until <= now]
+        self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
+        self._capacity.follow(loads if self._counts_on_all else able, pool.pool.phases)
+
+    def sweep(self) -> None:
+        """An endpoint may have come back from its failures, of which nothing else tells."""
+        if not self._counts_on_all:
+            self.look_around()
+        if self.held:
+            self.wake()
+
+    def change(self) -> None:
+        """Goes on by other settings: those that wait go on waiting."""
+        settings = self._proxy.settings
+        self._capacity = self._flow.capacity = making.capacity(settings)
+        self.look_around()
+        self._flow.change(making.flow_settings(settings), self._proxy.now())
+        self.counts_all = self._counts_all()
+        self.wake()
+
+    def close(self) -> None:
+        """Whoever waits is told that nobody is served any more, and whoever comes later."""
+        self._flow.close(self._proxy.now())
+        self._look()
+
+    def remove(self) -> None:
+        """The pool is gone."""
+        now, key = self._proxy.now(), self._pool.pool.key
+        why = f"{key} was deleted while the request waited for it"
+        gone = reasons.refusal(Dropped(reason=reasons.NO_ENDPOINTS, message=why, retry_after_s=1))
+        for waiting, wait in list(self._waits.items()):
+            self._flow.leave(waiting, now)
+            wait.dropped_reason = reasons.NO_ENDPOINTS
+            self._end(wait, reasons.NO_ENDPOINTS, now)
+            _exchange(wait).turn_away(gone)
+        self._sleep()
+
+    def _counts_all(self) -> bool:
+        settings = self.settings
+        return any(band.fairness in BY_USAGE for band in (settings.band, *settings.bands.values()))
+
+    # -- requests
+
+    def hold(self, exchange: Delivery) -> None:
+        """Lets a request wait that does not pass; or refuses it, if there is no place for it."""
+        now, proxy = self._proxy.now(), self._proxy
+        request, decision = exchange.request, exchange.decision
+        says = asked.read(request, proxy.settings, is_stream=decision.stream)
+        ttl_s = proxy.settings.queue_ttl_s
+        waiting = Waiting(
+            exchange,
+            flow=says.flow,
+            priority=decision.scheduled.priority,
+            work=self._work(exchange),
+            size=len(decision.body),
+            arrived=now,
+            deadline=now + (ttl_s or math.inf),
+            gives_up_at=request.arrived_at + says.patience_s,
+            slo_at=request.arrived_at + says.objective_s,
+        )
+        wait = exchange.wait = Wait(self, waiting, now, wants_progress=says.wants_progress)
+        self._waits[waiting] = wait
+        self.held += 1
+        dropped = self._refused(waiting, now)
+        if dropped is not None:
+            self._drop(wait, dropped, now)
+        self.wake()
+
+    def _refused(self, waiting: Waiting, now: float) -> Dropped | None:
+        if self._pool.pool.fault and self._capacity.is_empty():
+            return _FAULTY  # no Pod that comes will help
+        return self._flow.enter(waiting, now)
+
+    def _work(self, exchange: Delivery) -> int:
+        """Tokens that a request costs: of its prompt those that no endpoint holds, and of its answer all."""
+        scheduled, loads = exchange.decision.scheduled, self._pool.loads
+        held = self._proxy.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
+        cached = scheduled.tokens_in(max(held)) if held else 0
+        return max(scheduled.prompt_tokens - cached, 0) + scheduled.output_tokens
+
+    def settled(self, exchange: Exchange, now: float) -> None:
+        """A request of the pool is over; if it still waits, its client has gone."""
+        wait = exchange.wait
+        if wait is not None and wait.queue is self:
+            if wait.is_over:
+                self._flow.answered(wait.place)
+            else:
+                self._flow.leave(wait.place, now)
+                wait.dropped_reason = reasons.CANCELLED
+                self._end(wait, reasons.CANCELLED, now)
+        if exchange.outcome == SERVED and exchange.usage is not None:
+            self._served(exchange, exchange.usage, now)
+
+    def _served(self, exchange: Exchange, counted: Usage, now: float) -> None:
+        """What a request has taken is known: fairness may go by it."""
+        wait, decision = exchange.wait, exchange.decision
+        if wait is not None:
+            flow, work = wait.place.flow, wait.place.work
+        else:
+            settings = self._proxy.settings
+            flow = asked.read(exchange.request, settings, is_stream=decision.stream).flow
+            work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
+        taken = flow_queue.Usage(
+            prompt_tokens=counted.prompt, output_tokens=counted.completion, cached_tokens=counted.cached or 0
+        )
+        self._flow.served(flow, decision.scheduled.priority, work, taken, now)
+
+    def answered(self, wait: Wait) -> None:
+        """The first byte of an answer has come."""
+        self._flow.answered(wait.place)
+
+    # -- whose turn it is
+
+    def wake(self) -> None:
+        """There may be room."""
+        if self._woken is None:
+            self._woken = self._proxy.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
+        self._sleep()
+        now = self._proxy.now()
+        self._turn_away(self._flow.dropped(now), now)
+        sent = 0
+        while sent < AT_ONCE and (waiting := self._flow.next(now)) is not None:
+            self._send(self._waits[waiting], now)
+            sent += 1
+        self._turn_away(self._flow.dropped(now), now)
+        for waiting, dropped in self._flow.victims(now):
+            self._evict(waiting, dropped)
+        self._note_starvation()
+        if sent == AT_ONCE:
+            self.wake()
+        elif self.held:
+            self._sleep_until(self._flow.wake_at(now), now)
+
+    def _sleep(self) -> None:
+        if self._woken is not None:
+            self._woken.cancel()
+            self._woken = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sleep_until(self, at: float, now: float) -> None:
+        if self._woken is None and at < math.inf:
+            self._timer = self._proxy.loop.call_at(max(at, now + SOONEST_S), self.wake)
+
+    def _send(self, wait: Wait, now: float) -> None:
+        exchange = _exchange(wait)
+        self._end(wait, reasons.DISPATCHED, now)
+        try:
+            exchange.go(self._pool)
+        except Exception:
+            # The others must not wait for it.
+            log.exception("a request to %s could not be sent", self._pool.pool.key)
+            if not exchange.settled:
+                exchange.turn_away(Refusal.broken("the gateway failed to send the request: its log says why"))
+
+    def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
+        for waiting, why in dropped:
+            wait = self._waits.get(waiting)
+            if wait is not None:  # else its client left before it was told
+                self._drop(wait, why, now)
+
+    def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
+        wait.dropped_reason = dropped.reason
+        self._end(wait, dropped.reason, now)
+        _exchange(wait).turn_away(self._refusal(dropped, wait.seconds(now)))
+
+    def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
+        """The answer, with what is known here of a pool without endpoints."""
+        if dropped.reason != reasons.NO_ENDPOINTS:
+            told = f"{self._pool.pool.key}: {dropped.message}"
+            return reasons.refusal(msgspec.structs.replace(dropped, message=told))
+        none = no_endpoint(self._pool, self._proxy.settings.max_endpoint_connections)
+        if waited_s < 1:
+            return msgspec.structs.replace(none, lines=reasons.lines(dropped.reason))
+        told = f"{none.message}, and none came in {waited_s:.0f} s"
+        return reasons.refusal(msgspec.structs.replace(dropped, message=told))
+
+    def _evict(self, waiting: Waiting, dropped: Dropped) -> None:
+        """Ends a running request for others that wait."""
+        exchange = cast("Exchange", waiting.owner)
+        if exchange.wait is not None and exchange.can_be_evicted:
+            exchange.wait.dropped_reason = dropped.reason
+            self._proxy.recorder.waits.evicted(self._pool, waiting.priority)
+            exchange.turn_away(self._refusal(dropped, 0.0))
+
+    def _end(self, wait: Wait, outcome: str, now: float) -> None:
+        del self._waits[wait.place]
+        self.held -= 1
+        wait.over_at = now
+        self._proxy.recorder.waits.ended(self._pool, wait, outcome, now)
+
+    def _note_starvation(self) -> None:
+        """Tells the log when requests begin to wait for an endpoint, and when one has come."""
+        is_starved = self.held > 0 and self._capacity.is_empty()
+        if is_starved and not self._is_starved:
+            wait_s = self._proxy.settings.no_endpoint_wait_s
+            log.warning("%s has no ready endpoint: requests wait up to %g s for one", self._pool.name, wait_s)
+        elif self._is_starved and not self._capacity.is_empty():
+            log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
+        self._is_starved = is_starved
+
+
+def _exchange(wait: Wait) -> Exchange:
+    return cast("Exchange", wait.place.owner)
+
+
+def _answering(pool: PoolState) -> Sequence[EndpointLoad]:
+    return pool.loads if pool.pairs is None else pool.pairs.decode

@@ -1,0 +1,64 @@
+"""The queues of all pools of a gateway process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.gateway.queueing import making
+from headgate.gateway.queueing.pool_queue import PoolQueue
+
+if TYPE_CHECKING:
+    from headgate.api import ObjectRef
+    from headgate.fleet import EndpointLoad
+    from headgate.gateway.proxy import Proxy
+    from headgate.gateway.settings import GatewaySettings
+
+
+class Queues:
+    """One queue for each pool; each is kept for as long as its pool is there."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._queues: dict[ObjectRef, PoolQueue] = {}
+        self._is_closed = False
+
+    def use(self) -> None:
+        """Takes up the pools as they are now, each of which is told its queue."""
+        pools = self._proxy.pools
+        for key in self._queues.keys() - pools.keys():
+            self._queues.pop(key).remove()
+        for key, pool in pools.items():
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = PoolQueue(self._proxy, pool)
+                if self._is_closed:
+                    queue.close()
+            else:
+                queue.use(pool)
+            pool.queue = queue
+
+    def change(self, before: GatewaySettings, settings: GatewaySettings) -> None:
+        """Goes on by other settings."""
+        if any(getattr(before, name) != getattr(settings, name) for name in making.NAMES):
+            for queue in self._queues.values():
+                queue.change()
+
+    def learned(self, load: EndpointLoad) -> None:
+        """Something was heard of an endpoint: requests that wait for it may go."""
+        for queue in self._queues.values():
+            if queue.held and queue.serves(load):
+                queue.wake()
+
+    def sweep(self) -> None:
+        """Called about once a second."""
+        for queue in self._queues.values():
+            queue.sweep()
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        self._is_closed = True
+        for queue in self._queues.values():
+            queue.close()
+
+    def all(self) -> list[PoolQueue]:
+        return list(self._queues.values())

@@ -1,0 +1,32 @@
+"""What `/debug/flow` shows: of each pool its queue, with all that explains who waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headgate.flow.queue import QueueView
+
+if TYPE_CHECKING:
+    from headgate.gateway.proxy import Proxy
+
+
+class QueueShown(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue of one pool, in one worker. Each worker has its own, with its own share of the requests."""
+
+    worker: int = 0
+    is_on: bool
+    """Whether requests wait at all."""
+    endpoints: int
+    """That can answer."""
+    in_flight: int
+    """Requests of this worker that they have."""
+    why: str
+    """What keeps a request from going that comes now with priority 0; empty if nothing does."""
+    queue: QueueView
+
+
+def flow(proxy: Proxy) -> dict[str, list[QueueShown]]:
+    """By the pools' names."""
+    return {queue.name: [queue.shown()] for queue in proxy.queues.all()}
