@@ -22,6 +22,16 @@ def test_a_budget_starts_full_and_fills_up_evenly():
     assert budget.available(10_000.0) == 60.0
 
 
+def test_a_budget_that_was_full_for_long_holds_its_limit():
+    """What did not fit in while nobody looked is not there for what is charged or given back then."""
+    budget = LocalBudget(60, 60, now=0.0)
+    budget.charge(30, 1000.0)
+    assert budget.available(1000.0) == 30.0
+    budget.give_back(10, 2000.0)
+    assert budget.take(60, 2000.0)
+    assert not budget.take(1, 2000.0)
+
+
 def test_what_is_refused_takes_nothing():
     """A request that is refused leaves the tokens to a smaller one."""
     budget = LocalBudget(10, 60, now=0.0)
