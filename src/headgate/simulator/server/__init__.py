@@ -8,7 +8,9 @@ from headgate.simulator.server.adapters import Adapter, parse_module
 from headgate.simulator.server.failures.settings import FAILURE_TYPES, FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
+from headgate.simulator.server.metrics.fake import FakeMetrics
 from headgate.simulator.server.ranks import Ranks
+from headgate.simulator.server.schema import MadeUp
 from headgate.simulator.server.serve import listen, run, running
 from headgate.simulator.server.settings import AnswerLengths, Api, Mode, Role, ServerSettings
 
@@ -18,7 +20,9 @@ __all__ = [
     "AnswerLengths",
     "Api",
     "FailureSettings",
+    "FakeMetrics",
     "KvEventsConfig",
+    "MadeUp",
     "Mode",
     "Ranks",
     "Role",

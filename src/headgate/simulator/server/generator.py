@@ -47,6 +47,7 @@ class Generator:
             own_tokens=settings.max_tokens_default,
             samples=settings.answer_lengths == "sampled",
             echoes=settings.mode == "echo",
+            made_up=settings.made_up,
             dataset=dataset,
         )
         self._ready_at_s = time.monotonic() + settings.startup_s

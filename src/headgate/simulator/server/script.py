@@ -12,12 +12,11 @@ from headgate.simulator.server import lengths
 from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.datasets.dataset import conversation
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.schema import value_of
+from headgate.simulator.server.schema import MadeUp, value_of
 
 CHARACTERS_PER_TOKEN = 4
 AUTO_CALL_SHARE = 0.5
 """How likely an answer calls a tool where it may choose to."""
-FURTHER_CALL_SHARE = 0.45
 MOST_CALLS = 8
 
 
@@ -77,6 +76,7 @@ class Author(msgspec.Struct, frozen=True):
     samples: bool
     """Whether answers end by themselves at a random length."""
     echoes: bool
+    made_up: MadeUp = MadeUp()
     dataset: Dataset | None = None
     """Where answers come from in place of words."""
 
@@ -87,10 +87,10 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
     prompt = index // generation.choices_per_prompt
     if generation.tools or generation.schema is not None:
         rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
-        if calls := _calls(generation, rng):
+        if calls := _calls(generation, author.made_up, rng):
             return _of_calls(calls, generation.max_tokens or room)
         if generation.schema is not None:
-            text = msgspec.json.encode(value_of(generation.schema, rng)).decode()
+            text = msgspec.json.encode(value_of(generation.schema, rng, author.made_up)).decode()
             return _of_text(text, generation, room)
     if author.echoes:
         said = generation.said[prompt] or detokenize(generation.prompts[prompt])
@@ -193,20 +193,21 @@ def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:
     return min((each for each in found if each[0] >= 0), default=None)
 
 
-def _calls(generation: Generation, rng: random.Random) -> list[Call]:
+def _calls(generation: Generation, made_up: MadeUp, rng: random.Random) -> list[Call]:
     """The tools that are called, as the request wants, lets or forbids it."""
     tools = generation.tools
     if not tools or (generation.tool_choice == "auto" and rng.random() >= AUTO_CALL_SHARE):
         return []
-    calls = [_call(rng.choice(tools), rng)]
-    while generation.parallel_calls and len(calls) < MOST_CALLS and rng.random() < FURTHER_CALL_SHARE:
-        calls.append(_call(rng.choice(tools), rng))
+    calls = [_call(rng.choice(tools), made_up, rng)]
+    more = made_up.further_call_share
+    while generation.parallel_calls and len(calls) < MOST_CALLS and rng.random() < more:
+        calls.append(_call(rng.choice(tools), made_up, rng))
     return calls
 
 
-def _call(tool: "tuple[str, Any]", rng: random.Random) -> Call:
+def _call(tool: "tuple[str, Any]", made_up: MadeUp, rng: random.Random) -> Call:
     name, parameters = tool
-    arguments = value_of(parameters, rng) if parameters is not None else {}
+    arguments = value_of(parameters, rng, made_up) if parameters is not None else {}
     return Call(f"call_{rng.getrandbits(96):024x}", name, msgspec.json.encode(arguments).decode())
 
 

@@ -13,6 +13,7 @@ from headgate.simulator.server.datasets.opening import is_table_name
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
+from headgate.simulator.server.schema import MadeUp
 
 Api = Literal["vllm", "sglang", "trtllm"]
 Mode = Literal["random", "echo"]
@@ -75,6 +76,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_transfer_s_per_token: float = 0.0
     """Seconds for the KV cache of one prompt token to come from another engine."""
 
+    made_up: MadeUp = MadeUp()
+    """How arguments of tools and structured answers are made up."""
     mm_encode_s: float = 0.0
     """Seconds that encoding an image takes, one after the other."""
     mm_cached_items: int = 1000
@@ -102,7 +105,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         FaultSchedule.from_objects(self.failures.faults)
-        problems = [*self._of_names(), *self._out_of_range(), *self._of_files()]
+        problems = [
+            *self._of_names(),
+            *self._out_of_range(),
+            *self._of_files(),
+            *self.made_up.problems(),
+        ]
         if problems:
             raise ValueError("; ".join(problems))
 

@@ -1,0 +1,139 @@
+"""The command: from its options to settings, and a server of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
+from headgate.cli.simulate.engine.constants import ENGINE, SPECULATION
+from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE, PROTOCOLS, SERVER
+
+if TYPE_CHECKING:
+    import socket
+
+    from headgate.simulator.model import EngineConfig, EngineProfile
+    from headgate.simulator.server import FailureSettings, ServerSettings
+
+
+@click.command(short_help="Serve the OpenAI API from a simulated engine.")
+@PLACE
+@ENGINE
+@SPECULATION
+@SERVER
+@TOOLS
+@IMAGES
+@DATASET
+@PAIRS
+@FAILURES
+@PROTOCOLS
+@IGNORED
+def engine(host: str, port: int, profile: EngineProfile, bootstrap_port: int, **given: Any) -> None:
+    """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
+
+    Options without a default here have the profile's.
+    """
+    try:
+        settings = _settings(profile, given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    meets = settings.api == "sglang" and settings.role == "prefill"
+    _serve(settings, host, port, profile.name, bootstrap_port if meets else None)
+
+
+def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
+    """Of options by the names of what they set, but for a few. Raises ValueError."""
+    from headgate.simulator import server
+
+    policy, modules, events = (
+        given.pop(name) for name in ("scheduling_policy", "lora_modules", "kv_events_config")
+    )
+    served, models = given.pop("served_models"), given.pop("models")
+    failures = [
+        given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults", "fake_metrics")
+    ]
+    made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
+    body_mb = given.pop("max_body_mb")
+    own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}
+    return server.ServerSettings(
+        **own,
+        engine=_override(profile.config, given | {"by_priority": policy == "priority"}),
+        models=served or models,
+        max_body_bytes=body_mb * 1024 * 1024,
+        made_up=server.MadeUp(**made_up),
+        failures=_failures(*failures),
+        lora_modules=tuple(map(server.parse_module, modules)),
+        kv_events=server.read_kv_events(events) if events else None,
+    )
+
+
+def _serve(settings: ServerSettings, host: str, port: int, profile: str, bootstrap_port: int | None) -> None:
+    from headgate.simulator import server
+
+    sock = _listen(host, port, "--port")
+    bootstrap = None if bootstrap_port is None else _listen(host, bootstrap_port, "--bootstrap-port")
+    port = sock.getsockname()[1]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    scheme = "https" if settings.speaks_tls else "http"
+    told = f"simulating {', '.join(settings.models)} ({profile}) on {scheme}://{address}"
+    if bootstrap is not None:
+        told += f", bootstrap on port {bootstrap.getsockname()[1]}"
+    try:
+        server.run(settings, sock, lambda: click.echo(told), bootstrap)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _failures(rate: float, types: str | None, path: str | None, fake_metrics: str | None) -> FailureSettings:
+    """Raises ValueError that names the option."""
+    import msgspec
+    import yaml
+
+    from headgate.simulator.server import FAILURE_TYPES, FailureSettings, FakeMetrics
+
+    given: dict[str, object] = {"failure_injection_rate": rate}
+    if types:
+        given["failure_types"] = names = [name.strip() for name in types.split(",")]
+        if unknown := [name for name in names if name not in FAILURE_TYPES]:
+            raise ValueError(
+                f"--failure-types: there is no {', '.join(map(repr, unknown))}; "
+                f"there are {', '.join(FAILURE_TYPES)}"
+            )
+    if path is not None:
+        with open(path) as file:
+            try:
+                given["faults"] = yaml.safe_load(file)
+            except yaml.YAMLError as error:
+                raise ValueError(f"--faults: {path} is not YAML: {error}") from error
+        if not isinstance(given["faults"], list):
+            raise ValueError(f"--faults: {path} is no list, as of `- {{kind: slow, at_s: 60, factor: 4}}`")
+    if fake_metrics is not None:
+        try:
+            given["fake_metrics"] = msgspec.json.decode(fake_metrics, type=FakeMetrics)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"--fake-metrics: {error}") from error
+    try:
+        return msgspec.convert(given, FailureSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"--faults: {path}: {error}") from error
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
+    from headgate.simulator import server
+
+    try:
+        return server.listen(host, port)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host} port {port}: {error.strerror}; see --host, {option}"
+        ) from error
+
+
+def _override(config: EngineConfig, overrides: dict[str, float | None]) -> EngineConfig:
+    """`config` with the constants that were given on the command line."""
+    import msgspec
+
+    given = {name: value for name, value in overrides.items() if value is not None}
+    costs = {name: given.pop(name) for name in config.costs.__struct_fields__ if name in given}
+    return msgspec.structs.replace(config, costs=msgspec.structs.replace(config.costs, **costs), **given)

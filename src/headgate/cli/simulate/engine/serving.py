@@ -1,0 +1,277 @@
+"""Options for how the engine is served, mostly by the names of the server's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.simulate.completing import complete_profile
+from headgate.cli.simulate.engine.file import take_defaults
+from headgate.cli.simulate.engine.grouping import COUNT, SECONDS, options
+
+if TYPE_CHECKING:
+    from headgate.simulator.model import EngineProfile
+
+
+def _find_profile(_: click.Context, __: click.Parameter, name: str) -> EngineProfile:
+    """The profile of that name. A `click.Choice` would import the profiles for every `headgate --help`."""
+    from headgate.simulator.model import PROFILES
+
+    if name not in PROFILES:
+        raise click.BadParameter(f"{name!r} is not a profile; there are {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+PLACE = options(
+    click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=take_defaults,
+        help="YAML file with options; the command line and the environment go before it.",
+    ),
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        envvar="POD_IP",
+        show_default=True,
+        show_envvar=True,
+        help="Address to listen on.",
+    ),
+    click.option(
+        "--port",
+        default=8000,
+        type=click.IntRange(0, 65535),
+        show_default=True,
+        help="Port; 0 takes a free one.",
+    ),
+    click.option(
+        "--model",
+        "models",
+        multiple=True,
+        default=("simulated",),
+        show_default=True,
+        envvar="SIM_MODEL",
+        show_envvar=True,
+        help="Served model name; repeat it for aliases (in the variable: separated by blanks).",
+    ),
+    click.option(
+        "--served-model-name",
+        "served_models",
+        multiple=True,
+        help="Served model name in place of --model; repeat it for aliases.",
+    ),
+    click.option(
+        "--profile",
+        callback=_find_profile,
+        default="8b-h100",
+        show_default=True,
+        shell_complete=complete_profile,
+        help="Constants to start from; `headgate simulate profiles` lists them.",
+    ),
+)
+
+SERVER = options(
+    click.option(
+        "--max-request-body-size-mb",
+        "max_body_mb",
+        type=click.IntRange(1, 512),
+        default=4,
+        show_default=True,
+        help="Largest body in MiB; a larger one gets a 413.",
+    ),
+    click.option(
+        "--max-tokens-default",
+        type=COUNT,
+        default=64,
+        show_default=True,
+        help="Length of an answer whose request sets no limit.",
+    ),
+    click.option(
+        "--answer-lengths",
+        type=click.Choice(["exact", "sampled"]),
+        default="exact",
+        show_default=True,
+        help="As long as max_tokens says, or random within it.",
+    ),
+    click.option(
+        "--startup-duration",
+        "startup_s",
+        type=SECONDS,
+        default=0.0,
+        help="Seconds during which /health says 503.",
+    ),
+    click.option(
+        "--drain-duration",
+        "drain_s",
+        type=click.IntRange(min=0),
+        default=2,
+        show_default=True,
+        help="Seconds that requests in flight may still take after SIGTERM.",
+    ),
+    click.option(
+        "--global-cache-hit-threshold",
+        "cache_hit_threshold",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        show_default=True,
+        help="Share of a prompt that must be cached, or it ends with cache_threshold.",
+    ),
+    click.option(
+        "--lora-modules",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
+    ),
+    click.option(
+        "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
+    ),
+    click.option(
+        "--data-parallel-size",
+        type=click.IntRange(1, 64),
+        default=1,
+        show_default=True,
+        help="Copies of the engine behind this server.",
+    ),
+    click.option(
+        "--engine",
+        "api",
+        type=click.Choice(["vllm", "sglang", "trtllm"]),
+        default="vllm",
+        show_default=True,
+        help="Whose metrics and prefill/decode form it has.",
+    ),
+    click.option(
+        "--metrics-generation",
+        type=click.Choice(["new", "old"]),
+        default="new",
+        show_default=True,
+        help="Names of vLLM's metrics: since 0.11, or before.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts."),
+    click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod."),
+    click.option(
+        "--pod-namespace",
+        envvar="POD_NAMESPACE",
+        show_envvar=True,
+        help="Sent back as x-inference-namespace.",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(["random", "echo"]),
+        default="random",
+        show_default=True,
+        help="Answer with words, or with what the request said last.",
+    ),
+    click.option("--enable-sleep-mode", "sleep_mode", is_flag=True, help="POST /sleep has an effect."),
+    click.option(
+        "--default-embedding-dimensions",
+        "embedding_dimensions",
+        type=click.IntRange(1, 65536),
+        default=384,
+        show_default=True,
+        help="Length of a vector whose request names none.",
+    ),
+)
+
+PAIRS = options(
+    click.option(
+        "--role",
+        type=click.Choice(["both", "prefill", "decode"]),
+        default="both",
+        show_default=True,
+        help="Which side of prefill/decode pairs it is for.",
+    ),
+    click.option(
+        "--check-protocol", is_flag=True, help="Refuse what deviates from the prefill/decode protocol."
+    ),
+    click.option(
+        "--side-channel-host",
+        envvar="VLLM_NIXL_SIDE_CHANNEL_HOST",
+        show_envvar=True,
+        help="Where other engines reach this one, if not at --host.",
+    ),
+    click.option(
+        "--kv-store",
+        type=click.Path(dir_okay=False),
+        help="File in which engines of this machine find each other's prompts by content.",
+    ),
+    click.option(
+        "--kv-hold",
+        "kv_hold_s",
+        type=SECONDS,
+        default=480.0,
+        show_default=True,
+        help="Seconds that a prompt waits to be read by the decode side.",
+    ),
+    click.option(
+        "--bootstrap-port",
+        type=click.IntRange(0, 65535),
+        default=8998,
+        show_default=True,
+        help="Where an SGLang prefill engine meets its decode side.",
+    ),
+    click.option(
+        "--bootstrap-timeout",
+        "bootstrap_timeout_s",
+        type=SECONDS,
+        default=300.0,
+        show_default=True,
+        help="Seconds that one side waits there for the other.",
+    ),
+    click.option(
+        "--kv-transfer-per-token-s",
+        "kv_transfer_s_per_token",
+        type=SECONDS,
+        default=0.0,
+        show_default=True,
+        help="Seconds for the KV cache of a token to come from another engine.",
+    ),
+)
+
+FAILURES = options(
+    click.option(
+        "--failure-injection-rate",
+        type=click.FloatRange(0, 100),
+        default=0.0,
+        show_default=True,
+        help="Percent of requests that fail.",
+    ),
+    click.option(
+        "--failure-types",
+        metavar="TYPES",
+        help="Comma list of the ways in which they do; all errors if empty.",
+    ),
+    click.option(
+        "--faults",
+        type=click.Path(exists=True, dir_okay=False),
+        help="YAML file with a schedule of faults.",
+    ),
+    click.option(
+        "--fake-metrics", metavar="JSON", help="Figures of the metrics page in place of the true ones."
+    ),
+)
+
+PROTOCOLS = options(
+    click.option(
+        "--ssl-certfile",
+        type=click.Path(dir_okay=False),
+        help="Certificate in PEM, to serve https; read anew when it changes.",
+    ),
+    click.option("--ssl-keyfile", type=click.Path(dir_okay=False), help="Its key."),
+    click.option("--grpc", is_flag=True, help="Answer vLLM's gRPC on the same port; needs headgate[grpc]."),
+    click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
+)
+IGNORED = options(
+    *(
+        click.option(*names, expose_value=False, help="Accepted as vLLM's; changes nothing.")
+        for names in (
+            ("--enforce-eager/--no-enforce-eager",),
+            ("--tensor-parallel-size",),
+            ("--mm-processor-kwargs",),
+            ("--ec-transfer-config",),
+        )
+    )
+)
