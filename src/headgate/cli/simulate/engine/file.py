@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from headgate.cli.validation.spelling import closest
-
 
 def take_defaults(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
     """Let the options of a file be the defaults of the command. Raises click.UsageError with all mistakes."""
     if path is None:
         return
+    # What only this option needs would slow every `headgate --help` down.
+    from headgate.cli.validation.spelling import closest
+
     given = _read(path)
     known = {
         opt.lstrip("-"): each
