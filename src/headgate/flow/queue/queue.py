@@ -202,7 +202,7 @@ class FlowQueue:
         at = self.capacity.room_at(top.priority, now)
         ready_at = top.fairness.ready_at(now)
         if ready_at > now:
-            at = max(at, ready_at)
+            at = ready_at
         if self.settings.evicts_running:
             at = min(at, self._evictions.paused_until(now))
         return min(self._expiry.at(), max(at, now + LEAST_WAIT_S))

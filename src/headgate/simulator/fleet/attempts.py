@@ -41,6 +41,7 @@ class Attempt:
         if load.failures_in_row:
             load.answered(now)
         self.gateway.observer.first_token(self.flight.timed, load, now)
+        self.gateway.look_at_queue()
 
     def finished(self, finished: FinishedRequest) -> None:
         self.settle()

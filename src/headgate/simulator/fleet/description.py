@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
+from headgate.flow.capacity import CapacitySettings
+from headgate.flow.queue import FlowSettings
 from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule
 
 Role = Literal["both", "prefill", "decode"]
@@ -49,6 +51,10 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Before the first byte of each transfer."""
     remote_tokens: int = 0
     """Prompts with fewer uncached tokens are prefilled where they are decoded."""
+    flow: FlowSettings | None = None
+    """How requests wait in the gateway while the fleet is saturated; None sends all of them at once."""
+    capacity: CapacitySettings = CapacitySettings()
+    """When it is saturated."""
 
     @property
     def is_paired(self) -> bool:

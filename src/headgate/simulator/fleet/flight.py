@@ -22,9 +22,11 @@ class Flight:
         "number",
         "prefill",
         "scheduled",
+        "sent_s",
         "timed",
         "tried",
         "tried_prefill",
+        "work",
     )
 
     def __init__(self, number: int, timed: TimedRequest) -> None:
@@ -48,6 +50,10 @@ class Flight:
         self.prefill: scheduling.Choice | None = None
         """Who prefills for it, if another does."""
         self.first_token_s: float | None = None
+        self.sent_s: float | None = None
+        """When it first went to an endpoint."""
+        self.work = 0
+        """What it was taken for where requests wait for their turn, in tokens."""
 
     def _header(self, name: bytes) -> str:
         """A client says which conversation a request belongs to, if it knows."""
@@ -76,7 +82,9 @@ class Flight:
             keeps_kv=keeps_kv,
         )
 
-    def record(self, outcome: Outcome, now: float, finished: FinishedRequest | None) -> RequestRecord:
+    def record(
+        self, outcome: Outcome, now: float, finished: FinishedRequest | None, why: str = ""
+    ) -> RequestRecord:
         timed, choice = self.timed, self.choice
         return RequestRecord(
             number=self.number,
@@ -96,4 +104,8 @@ class Flight:
             preemptions=finished.preemptions if finished else 0,
             session=timed.session,
             adapter=timed.adapter,
+            tenant=timed.tenant,
+            priority=timed.priority,
+            queued_s=(now if self.sent_s is None else self.sent_s) - timed.at_s,
+            why=why,
         )

@@ -17,6 +17,7 @@ from headgate.simulator.fleet.pairs import PairedAttempt
 from headgate.simulator.fleet.records import Outcome, RequestRecord
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.fleet.transfers import SharedLink
+from headgate.simulator.fleet.waiting_room import WaitingRoom
 from headgate.simulator.model import FinishedRequest
 from headgate.simulator.traces import TimedRequest
 
@@ -55,6 +56,12 @@ class SimulatedGateway:
         self._pairs = self._make_pairs() if description.is_paired else None
         self._terms = scheduling.Terms(remote_tokens=description.remote_tokens)
         self._link = SharedLink(timeline, description.link_bytes_per_s, description.link_latency_s)
+        self._room: WaitingRoom | None = None
+        if description.flow is not None:
+            self._room = WaitingRoom(
+                description.flow, description.capacity, rng, timeline, prefixes, self._attempt, self._dropped
+            )
+            self._room.follow(self._pool, self._phases())
 
     @property
     def now(self) -> float:
@@ -65,12 +72,23 @@ class SimulatedGateway:
         self._pool = [load for load, endpoint in self._endpoints.items() if endpoint.is_ready]
         if self._pairs is not None:
             self._pairs = self._make_pairs()
+        if self._room is not None:
+            self._room.follow(self._pool, self._phases())
+
+    def look_at_queue(self) -> None:
+        """Something has happened by which there may be room for one that waits."""
+        if self._room is not None:
+            self._room.look()
 
     def arrive(self, number: int, timed: TimedRequest) -> None:
         """A client sends a request."""
         self.unfinished += 1
         self.budget.requests += 1
-        self._attempt(Flight(number, timed))
+        flight = Flight(number, timed)
+        if self._room is None:
+            self._attempt(flight)
+        else:
+            self._room.arrive(flight)
 
     # -- for attempts
 
@@ -117,10 +135,21 @@ class SimulatedGateway:
         self.records[flight.number] = flight.record(outcome, self.now, finished)
         self.unfinished -= 1
         self._answered(flight.timed)
+        if self._room is not None:
+            self._room.ended(flight, finished)
+            self._room.look()
+
+    def _dropped(self, flight: Flight, why: str) -> None:
+        """It had no turn."""
+        self.records[flight.number] = flight.record("refused", self.now, None, why)
+        self.unfinished -= 1
+        self._answered(flight.timed)
 
     # -- attempts
 
     def _attempt(self, flight: Flight) -> None:
+        if flight.sent_s is None:
+            flight.sent_s = self.now
         attempt = self._pick(flight) if self._pairs is None else self._pick_pair(flight, self._pairs)
         if attempt is None:
             self.end(flight, "failed" if flight.attempts else "refused")
@@ -194,6 +223,14 @@ class SimulatedGateway:
         flight.tried.append(choice.load)
 
     def _make_pairs(self) -> scheduling.Pairs:
+        phases = self._phases()
+        assert phases is not None
+        return scheduling.Pairs(self._pool, phases)
+
+    def _phases(self) -> routing.PrefillDecode | None:
+        """What each endpoint does, where prefill and decode are apart."""
+        if not self._description.is_paired:
+            return None
         roles = {
             load.endpoint: routing.Role(
                 prefills=self._endpoints[load].group.role != "decode",
@@ -202,4 +239,4 @@ class SimulatedGateway:
             )
             for load in self._pool
         }
-        return scheduling.Pairs(self._pool, routing.PrefillDecode(connector="nixl", roles=roles))
+        return routing.PrefillDecode(connector="nixl", roles=roles)

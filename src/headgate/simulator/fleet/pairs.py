@@ -89,6 +89,7 @@ class Prefill:
 
     def first_token(self) -> None:
         self.booking.first_token(self._attempt.gateway.now)
+        self._attempt.gateway.look_at_queue()
 
     def finished(self, finished: FinishedRequest) -> None:
         self._settle()

@@ -42,6 +42,12 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
     session: int = -1
     adapter: str = ""
+    tenant: str = ""
+    priority: int = 0
+    queued_s: float = 0.0
+    """How long it waited in the gateway, where requests wait for their turn."""
+    why: str = ""
+    """Why it had no turn, in a word; empty if it had one."""
 
     @property
     def ttft_s(self) -> float | None:

@@ -1,0 +1,98 @@
+"""Flows that have requests waiting get their shares of the work, whatever the sizes of their requests."""
+
+import random
+
+from flow_pools import Room
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.flow.queue import FlowQueue, FlowSettings, Usage, Waiting
+
+WORKS = st.integers(1, 20_000)
+FLOWS = ("a", "b", "c")
+NOW = 0.0
+
+
+def backlogged(room, works, weights, quantum):
+    """A queue in which each flow always has another request waiting, of the sizes that it is told."""
+    queue = FlowQueue(FlowSettings(weights=weights, quantum=quantum), room, random.Random(1))
+    lines = {flow: iter(sizes) for flow, sizes in works.items()}
+
+    def refill(flow):
+        work = next(lines[flow], None)
+        if work is not None:
+            waiting = Waiting(None, flow=flow, priority=0, work=work, size=1, arrived=NOW)
+            assert queue.enter(waiting, NOW) is None
+        return work is not None
+
+    for flow in works:
+        refill(flow)
+        refill(flow)
+    return queue, refill
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), quantum=st.sampled_from([1, 100, 1000, 50_000]))
+def test_the_gap_between_two_flows_never_exceeds_the_bound(data, quantum):
+    """|W_i/w_i - W_j/w_j| <= Q + L_i/w_i + L_j/w_j, over any stretch in which both have requests waiting."""
+    works = {flow: data.draw(st.lists(WORKS, min_size=4, max_size=40)) for flow in FLOWS}
+    weights = {flow: data.draw(st.sampled_from([0.5, 1.0, 3.0])) for flow in FLOWS}
+    queue, refill = backlogged(Room(10**9), works, weights, quantum)
+    sent = dict.fromkeys(FLOWS, 0)
+    history = [dict(sent)]
+    while True:
+        waiting = queue.next(NOW)
+        sent[waiting.flow] += waiting.work
+        history.append(dict(sent))
+        if not refill(waiting.flow):
+            break
+    for one, other in (("a", "b"), ("b", "c"), ("a", "c")):
+        gaps = [each[one] / weights[one] - each[other] / weights[other] for each in history]
+        bound = quantum + max(works[one]) / weights[one] + max(works[other]) / weights[other]
+        assert max(gaps) - min(gaps) <= bound + 1e-6
+
+
+def test_small_requests_of_one_flow_go_as_far_as_large_ones_of_another(queue_of, wait, drain):
+    """Shares are of tokens: ten requests of 100 go for each of 1000."""
+    queue = queue_of()
+    for _ in range(100):
+        queue.enter(wait("small", flow="small", work=100), NOW)
+        queue.enter(wait("large", flow="large", work=1000), NOW)
+    went = drain(queue, 55)
+    assert 45 <= went.count("small") <= 55
+    assert 4 <= went.count("large") <= 6
+
+
+def test_a_weight_is_a_share(queue_of, wait, drain):
+    """A flow of weight 3 gets three times the work of one of weight 1."""
+    queue = queue_of(weights={"gold": 3.0})
+    for _ in range(100):
+        queue.enter(wait("gold", flow="gold", work=500), NOW)
+        queue.enter(wait("iron", flow="iron", work=500), NOW)
+    assert drain(queue, 80).count("gold") == 60
+
+
+def test_who_always_comes_back_has_no_more_than_its_turn(queue_of, wait, room):
+    """A flow with one request at a time, which is there again at once, does not keep out one that waits."""
+    queue = queue_of()
+    for _ in range(50):
+        queue.enter(wait("patient", flow="patient", work=1000), NOW)
+    queue.enter(wait("eager", flow="eager", work=1000), NOW)
+    went = []
+    for _ in range(40):
+        room.slots = 1
+        went.append(queue.next(NOW).owner)
+        if went[-1] == "eager":
+            queue.enter(wait("eager", flow="eager", work=1000), NOW)
+    assert went.count("patient") >= 19
+
+
+def test_an_answer_that_was_longer_than_thought_is_paid_for(queue_of, wait, drain):
+    """What a request took beyond its estimate is work that its flow has had."""
+    queue = queue_of()
+    for _ in range(20):
+        queue.enter(wait("modest", flow="modest", work=1000), NOW)
+        queue.enter(wait("talker", flow="talker", work=1000), NOW)
+    usage = Usage(prompt_tokens=500, output_tokens=5500)
+    queue.served("talker", 0, 1000, usage, NOW)
+    assert drain(queue, 6).count("talker") <= 1
