@@ -88,14 +88,6 @@ def test_a_pod_with_a_wrong_address_is_left_out_and_told(server, pod):
     assert "'gpu-1:70000' is not an address" in problem.message
 
 
-def test_fields_without_effect_are_told(server, route, pod):
-    """What is valid but not acted on yet is a problem with its own reason, never silence."""
-    shared = {"inputTokensPerUnit": 1, "global": {"redis": {"address": "redis:6379"}}}
-    limited = route("limited", rateLimit=shared)
-    told = {(p.field, p.reason) for p in routing.translate([limited], [server()], []).problems}
-    assert ("spec.rateLimit.global", routing.NOT_IN_EFFECT) in told
-
-
 def test_policies_of_a_server(server):
     """Model, protocol, timeout and retries reach the pool; unset ones keep their meaning."""
     policy = {"timeout": "1m30s", "retry": {"attempts": 3, "retryInterval": "250ms"}}

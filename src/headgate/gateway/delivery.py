@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.handover import Handover
+    from headgate.gateway.limiting.lease_source import Waiter
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
@@ -101,7 +102,7 @@ class Delivery(ABC):
         self._payload = b""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Waiter | None = None
         self._tried: list[EndpointLoad] = []
 
     @abstractmethod
@@ -123,10 +124,29 @@ class Delivery(ABC):
             return
         assert decision.match is not None
         if decision.match.route.limits is not None:
-            refusal = limiting.reserve(self._proxy, self)
+            refusal = limiting.reserve(self._proxy, self, self._reserve_again)
             if refusal is not None:
                 self._refuse(refusal)
                 return
+            if self._timer is not None:
+                return  # it waits for tokens
+        self._enter()
+
+    def wait_for_tokens(self, waiter: Waiter) -> None:
+        """They are on their way from where they are counted, or will not be there in time."""
+        self._timer = waiter
+
+    def _reserve_again(self) -> None:
+        self._timer = None
+        refusal = limiting.reserve(self._proxy, self, None)
+        if refusal is not None:
+            self._refuse(refusal)
+        else:
+            self._enter()
+
+    def _enter(self) -> None:
+        """Goes, or waits for its turn in its pool."""
+        decision = self.decision
         assert self.pool is not None
         queue, scheduled = self.pool.queue, decision.scheduled
         work = scheduled.prompt_tokens + scheduled.output_tokens

@@ -20,6 +20,7 @@ from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections
 from headgate.gateway.kv_events import KvEventSources
+from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
@@ -69,7 +70,9 @@ class Proxy:
         self.snapshot_at = 0.0
         """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
-        self.token_limits = RouteLimits()
+        self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
+        self.limit_sources = Sources(settings, loop, self.rng)
+        self.token_limits = RouteLimits(self.limit_sources.make)
         self.pools: dict[ObjectRef, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
@@ -85,7 +88,6 @@ class Proxy:
         not cross with the close."""
         self.draining = False
         """Whether connections without a request are closed."""
-        self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
         self.splits = routing.Splits(self.rng.random() if phase is None else phase)
         self._connections = Connections(settings)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,6 +103,7 @@ class Proxy:
         before, self.settings = self.settings, settings
         self.policy = ClientPolicy(settings)
         self.client_count.change(settings)
+        self.limit_sources.change(settings)
         self.ledger.change(_ejection_policy(settings))
         self._connections.change(settings)
         for client in self.clients:
@@ -125,6 +128,7 @@ class Proxy:
         self.snapshot = snapshot
         routes = snapshot.routes()
         self.token_limits.use(routes, self.now())
+        self.limit_sources.keep(self.token_limits.by_route.values())
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
         reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
         for load in self.ledger.keep(endpoint for endpoint, _ in reached):
@@ -289,6 +293,8 @@ class Proxy:
         self.scraper.sweep()
         self.kv_events.sweep(now)
         self.queues.sweep()
+        for source in self.limit_sources.unused():
+            self.spawn(source.close())
         self._connections.sweep()
 
     def leave(self) -> None:
@@ -345,6 +351,7 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.limit_sources.close()
         self.kv_events.close()
 
     def statistics(self) -> dict[str, Any]:

@@ -360,6 +360,30 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         ),
     ] = 512
 
+    rate_limit_strict: Annotated[
+        bool,
+        _says(
+            "Whether requests are refused while the Redis that counts their limit is away; else each gateway "
+            "goes by its share of what was left."
+        ),
+    ] = False
+    rate_limit_wait_s: Annotated[
+        float,
+        _says("How long a request may wait for that Redis at most.", ge=0.005, le=10),
+    ] = 0.05
+    redis_hosts: Annotated[
+        tuple[str, ...],
+        _says(
+            "Hosts of Redis servers that routes may name, and that are told $REDIS_PASSWORD; none means any.",
+            live=False,
+        ),
+    ] = ()
+    redis_tls: Annotated[bool, _says("Whether those are spoken to over TLS.", live=False)] = False
+    redis_ca_file: Annotated[
+        str | None,
+        _says("File of the authorities that sign their certificates; without it, the system's.", live=False),
+    ] = None
+
     lameduck_s: Annotated[
         float,
         _says(

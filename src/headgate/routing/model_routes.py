@@ -7,7 +7,7 @@ from collections.abc import Collection
 from headgate import api
 from headgate.routing import patterns
 from headgate.routing.limits import token_limits
-from headgate.routing.problems import NOT_IN_EFFECT, Reporter
+from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_SERVER, Route, Rule, Target
 
 MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
@@ -15,10 +15,6 @@ MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
 
 def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> Route:
     """`pools` are those that exist. A rule that cannot be understood is left out."""
-    limits = token_limits(source.spec.rate_limit)
-    if limits is not None and limits.redis_address is not None:
-        told = "counts are not shared yet: each gateway allows as much for itself"
-        reporter.report("spec.rateLimit.global", NOT_IN_EFFECT, told)
     rules = []
     for index, rule in enumerate(source.spec.rules):
         try:
@@ -40,7 +36,7 @@ def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Re
         model=source.spec.model_name or None,
         adapters=tuple(name for name in source.spec.lora_adapters if name),
         rules=tuple(rules),
-        limits=limits,
+        limits=token_limits(source.spec.rate_limit),
         uid=source.metadata.uid,
         created=source.metadata.creation_timestamp,
     )

@@ -56,7 +56,7 @@ async def client(way):
     await client.aclose()
 
 
-class Gateway:
+class Limiter:
     """A gateway's source, and how its requests use it."""
 
     def __init__(self, source: LeaseSource) -> None:
@@ -80,17 +80,17 @@ class Gateway:
 
 
 @pytest.fixture
-async def gateway(way) -> AsyncIterator[Callable[..., Gateway]]:
+async def limiter(way) -> AsyncIterator[Callable[..., Limiter]]:
     """Makes gateways; `wait_s` is long, as it is the machine's speed that would be tested else."""
     made: list[LeaseSource] = []
 
-    def make(wait_s: float = PATIENCE_S, password: str | None = None, is_strict: bool = False) -> Gateway:
+    def make(wait_s: float = PATIENCE_S, password: str | None = None, is_strict: bool = False) -> Limiter:
         transport = RedisTransport(Address.parse(way.address), RedisAccess(password=password))
         loop = asyncio.get_running_loop()
         source = LeaseSource("redis", transport, loop, random.Random(len(made)), wait_s, is_strict)
         made.append(source)
         source.start()
-        return Gateway(source)
+        return Limiter(source)
 
     yield make
     for source in made:

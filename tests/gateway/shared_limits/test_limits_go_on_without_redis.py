@@ -22,9 +22,9 @@ async def known(client) -> float:
     return float(fields.get(b"tokens", -1)) + leased
 
 
-async def test_a_redis_that_is_gone_is_found_again(gateway, way, client, eventually):
+async def test_a_redis_that_is_gone_is_found_again(limiter, way, client, eventually):
     """Meanwhile the gateway goes by its share of what was left; afterwards Redis is told of it."""
-    one, other = gateway(), gateway()
+    one, other = limiter(), limiter()
     budgets = [each.budget(1_000, MONTH_S) for each in (one, other)]
     served = 0
     while not all(budget.members == 2 for budget in budgets):
@@ -44,10 +44,10 @@ async def test_a_redis_that_is_gone_is_found_again(gateway, way, client, eventua
 
 
 async def test_a_redis_that_comes_back_empty_does_not_begin_anew(
-    gateway, way, client, redis_server, eventually
+    limiter, way, client, redis_server, eventually
 ):
     """What gateways know of the count that was lost, they tell to the new one."""
-    one = gateway()
+    one = limiter()
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 700)
     redis_server.stop()
@@ -58,9 +58,9 @@ async def test_a_redis_that_comes_back_empty_does_not_begin_anew(
     await settled(client, 200)
 
 
-async def test_a_redis_that_loses_its_data_unnoticed_does_not_begin_anew(gateway, client, eventually):
+async def test_a_redis_that_loses_its_data_unnoticed_does_not_begin_anew(limiter, client, eventually):
     """The same where the connection never broke: the count has another epoch."""
-    one = gateway()
+    one = limiter()
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 700)
     await client.flushall()
@@ -70,9 +70,9 @@ async def test_a_redis_that_loses_its_data_unnoticed_does_not_begin_anew(gateway
     assert not one.source.trouble
 
 
-async def test_a_redis_that_is_slow_holds_nobody_up(gateway, way, eventually):
+async def test_a_redis_that_is_slow_holds_nobody_up(limiter, way, eventually):
     """Answers that come too late are no reason to wait: the share is used until they come in time again."""
-    one = gateway(wait_s=0.05)
+    one = limiter(wait_s=0.05)
     budget = one.budget(1_000, MONTH_S)
     await eventually(lambda: one.source.exchanges and not one.source.trouble)
     way.delay_s = 0.2
@@ -86,9 +86,9 @@ async def test_a_redis_that_is_slow_holds_nobody_up(gateway, way, eventually):
     assert not budget.is_parted
 
 
-async def test_a_redis_that_hangs_holds_nobody_up(gateway, redis_server, eventually):
+async def test_a_redis_that_hangs_holds_nobody_up(limiter, redis_server, eventually):
     """Who waits for an answer that never comes goes on after the time for it."""
-    one = gateway(wait_s=0.05)
+    one = limiter(wait_s=0.05)
     budget = one.budget(1_000, MONTH_S)
     await eventually(lambda: one.source.exchanges and not one.source.trouble)
     redis_server.freeze()
@@ -101,9 +101,9 @@ async def test_a_redis_that_hangs_holds_nobody_up(gateway, redis_server, eventua
 
 
 @pytest.mark.parametrize("cut_after", [1, 7, 60, 150])
-async def test_an_answer_that_breaks_off_is_asked_for_again(gateway, way, client, eventually, cut_after):
+async def test_an_answer_that_breaks_off_is_asked_for_again(limiter, way, client, eventually, cut_after):
     """Wherever the connection breaks, no token is counted twice, and none is forgotten."""
-    one = gateway()
+    one = limiter()
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 100)
     way.cut_after = cut_after
@@ -115,9 +115,9 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(gateway, way, client
     await settled(client, 400)
 
 
-async def test_strict_limits_refuse_without_redis(gateway, way, eventually):
+async def test_strict_limits_refuse_without_redis(limiter, way, eventually):
     """Where the limit must hold whatever happens, nothing goes that Redis has not granted."""
-    one = gateway(is_strict=True)
+    one = limiter(is_strict=True)
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 100)
     await way.close()
@@ -129,21 +129,21 @@ async def test_strict_limits_refuse_without_redis(gateway, way, eventually):
     assert await one.request(budget, 800)
 
 
-async def test_a_limit_that_is_new_while_redis_is_away_holds(gateway, way, eventually):
+async def test_a_limit_that_is_new_while_redis_is_away_holds(limiter, way, eventually):
     """A gateway that never reached Redis allows what the limit is, as far as it knows of no other gateway."""
     await way.close()
-    one = gateway()
+    one = limiter()
     await eventually(lambda: one.source.trouble)
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 600)
     assert not await one.request(budget, 600)
 
 
-async def test_a_redis_without_the_password_is_trouble(gateway, client, eventually):
+async def test_a_redis_without_the_password_is_trouble(limiter, client, eventually):
     """What Redis says against it is told."""
     await client.config_set("requirepass", "secret")
     try:
-        locked_out, let_in = gateway(), gateway(password="secret")
+        locked_out, let_in = limiter(), limiter(password="secret")
         await eventually(lambda: locked_out.source.trouble)
         assert "uthentication" in locked_out.source.trouble
         budget = let_in.budget(1_000, MONTH_S)

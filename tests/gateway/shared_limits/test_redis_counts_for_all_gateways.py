@@ -10,9 +10,9 @@ from headgate.gateway.limiting import redis_script
 KEY = "kthena:ratelimit:m:input"
 
 
-async def test_gateways_use_one_limit(gateway):
+async def test_gateways_use_one_limit(limiter):
     """R34: what several gateways let through together is the limit, to the token."""
-    gateways = [gateway() for _ in range(4)]
+    gateways = [limiter() for _ in range(4)]
     budgets = [each.budget(1_000, unit_s=30 * 86_400) for each in gateways]
     served = [0] * 4
     for turn in range(120):
@@ -20,7 +20,7 @@ async def test_gateways_use_one_limit(gateway):
         served[which] += 10 * await gateways[which].request(budgets[which], 10)
     for each in gateways:
         await each.source.close()
-    rest = gateway()
+    rest = limiter()
     budget = rest.budget(1_000, unit_s=30 * 86_400)
     left = 0
     while await rest.request(budget, 1):
@@ -29,61 +29,61 @@ async def test_gateways_use_one_limit(gateway):
 
 
 @pytest.mark.parametrize(("unit_s", "expiry_s"), [(1, 600), (3_600, 10_800), (2_592_000, 7_776_000)])
-async def test_an_account_is_kept_for_three_units(gateway, client, unit_s, expiry_s):
+async def test_an_account_is_kept_for_three_units(limiter, client, unit_s, expiry_s):
     """R34: the key is Kthena's, and so is how long it is kept."""
-    one = gateway()
+    one = limiter()
     assert await one.request(one.budget(1_000, unit_s), 10)
     assert expiry_s - 60 < await client.ttl(KEY) <= expiry_s
     fields = await client.hgetall(KEY)
     assert {b"tokens", b"last_update"} < fields.keys()
 
 
-async def test_an_account_of_kthenas_router_is_gone_on_with(gateway, client):
+async def test_an_account_of_kthenas_router_is_gone_on_with(limiter, client):
     """What Kthena's router wrote is what is left; time is that of Redis."""
     seconds, _ = await client.time()
     await client.hset(KEY, mapping={"tokens": "40.5", "last_update": str(seconds)})
-    one = gateway()
+    one = limiter()
     budget = one.budget(1_000, unit_s=30 * 86_400)
     assert not await one.request(budget, 42)
     assert await one.request(budget, 40)
 
 
-async def test_leases_of_the_dead_return_in_redis(gateway, client):
+async def test_leases_of_the_dead_return_in_redis(limiter, client):
     """A lease whose gateway said nothing for longer than it lasts is there for others."""
     seconds, _ = await client.time()
     state = {"tokens": "10", "last_update": str(seconds), "epoch": "one"}
     state |= {"lease:dead": f"3 900 300 {seconds - 12}", "lease:alive": f"3 200 100 {seconds - 2}"}
     await client.hset(KEY, mapping=state)
-    one = gateway()
+    one = limiter()
     budget = one.budget(10_000, unit_s=30 * 86_400)
     assert not await one.request(budget, 620)
     assert await one.request(budget, 610)
     assert (await client.hget(KEY, "lease:dead")).startswith(b"3 300 300 ")
 
 
-async def test_the_long_silent_are_forgotten(gateway, client):
+async def test_the_long_silent_are_forgotten(limiter, client):
     """Redis keeps no word of gateways that ended long ago."""
     seconds, _ = await client.time()
     await client.hset(KEY, mapping={"epoch": "one", "lease:old": f"3 300 300 {seconds - 4000}"})
-    one = gateway()
+    one = limiter()
     await one.request(one.budget(10_000), 10)
     assert await client.hget(KEY, "lease:old") is None
 
 
-async def test_gateways_are_counted(gateway, client, eventually):
+async def test_gateways_are_counted(limiter, client, eventually):
     """Each knows how many there are, which is what the limit is divided by while Redis is away."""
-    gateways = [gateway() for _ in range(3)]
+    gateways = [limiter() for _ in range(3)]
     await eventually(lambda: all(each.source.statistics()["exchanges"] for each in gateways))
     assert await client.zcard(redis_script.PRESENT_KEY) == 3
-    last = gateway()
+    last = limiter()
     budget = last.budget(1_000)
     assert await last.request(budget, 1)
     assert budget.members == 4
 
 
-async def test_scripts_are_sent_again_to_a_redis_that_lost_them(gateway, client):
+async def test_scripts_are_sent_again_to_a_redis_that_lost_them(limiter, client):
     """They are called by their digests, which a Redis that was restarted does not know."""
-    one = gateway()
+    one = limiter()
     budget = one.budget(1_000)
     assert await one.request(budget, 10)
     await client.script_flush()
@@ -92,10 +92,10 @@ async def test_scripts_are_sent_again_to_a_redis_that_lost_them(gateway, client)
     assert not one.source.trouble
 
 
-async def test_a_key_that_is_something_else_hurts_no_other(gateway, client):
+async def test_a_key_that_is_something_else_hurts_no_other(limiter, client):
     """One account that Redis cannot count leaves the others as they are."""
     await client.set("kthena:ratelimit:odd:input", "text")
-    one = gateway()
+    one = limiter()
     odd, good = one.budget(1_000, account="odd:input"), one.budget(1_000, unit_s=2_592_000)
     results = await asyncio.gather(one.request(odd, 600), one.request(good, 600))
     assert results == [True, True]
@@ -105,9 +105,9 @@ async def test_a_key_that_is_something_else_hurts_no_other(gateway, client):
     assert not await one.request(good, 600)
 
 
-async def test_what_is_left_is_given_back_at_the_end(gateway, client):
+async def test_what_is_left_is_given_back_at_the_end(limiter, client):
     """A gateway that ends in good order has nothing on lease any more."""
-    one = gateway()
+    one = limiter()
     assert await one.request(one.budget(1_000, unit_s=2_592_000), 10)
     await one.source.close()
     assert float(await client.hget(KEY, "tokens")) == pytest.approx(990, abs=0.1)

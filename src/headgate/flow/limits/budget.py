@@ -21,6 +21,14 @@ class Budget(Protocol):
     def limit(self) -> int:
         """Tokens in each unit of time, and the most that there may be at once."""
 
+    @property
+    def is_parted(self) -> bool:
+        """Whether it should count together with others, and cannot now."""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it refuses for that alone."""
+
     def take(self, tokens: int, now: float) -> bool:
         """Reserves so many; False where there are fewer, and then nothing is taken."""
 
@@ -53,6 +61,8 @@ class LocalBudget:
     """
 
     __slots__ = ("_per_s", "_since", "_tokens", "limit")
+
+    is_parted = is_cut_off = False
 
     def __init__(self, limit: int, unit_s: int, now: float) -> None:
         self.limit = limit

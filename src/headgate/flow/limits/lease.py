@@ -157,12 +157,18 @@ class LeasedBudget:
 
     # -- asking
 
-    def ask(self, tokens: int, now: float) -> bool:
-        """For a request that got nothing: has so many claimed. False if they are known not to be there."""
-        if self._share is not None or not self._may_be_there(tokens, now):
+    def lacks(self, tokens: int, now: float) -> bool:
+        """Whether fewer are on lease."""
+        return self._held < tokens or now >= self._until
+
+    def ask(self, tokens: int, now: float, least: int | None = None) -> bool:
+        """For a request that got nothing: has so many claimed, of which `least` would do. False if those are
+        known not to be there."""
+        least = tokens if least is None else least
+        if self._share is not None or not self._may_be_there(least, now):
             return False
         self._need += tokens
-        self._least = min(self._least or tokens, tokens)
+        self._least = min(self._least or least, least)
         if not self.is_called:
             self._make_call()
         return True

@@ -80,6 +80,16 @@ class RouteLimit:
     def accounts(self) -> list[Account]:
         return [account for account in (self.input, self.output) if account is not None]
 
+    @property
+    def is_parted(self) -> bool:
+        """Whether it should count together with others, and cannot now."""
+        return any(account.budget.is_parted for account in self.accounts())
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether what it refuses is refused for that alone."""
+        return any(account.budget.is_cut_off for account in self.accounts())
+
     def reserve(self, input_tokens: int, output_tokens: int, now: float) -> Reservation | None:
         """None where it is not to go; then nothing is taken, and `shortage` tells why."""
         input, output = self.input, self.output

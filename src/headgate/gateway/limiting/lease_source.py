@@ -69,11 +69,12 @@ class Transport(Protocol):
 class Waiter:
     """A request that waits for a lease."""
 
-    __slots__ = ("_then", "_timer", "is_over")
+    __slots__ = ("_loop", "_then", "_timer", "is_over")
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
+        self._loop = loop
         self._then = then
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self.is_over = False
 
     def watch(self, timer: asyncio.TimerHandle) -> None:
@@ -86,10 +87,10 @@ class Waiter:
             self._timer.cancel()
 
     def end(self) -> None:
-        """The request goes on, with a lease or without."""
+        """The request goes on, with a lease or without; what befalls it there is not the source's."""
         if not self.is_over:
             self.cancel()
-            self._then()
+            self._timer = self._loop.call_soon(self._then)
 
 
 class LeaseSource:
@@ -175,12 +176,14 @@ class LeaseSource:
 
     # -- requests
 
-    def ask(self, budget: LeasedBudget, tokens: int, then: Callable[[], None]) -> Waiter | None:
-        """Has tokens claimed that `budget` lacks; `then` is called when it may have got them, or will not in
-        time. None if there is nothing to wait for."""
-        if not budget.ask(tokens, self._loop.time()):
+    def ask(
+        self, budget: LeasedBudget, tokens: int, then: Callable[[], None], least: int | None = None
+    ) -> Waiter | None:
+        """Has tokens claimed that `budget` lacks, of which `least` would do. None if there is nothing to wait
+        for; else `then` is called when they may be there, or will not be in time."""
+        if not budget.ask(tokens, self._loop.time(), least):
             return None
-        waiter = Waiter(then)
+        waiter = Waiter(self._loop, then)
         waiter.watch(self._watch(lambda: waiter.is_over))
         self._waiting.setdefault(budget, []).append(waiter)
         return waiter

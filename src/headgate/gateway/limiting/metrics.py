@@ -9,6 +9,7 @@ from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
     from headgate.flow.limits import Account
+    from headgate.gateway.limiting.lease_source import LeaseSource
     from headgate.gateway.proxy import Proxy
 
 _Samples = list[tuple[tuple[str, ...], float]]
@@ -70,5 +71,36 @@ def add_metrics(registry: Registry, proxy: Proxy) -> None:
             "waited for the longest.",
             _LABELS,
             each(lambda account: account.refused),
+        ),
+    )
+    _add_sources(registry, proxy)
+
+
+def _add_sources(registry: Registry, proxy: Proxy) -> None:
+    """Of each Redis that counts for routes."""
+
+    def each(value: Callable[[LeaseSource], float]) -> Callable[[], _Samples]:
+        return lambda: [((source.name,), value(source)) for source in proxy.limit_sources.all()]
+
+    prefix = "headgate_gateway_limit_source"
+    registry.add(
+        Gauge(
+            f"{prefix}_away",
+            "1 while a Redis that counts limits does not answer in time, so that they are gone by without it.",
+            ("source",),
+            each(lambda source: bool(source.trouble)),
+            over="max",
+        ),
+        Counter(
+            f"{prefix}_exchanges",
+            "Round trips to it; requests that find their tokens on lease need none.",
+            ("source",),
+            each(lambda source: source.exchanges),
+        ),
+        Counter(
+            f"{prefix}_failures",
+            "Those that failed; the log says why.",
+            ("source",),
+            each(lambda source: source.failures),
         ),
     )

@@ -42,3 +42,18 @@ def refusal(name: str, shortage: Shortage, lines: bytes) -> Refusal:
         retry_after_s=max(math.ceil(shortage.wait_s), 1),
         lines=lines,
     )
+
+
+def cut_off(name: str, lines: bytes) -> Refusal:
+    """Where the limit is strict, and the Redis that counts it is away."""
+    return Refusal(
+        status=503,
+        type="service_unavailable_error",
+        code="rate_limiter_unavailable",
+        message=(
+            f"the limit of {name} is counted by a Redis that cannot be reached, and rate_limit_strict lets "
+            "nothing go unseen; try again soon"
+        ),
+        retry_after_s=1,
+        lines=lines,
+    )

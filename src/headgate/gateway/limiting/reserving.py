@@ -6,12 +6,13 @@ or its client left, the prompt counts, and as much of the answer as came: engine
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.gateway.limiting import headers, refusing
 
 if TYPE_CHECKING:
-    from headgate.flow.limits import Reservation
+    from headgate.flow.limits import Reservation, RouteLimit
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
@@ -21,8 +22,15 @@ BYTES_PER_TOKEN = 4
 """Of an answer that came in no events and without counts: English text."""
 
 
-def reserve(proxy: Proxy, exchange: Delivery) -> Refusal | None:
-    """Reserves the tokens of a request whose route is limited, or says why it is not to go."""
+DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
+"""On answers that were limited by this gateway's share: it cannot reach where all gateways count together."""
+
+
+def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) -> Refusal | None:
+    """Reserves the tokens of a request whose route is limited, or says why it is not to go.
+
+    Where they have to be fetched first, neither is so: the exchange is told to wait, and `again` is called.
+    """
     match, scheduled = exchange.decision.match, exchange.decision.scheduled
     assert match is not None
     limit = proxy.token_limits.by_route.get(match.route.key)
@@ -33,15 +41,26 @@ def reserve(proxy: Proxy, exchange: Delivery) -> Refusal | None:
     exchange.reservation = limit.reserve(input_tokens, output_tokens, now)
     if exchange.reservation is not None:
         return None
+    waiter = proxy.limit_sources.wait(limit, input_tokens, output_tokens, again) if again else None
+    if waiter is not None:
+        exchange.wait_for_tokens(waiter)
+        return None
     shortage = limit.shortage(input_tokens, now)
     limit.refused(shortage)
-    told = headers.lines(limit, input_tokens, output_tokens, now)
+    told = _told(limit, input_tokens, output_tokens, now)
+    if limit.is_cut_off and not shortage.is_for_ever:
+        return refusing.cut_off(limit.name, told)
     return refusing.refusal(limit.name, shortage, told)
 
 
 def lines(reservation: Reservation, now: float) -> bytes:
     """Header lines of the answer, that tell the client what is left now."""
-    return headers.lines(reservation.limit, reservation.input_tokens, reservation.output_tokens, now)
+    return _told(reservation.limit, reservation.input_tokens, reservation.output_tokens, now)
+
+
+def _told(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
+    told = headers.lines(limit, input_tokens, output_tokens, now)
+    return told + DEGRADED if limit.written.redis_address is not None and limit.is_parted else told
 
 
 def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:

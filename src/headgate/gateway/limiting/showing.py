@@ -21,7 +21,11 @@ def page(limits: RouteLimits, now: float) -> Shown:
 
 
 def _limit(limit: RouteLimit, now: float) -> Shown:
-    shown: Shown = {"unit": limit.written.unit, "redis": limit.written.redis_address}
+    shown: Shown = {
+        "unit": limit.written.unit,
+        "redis": limit.written.redis_address,
+        "degraded": limit.is_parted,
+    }
     for account in limit.accounts():
         shown[account.direction] = _account(account, now)
     return shown

@@ -1,0 +1,127 @@
+"""Where the budgets of routes come from: this process alone, or an account that it shares with others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headgate import routing
+from headgate.api.addresses import Address
+from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget
+from headgate.gateway.limiting.lease_source import LeaseSource, Transport, Waiter
+from headgate.gateway.limiting.redis_transport import NoTransport, RedisAccess, RedisTransport
+from headgate.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from headgate.flow.limits import RouteLimit
+
+USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
+
+
+class Sources:
+    """The sources of all budgets: one for each Redis that a route names."""
+
+    def __init__(
+        self, settings: GatewaySettings, loop: asyncio.AbstractEventLoop, rng: random.Random
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._rng = rng
+        self._by_address: dict[str, LeaseSource] = {}
+
+    def make(self, route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
+        """The budget of one direction of a route. All routes for one model share one in Redis."""
+        assert route.limits is not None
+        address = route.limits.redis_address
+        if address is None:
+            return LocalBudget(limit, route.limits.unit_s, now)
+        account = f"{route.model or route.name}:{direction}"
+        return self._source(address).budget(account, limit, route.limits.unit_s)
+
+    def _source(self, address: str) -> LeaseSource:
+        source = self._by_address.get(address)
+        if source is None:
+            transport = _transport(address, self._settings)
+            source = self._by_address[address] = self._started(f"redis://{address}", transport)
+        return source
+
+    def _started(self, name: str, transport: Transport) -> LeaseSource:
+        settings = self._settings
+        wait_s, is_strict = settings.rate_limit_wait_s, settings.rate_limit_strict
+        source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict)
+        source.start()
+        return source
+
+    def all(self) -> list[LeaseSource]:
+        return list(self._by_address.values())
+
+    def keep(self, limits: Iterable[RouteLimit]) -> None:
+        """Goes on for the budgets of these alone."""
+        if self._by_address:
+            used = {account.budget for limit in limits for account in limit.accounts()}
+            for source in self.all():
+                source.keep(used)
+
+    def unused(self) -> list[LeaseSource]:
+        """Lets go of sources that nobody needs any more; the caller closes them."""
+        gone = {address: source for address, source in self._by_address.items() if source.is_unused}
+        for address in gone:
+            del self._by_address[address]
+        return list(gone.values())
+
+    def change(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        for source in self.all():
+            source.change(settings.rate_limit_wait_s, settings.rate_limit_strict)
+
+    def wait(
+        self, limit: RouteLimit, input_tokens: int, output_tokens: int, then: Callable[[], None]
+    ) -> Waiter | None:
+        """Has the tokens claimed that a request needs and that are not on lease. None if there is nothing to
+        wait for, as they are known to be used up, or are counted here alone."""
+        now = self._loop.time()
+        found: Waiter | None = None
+        for account, tokens, least in (
+            (limit.input, input_tokens, input_tokens),
+            (limit.output, max(output_tokens, 1), 1),
+        ):
+            budget = account.budget if account is not None else None
+            if not isinstance(budget, LeasedBudget) or not budget.lacks(least, now):
+                continue
+            source = self._of(budget)
+            waiter = source.ask(budget, tokens, then, least) if source is not None else None
+            if found is not None:
+                # Both are claimed at once, and one wakes the request.
+                (waiter or found).cancel()
+            if waiter is None:
+                return None
+            found = found or waiter
+        return found
+
+    def _of(self, budget: LeasedBudget) -> LeaseSource | None:
+        return next((source for source in self.all() if budget in source), None)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(source.close() for source in self.all()))
+
+    def statistics(self) -> list[dict[str, Any]]:
+        return [source.statistics() for source in self.all()]
+
+
+def _transport(address: str, settings: GatewaySettings) -> Transport:
+    try:
+        parsed = Address.parse(address)
+    except ValueError as error:
+        return NoTransport(str(error))
+    if settings.redis_hosts and parsed.host not in settings.redis_hosts:
+        return NoTransport(f"{parsed.host} is not among the redis_hosts that routes may name")
+    access = RedisAccess(
+        username=os.environ.get(USERNAME) or None,
+        password=os.environ.get(PASSWORD) or None,
+        tls=settings.redis_tls,
+        ca_file=settings.redis_ca_file,
+    )
+    return RedisTransport(parsed, access)
