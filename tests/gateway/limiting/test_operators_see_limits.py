@@ -71,6 +71,7 @@ async def test_the_admin_port_lists_limits(start_gateway, endpoint, per_month, p
     assert shown == {
         "unit": "month",
         "redis": None,
+        "degraded": False,
         "output": {"limit": 50, "reserved": 20, "used": 0, "requests_refused": 0},
     }
     call.answer(counted(8, 1))

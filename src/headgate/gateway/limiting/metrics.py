@@ -86,7 +86,7 @@ def _add_sources(registry: Registry, proxy: Proxy) -> None:
     registry.add(
         Gauge(
             f"{prefix}_away",
-            "1 while a Redis that counts limits does not answer in time, so that they are gone by without it.",
+            "1 while a Redis that counts limits does not answer in time, and gateways go by shares.",
             ("source",),
             each(lambda source: bool(source.trouble)),
             over="max",
