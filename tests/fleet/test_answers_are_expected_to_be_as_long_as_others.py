@@ -14,6 +14,7 @@ def test_nothing_is_known_at_first():
     assert sizes.expected("m", None) == answer_sizes.USUAL_TOKENS
     assert sizes.expected("m", 16) == 16
     assert sizes.expected("m", 100_000) == answer_sizes.USUAL_TOKENS
+    assert sizes.expected("m", 0) == 1
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=60))

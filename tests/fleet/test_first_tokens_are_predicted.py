@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate import fleet, routing
+from headgate.fleet.estimator import STEP_TOKENS
 
 PRIOR = fleet.Rates()
 
@@ -52,8 +53,10 @@ def test_first_token_serves_all_before_it():
     second = endpoint.book(2_999, 0, 0.0)
     endpoint.book(3_999, 0, 0.0)
     second.first_token(0.1)
-    # The rates have learned of it meanwhile.
-    assert endpoint.estimator.queue_s(0.1) == pytest.approx(4_000 * endpoint.estimator.rates.token_s)
+    # The rates have learned of it meanwhile, and one sequence is decoded beside the queue.
+    rates = endpoint.estimator.rates
+    token_s = rates.token_s + rates.beside_s / STEP_TOKENS
+    assert endpoint.estimator.queue_s(0.1) == pytest.approx(4_000 * token_s)
     before = endpoint.estimator.queue_s(0.1)
     first.first_token(0.1)
     assert endpoint.estimator.queue_s(0.1) == before
@@ -77,7 +80,7 @@ def test_an_endpoint_whose_prompts_were_all_given_up_has_no_queue():
     endpoint.book(0, 0, 0.0).first_token(0.0)
     endpoint.book(0, 0, 0.0).end(0.0)
     assert endpoint.estimator.queue_s(0.0) == 0.0
-    endpoint.book(0, 0, 0.0, is_streamed=False)
+    endpoint.book(1, 0, 0.0, is_streamed=False)
     assert endpoint.estimator.queue_s(0.0) > 0.0
 
 
@@ -85,7 +88,8 @@ def test_answers_in_one_piece_tell_nothing_of_prefill():
     """The first byte of such an answer is its last: it is not late, and nothing is learned from it."""
     endpoint = load()
     booking = endpoint.book(9_999, 0, 0.0, is_streamed=False)
-    assert endpoint.estimator.queue_s(0.5) == pytest.approx(10_000 * PRIOR.token_s + PRIOR.delay_s - 0.5)
+    prefill_s = 10_000 * PRIOR.token_s + PRIOR.delay_s
+    assert endpoint.estimator.queue_s(0.5) == pytest.approx(prefill_s - 0.5, rel=0.01)
     assert endpoint.estimator.queue_s(30.0) == 0.0
     booking.first_token(30.0)
     booking.end(30.0)
@@ -148,7 +152,8 @@ class Queue(RuleBasedStateMachine):
     def book(self, tokens, is_streamed):
         queue_s = self.load.estimator.queue_s(self.now)
         self.open.append(self.load.book(tokens, 0, self.now, is_streamed))
-        assert self.load.estimator.queue_s(self.now) >= queue_s - 1e-9
+        # One more that decodes lets what is overdue count as a little less so.
+        assert self.load.estimator.queue_s(self.now) >= queue_s * (1.0 - 1e-3) - 1e-9
 
     @rule(seconds=st.floats(0.0, 1000.0))
     def wait(self, seconds):

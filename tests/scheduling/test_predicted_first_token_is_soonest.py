@@ -184,6 +184,6 @@ def test_what_is_given_as_the_reason():
     request = prompt(*range(110))
     choice = pool.pick(request, 10.0)
     assert pool.policy.why(request, home, choice, 10.0) == (
-        "first token in 0.604 s: queue 0.520 s, 640 prompt tokens to prefill at 10000/s (6400 are cached), "
-        "counted 1.0 times; 1 request in flight, by the ledger alone"
+        "first token in 0.604 s (queue 0.520 + prefill 0.084): 640 prompt tokens to prefill at 10000/s "
+        "(6400 are cached), counted 1.0 times; 1 request in flight, by the ledger alone"
     )

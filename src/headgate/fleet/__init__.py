@@ -10,6 +10,8 @@ from headgate.fleet.ejection import EjectionPolicy, ejected, hung
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
 from headgate.fleet.observation import Observation, ReadingState
+from headgate.fleet.pool_rates import PoolRates
+from headgate.fleet.prediction import Prediction
 from headgate.fleet.prompt_sizes import PromptSizes
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
@@ -24,6 +26,8 @@ __all__ = [
     "Estimator",
     "Ledger",
     "Observation",
+    "PoolRates",
+    "Prediction",
     "PromptSizes",
     "Rates",
     "ReadingState",

@@ -1,4 +1,8 @@
-"""How many tokens an answer is expected to have, for each model: learned from those before it."""
+"""How many tokens an answer is expected to have, for each model: learned from those before it.
+
+Scheduling counts it as work to come, limits and flow control as tokens to reserve: it is always a number of
+tokens, at least 1, whether anything was learned or not.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,14 @@ class AnswerSizes:
         self._means: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
-    def expected(self, model: str, most: int | None) -> int:
-        """Tokens of the next answer, of which the client wants `most` at most; None is no limit."""
-        mean = int(self._means.get(model, USUAL_TOKENS))
-        return mean if most is None or most > mean else most
+    def expected(self, model: str, most_tokens: int | None) -> int:
+        """Tokens of the next answer: the mean, or USUAL_TOKENS of a model that has not answered yet, but no
+        more than the client wants at most; None is no limit.
+
+        A client's limit is no expectation: most that set one set it far above what they get.
+        """
+        mean = int(self._means.get(model, USUAL_TOKENS)) or 1
+        return mean if most_tokens is None or most_tokens > mean else max(most_tokens, 1)
 
     def learn(self, model: str, tokens: int) -> None:
         """Takes an answer that has ended by itself, or at its limit."""

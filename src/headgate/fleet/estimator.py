@@ -1,6 +1,11 @@
-"""How long a request would wait for its first token on an endpoint: its queue, and its own prefill.
+"""How long a request would wait for its first token on an endpoint: all that goes into it, in seconds.
 
-    first token = queue + uncached tokens * seconds per token + delay
+    first token = queue + prefill + beside + adapter               (a Prediction has the terms)
+    prefill     = uncached tokens * seconds per token + delay
+    beside      = sequences that decode * what each adds to a step * steps that the prompt takes
+    adapter     = the time to load it, where it is not loaded
+
+Where another endpoint prefills, the one that answers has the handover of the KV cache instead of the prefill.
 
 The queue is the work that was booked before it and not seen served, at the learned rate, less the time that
 has passed since the endpoint took it up: a sum of open prompts alone overstates, as the endpoint works on the
@@ -15,15 +20,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from headgate.fleet.kv_room import KvRoom
+from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
 
 if TYPE_CHECKING:
     from headgate.fleet.ledger import Booking
     from headgate.fleet.reading import EngineReading
 
-GROUP_TOKENS = 2048
-"""Prompts are observed together until they have so many tokens: engines prefill several in one step, and
-their first tokens come at once."""
+STEP_TOKENS = 2048
+"""Prompts share steps until they have so many tokens together, and longer ones take several: what engines
+have for a budget, if nothing else is said. Up to there, prompts are observed together, as their first tokens
+come at once."""
 USUAL_PROMPT_TOKENS = 1000.0
 """What a request of another gateway is taken for, until requests of ours have shown what is usual."""
 USUAL_SHARE = 1 / 32
@@ -37,6 +44,8 @@ class Estimator:
     __slots__ = (
         "_booked",
         "_booked_at",
+        "_decoding_at",
+        "_decoding_s",
         "_delay_s",
         "_group_s",
         "_group_starts",
@@ -44,6 +53,7 @@ class Estimator:
         "_is_blurred",
         "_others_s",
         "_own",
+        "_prefilled_s",
         "_prompt_tokens",
         "_read_at",
         "_served",
@@ -51,6 +61,7 @@ class Estimator:
         "_void",
         "_waiting",
         "busy_until",
+        "decoding",
         "is_simple_until",
         "pause_s",
         "rates",
@@ -68,6 +79,11 @@ class Estimator:
         self.room = KvRoom()
         self.pause_s = math.inf
         """Seconds between the last two requests that were sent to it."""
+        self.decoding = 0
+        """Requests that are past their prefill. Of those that do not stream nothing is seen: all count."""
+        self._decoding_s = 0.0
+        self._prefilled_s = 0.0
+        self._decoding_at = 0.0
         self._booked_at = -math.inf
         self._others_s = 0.0
         """Of its queue, what the last reading showed that is not ours: of other gateways."""
@@ -112,20 +128,51 @@ class Estimator:
         if now > (head_due := self._head_due()):
             queue_s = self.busy_until + now - 2.0 * head_due
         if self.room.total_tokens:
-            waiting_tokens = queue_s / self.rates.token_s
+            waiting_tokens = queue_s / self._token_s()
             queue_s = max(queue_s, self.room.wait_s(waiting_tokens + uncached_tokens, now))
         return queue_s
 
-    def first_token_s(self, uncached_tokens: float, now: float) -> float:
-        """Seconds until the first token of a request of which so many tokens are to be prefilled."""
+    def first_token_s(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> float:
+        """Seconds until the first token of a request of which so many tokens are to be prefilled here, and
+        whose adapter may have to be loaded before."""
+        return self.predicted(uncached_tokens, now, loads_adapter=loads_adapter).first_token_s
+
+    def predicted(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> Prediction:
+        """The same in its parts."""
         rates = self.rates
-        return self.queue_s(now, uncached_tokens) + uncached_tokens * rates.token_s + rates.delay_s
+        return Prediction(
+            queue_s=self.queue_s(now, uncached_tokens),
+            prefill_s=uncached_tokens * rates.token_s + rates.delay_s,
+            beside_s=self.decoding * rates.beside_s * (1.0 + uncached_tokens / STEP_TOKENS),
+            adapter_s=rates.pool.adapter_s if loads_adapter else 0.0,
+        )
+
+    def predicted_after_handover(
+        self, fetched_tokens: float, now: float, *, loads_adapter: bool = False
+    ) -> Prediction:
+        """Seconds from the end of a prefill elsewhere to the first token here, of which so many tokens of KV
+        cache are fetched."""
+        pool = self.rates.pool
+        return Prediction(
+            queue_s=self.queue_s(now, fetched_tokens),
+            adapter_s=pool.adapter_s if loads_adapter else 0.0,
+            handover_s=pool.handover_s(fetched_tokens),
+        )
+
+    def _token_s(self) -> float:
+        """Seconds for each token of the queue, beside what decodes now."""
+        return self.rates.token_s + self.decoding * self.rates.beside_s / STEP_TOKENS
 
     # -- what happens
 
     def booked(self, booking: Booking, now: float) -> None:
         """A request is on its way to the endpoint."""
-        self._prompt_tokens += (booking.uncached_tokens - self._prompt_tokens) * USUAL_SHARE
+        tokens = booking.uncached_tokens
+        if not tokens and not booking.is_streamed and not booking.loads_adapter:
+            booking.position = self._booked  # it was prefilled elsewhere
+            self._decodes(1, now)
+            return
+        self._prompt_tokens += (tokens - self._prompt_tokens) * USUAL_SHARE
         self.pause_s = now - self._booked_at
         self._booked_at = now
         if self._served == self._booked or (not self._waiting and self.busy_until <= now):
@@ -134,47 +181,84 @@ class Estimator:
             self._is_blurred = self._others_s > 0.0
             self._close_group()
             self._group_starts = 1
-        self._booked += booking.uncached_tokens + 1  # and the first of the answer
+        tokens += 1  # the first of the answer
+        if booking.loads_adapter:
+            tokens += int(self.rates.pool.adapter_s / self._token_s())
+        booking.owed_tokens = tokens
+        self._booked += tokens
         booking.position = self._booked
         if booking.is_streamed:
             self._waiting.append(booking)
+        else:
+            self._decodes(1, now)
         self._set_clock()
 
     def first_token(self, booking: Booking, now: float) -> None:
         """The first token of a streamed request is here: all before it is served, nothing after it."""
         if booking.position <= self._served:
+            self._decodes(1, now)
             return
         waiting = self._waiting
-        tokens = booking.position - self._served
+        tokens, adapters = booking.position - self._served, 0
         while waiting and waiting[0].position <= booking.position:
             passed = waiting.popleft()
             if passed.is_over:
-                self._void -= passed.uncached_tokens + 1
-                tokens -= passed.uncached_tokens + 1
+                self._void -= passed.owed_tokens
+                tokens -= passed.owed_tokens
+            elif passed.loads_adapter:
+                adapters += 1
+                tokens -= passed.owed_tokens - passed.uncached_tokens - 1
+        self._observe(tokens, adapters, now)
+        self._served, self._since, self._delay_s = booking.position, now, 0.0
+        if self._group_tokens >= STEP_TOKENS:
+            self._close_group()
+        self._pass_given_up()
+        self._decodes(1, now)
+        self._set_clock()
+
+    def _observe(self, tokens: int, adapters: int, now: float) -> None:
+        """So many tokens were prefilled since the last first token, and adapters loaded. How long prefill
+        takes by itself is learned: what decodes beside it is taken out."""
+        rates, took_s = self.rates, now - self._since
+        alone_s = self._delay_s + tokens * rates.token_s
+        steps = tokens / STEP_TOKENS + (1.0 if self._delay_s else 0.0)
+        took_s -= steps * self.decoding * rates.beside_s
+        self._prefilled_s += alone_s
         if self._is_blurred:
             self._is_blurred = self._others_s > 0.0
             self._forget_group()
+        elif adapters:
+            rates.pool.learn_adapter((took_s - alone_s) / adapters)
+            self._forget_group()
         else:
             self._group_tokens += tokens
-            self._group_s += now - self._since
-        self._served, self._since, self._delay_s = booking.position, now, 0.0
-        if self._group_tokens >= GROUP_TOKENS:
-            self._close_group()
-        self._pass_given_up()
-        self._set_clock()
-
-    def given_up(self, booking: Booking) -> None:
-        """A streamed request ended without a first token: its prompt is owed no more."""
-        if booking.position <= self._served:
-            return
-        self._void += booking.uncached_tokens + 1
-        if self._pass_given_up():
-            self._is_blurred = True
-        self._set_clock()
+            self._group_s += took_s
 
     def ended(self, booking: Booking, now: float) -> None:
-        """A request that had its first token is over: what it held in the cache is free."""
-        self.room.give_back(booking.uncached_tokens + 1, now)
+        """A request is over. What it held in the cache is free, if it had its first token; if it streams and
+        had none, its prompt is owed no more."""
+        if booking.is_prefilled:
+            self.room.give_back(booking.uncached_tokens + 1, now)
+        if booking.is_prefilled or not booking.is_streamed:
+            self._decodes(-1, now)
+            if self._served != self._booked:
+                self._set_clock()
+        elif booking.position > self._served:
+            self._void += booking.owed_tokens
+            if self._pass_given_up():
+                self._is_blurred = True
+            self._set_clock()
+
+    def _decodes(self, more: int, now: float) -> None:
+        """One sequence more is decoded from now on, or one less."""
+        self._decoding_s += self.decoding * (now - self._decoding_at)
+        self._decoding_at = now
+        self.decoding += more
+
+    def so_far(self, now: float) -> tuple[float, float]:
+        """Two sums since the beginning, which differ by what was there in between: of the number that decodes
+        over time, and of the seconds that prefill took."""
+        return self._decoding_s + self.decoding * (now - self._decoding_at), self._prefilled_s
 
     def read(self, reading: EngineReading | None, own_requests: int) -> None:
         """What the engine said of itself while it had so many requests of ours; None is nothing any more.
@@ -189,7 +273,7 @@ class Estimator:
         self._read_at = reading.at
         if reading.waiting and reading.running is not None:
             others = min(reading.waiting, max(0, reading.waiting + reading.running - own_requests))
-            self._others_s = others * self._prompt_tokens * self.rates.token_s
+            self._others_s = others * self._prompt_tokens * self._token_s()
             self._is_blurred = self._is_blurred or others > 0
         if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
             self.room.unknown()
@@ -203,7 +287,7 @@ class Estimator:
         if not waiting or not waiting[0].is_over:
             return False
         while waiting and waiting[0].is_over:
-            tokens = waiting.popleft().uncached_tokens + 1
+            tokens = waiting.popleft().owed_tokens
             self._void -= tokens
             self._served += tokens
         if self._served == self._booked:
@@ -224,7 +308,7 @@ class Estimator:
         self._group_s = 0.0
 
     def _set_clock(self) -> None:
-        token_s = self.rates.token_s
+        token_s = self._token_s()
         owed_tokens = self._booked - self._served - self._void
         done_at = self._since + self._delay_s + owed_tokens * token_s
         if self._others_s:
@@ -241,4 +325,4 @@ class Estimator:
         if not self._waiting:
             return math.inf
         tokens = self._waiting[0].position - self._served
-        return self._since + self._delay_s + tokens * self.rates.token_s + self._others_s
+        return self._since + self._delay_s + tokens * self._token_s() + self._others_s

@@ -20,6 +20,9 @@ A request of unknown length holds a batch slot about as long as a prompt of a fe
 takes to prefill; the learned estimate of each endpoint replaces this figure.
 """
 
+MOST_ADAPTERS = 64
+"""So many are taken for loaded at most, where an engine does not say how many it has places for."""
+
 
 class EndpointLoad(EndpointHealth):
     """The open account of one endpoint, and its health. Changed only through methods."""
@@ -36,6 +39,7 @@ class EndpointLoad(EndpointHealth):
         "requests",
         "requests_at_reading",
         "started",
+        "used_adapters",
     )
 
     def __init__(self, endpoint: Endpoint, policy: EjectionPolicy | None = None) -> None:
@@ -50,6 +54,8 @@ class EndpointLoad(EndpointHealth):
         self.requests = 0
         self.adapters: dict[str, int] = {}
         """How many of its requests are for each adapter; those that have none are not in it."""
+        self.used_adapters: dict[str, None] = {}
+        """Those that it has loaded, as far as it was sent requests for them: the one used last is last."""
         self.decoding = 0
         """Those of its requests that have their first token."""
         self.prefill_tokens = 0
@@ -67,6 +73,29 @@ class EndpointLoad(EndpointHealth):
             self.reading = reading
             self.requests_at_reading = self.requests
             self.estimator.read(reading, self.requests)
+
+    def has_adapter(self, adapter: str) -> bool:
+        """Whether an adapter is taken for loaded, so that a request for it need not wait for that."""
+        if not adapter or adapter in self.used_adapters:
+            return True
+        reading = self.reading
+        return reading is not None and (
+            adapter in reading.adapters_running or adapter in reading.adapters_waiting
+        )
+
+    def use_adapter(self, adapter: str) -> None:
+        """Notes that a request for it is on its way: the engine loads it, and drops the one whose last use is
+        longest ago where it has no place left."""
+        used = self.used_adapters
+        used.pop(adapter, None)
+        used[adapter] = None
+        limit = self.reading.max_adapters if self.reading is not None else None
+        while len(used) > max(MOST_ADAPTERS if limit is None else limit, 1):
+            del used[next(iter(used))]
+
+    def restarted(self) -> None:
+        """Its engine began anew: nothing is loaded."""
+        self.used_adapters.clear()
 
     @property
     def work_tokens(self) -> int:
@@ -90,13 +119,17 @@ class Booking:
     """One request in the account of an endpoint: made once, ended once."""
 
     __slots__ = (
+        "_began_at",
+        "_began_with",
         "adapter",
         "at",
         "is_over",
         "is_prefilled",
         "is_streamed",
         "load",
+        "loads_adapter",
         "output_tokens",
+        "owed_tokens",
         "position",
         "uncached_tokens",
     )
@@ -118,13 +151,17 @@ class Booking:
         self.is_streamed = is_streamed
         self.adapter = adapter
         self.is_over = False
-        self.position = 0
-        """In the queue of the endpoint, as its estimator counts."""
+        self.loads_adapter = False
+        """Whether its adapter has to be loaded first."""
+        self.position = self.owed_tokens = 0
+        """Where it ends in the queue of the endpoint, and how long it is there, as its estimator counts."""
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens
         load.output_tokens += output_tokens
         if adapter:
+            self.loads_adapter = not load.has_adapter(adapter)
+            load.use_adapter(adapter)
             load.adapters[adapter] = load.adapters.get(adapter, 0) + 1
         load.estimator.booked(self, now)
 
@@ -136,6 +173,22 @@ class Booking:
         load.decoding += 1
         if self.is_streamed:
             load.estimator.first_token(self, now)
+        self._began_at, self._began_with = now, load.estimator.so_far(now)
+
+    def paced(self, answer_tokens: int, now: float) -> None:
+        """A streamed answer that had so many tokens is complete just now: its pace is learned."""
+        if not self.is_prefilled or answer_tokens < 2 or now <= self._began_at:
+            return
+        estimator, steps, lasted_s = self.load.estimator, answer_tokens - 1, now - self._began_at
+        (decoding_before_s, prefill_before_s), (decoding_s, prefill_s) = (
+            self._began_with,
+            estimator.so_far(now),
+        )
+        estimator.rates.learn_pace(
+            lasted_s / steps,
+            (decoding_s - decoding_before_s) / lasted_s,
+            (prefill_s - prefill_before_s) / steps,
+        )
 
     def end(self, now: float) -> None:
         """Takes the request out of the account, whatever became of it."""
@@ -147,11 +200,9 @@ class Booking:
             self._leave_adapter(load.adapters)
         if self.is_prefilled:
             load.decoding -= 1
-            load.estimator.ended(self, now)
         else:
             load.prefill_tokens -= self.uncached_tokens
-            if self.is_streamed:
-                load.estimator.given_up(self)
+        load.estimator.ended(self, now)
 
     def _leave_adapter(self, adapters: dict[str, int]) -> None:
         left = adapters[self.adapter] - 1

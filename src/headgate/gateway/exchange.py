@@ -179,6 +179,8 @@ class Exchange(PairedDelivery):
                 self.first_byte_at = now
                 if self.booking is not None and self.upstream_status < 400:
                     self.booking.first_token(now)  # an error tells nothing of prefilling
+                    if self.handover is not None and self.decision.stream:
+                        self.handover.answered(now - self.sent_at)
                     self._room_made()
             self.tail.add(data)
             self.bytes_out += len(data)
@@ -397,11 +399,12 @@ class Exchange(PairedDelivery):
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
         now = self._proxy.now()
+        booking = self.booking
         self._end_booking(now)
         if self.bytes_out:
             self.usage = self.tail.usage()
             if self.usage is not None and outcome == "served":
-                learning.learn(self._proxy, self, self.usage, now)
+                learning.learn(self._proxy, self, self.usage, booking, now)
         if self.reservation is not None:
             limiting.settle(self, self.reservation, now)
         queue = self.pool.queue if self.pool is not None else None

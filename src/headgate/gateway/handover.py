@@ -171,6 +171,14 @@ class Handover:
         """The endpoint that answers has the request: it may have fetched what was prefilled."""
         self._is_fetched = True
 
+    def answered(self, took_s: float) -> None:
+        """The endpoint that answers has sent its first token, so long after it was asked: that teaches how
+        long a KV cache takes to come there, unless it was asked before there was one."""
+        if self.decision != APART or self.at_once or self.pair is None:
+            return
+        fetched = max(self._scheduled.prompt_tokens - self.pair.decode.cached_tokens, 0)
+        self.pair.decode.load.estimator.rates.pool.learn_handover(fetched, took_s)
+
     def sweep(self, now: float) -> None:
         if self.prefill is not None and not self.prefill.is_over:
             self.prefill.sweep(now)

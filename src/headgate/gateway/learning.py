@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headgate.fleet import Booking
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.usage import Usage
@@ -23,7 +24,7 @@ SURE_AFTER_S = 30.0
 engine could not use it."""
 
 
-def learn(proxy: Proxy, exchange: Exchange, usage: Usage, now: float) -> None:
+def learn(proxy: Proxy, exchange: Exchange, usage: Usage, booking: Booking | None, now: float) -> None:
     """Takes the counts of a request that was served, at its end."""
     decision, prompt_tokens = exchange.decision, usage.prompt
     if decision.prompt_bytes and prompt_tokens and not usage.cache_read_input_tokens:
@@ -31,9 +32,8 @@ def learn(proxy: Proxy, exchange: Exchange, usage: Usage, now: float) -> None:
     answer_tokens = usage.completion
     if answer_tokens:
         proxy.answer_sizes.learn(decision.scheduled.model, answer_tokens)
-        load = exchange.load
-        if answer_tokens > 1 and decision.stream and exchange.first_byte_at and load is not None:
-            load.estimator.rates.learn_step((now - exchange.first_byte_at) / (answer_tokens - 1))
+        if decision.stream and booking is not None:
+            booking.paced(answer_tokens, now)
     pool, choice, cached = exchange.pool, exchange.choice, usage.cached
     if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return

@@ -245,7 +245,8 @@ class Proxy:
         return self._connections.tls_context(verified)
 
     def engine_restarted(self, load: fleet.EndpointLoad) -> None:
-        """What its cache held is gone."""
+        """What its cache held is gone, and so are the adapters that it had loaded."""
+        load.restarted()
         self.prefixes.forget(load)
 
     def retries(self, pool: PoolState) -> int:

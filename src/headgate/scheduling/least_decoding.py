@@ -6,20 +6,20 @@ import math
 import random
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointLoad, Prediction
 from headgate.scheduling.policy import Choice, Policy
+from headgate.scheduling.predicted import in_flight_tokens
 from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
 
-TRANSFER_WORK = 1 / 16
-"""What it costs to fetch the cache of one token, in tokens of prefill: of an 8B model it is 128 KB, which at
-200 Gbit/s takes 5 µs, and a GPU that prefills 16,000 tokens a second takes 60 µs for a token."""
-
 
 class LeastDecoding(Policy):
-    """Least of what the ledger says it owes, and of the prompt that it has to fetch. Ties fall by chance.
+    """Least predicted seconds from the end of the prefill to the first token, and of what requests in flight
+    take from the answer. Ties fall by chance.
 
-    One that returns from an ejection counts as owing more than it does, by its share.
+        score = queue + handover of uncached tokens + adapter load + requests in flight * beside * steps
+
+    One that returns from an ejection counts as slower than it is, by its share.
     """
 
     name = "least-decoding"
@@ -33,14 +33,15 @@ class LeastDecoding(Policy):
     ) -> Choice | None:
         best, least, most_cached, ties = candidates[0], math.inf, 0, 0
         for load, blocks in self._held(request, candidates):
-            work, cached = self._weigh(request, load, blocks, now)
-            if work < least:
-                best, least, most_cached, ties = load, work, cached, 1
-            elif work == least:
+            score, cached = self._weigh(request, load, blocks, now)
+            if score < least:
+                best, least, most_cached, ties = load, score, cached, 1
+            elif score == least:
                 ties += 1
                 if rng.random() * ties < 1.0:
                     best, most_cached = load, cached
-        return Choice(load=best, cached_tokens=most_cached)
+        first_s = self._predicted(request, best, most_cached, now).first_token_s
+        return Choice(load=best, cached_tokens=most_cached, first_token_s=first_s)
 
     def _held(
         self, request: Request, candidates: Sequence[EndpointLoad]
@@ -50,12 +51,22 @@ class LeastDecoding(Policy):
         return list(zip(candidates, self._prefixes.matched(request.prefix, candidates), strict=True))
 
     def _weigh(self, request: Request, load: EndpointLoad, blocks: int, now: float) -> tuple[float, int]:
-        """Work in tokens of prefill, and the cached tokens."""
+        """Its score, and the cached tokens."""
         cached = request.tokens_in(blocks)
-        work = load.work_tokens + TRANSFER_WORK * (request.prompt_tokens - cached)
+        rates = load.estimator.rates
+        score = load.estimator.queue_s(now) + rates.pool.handover_s(request.prompt_tokens - cached)
+        score += in_flight_tokens(request, rates.pool) * load.requests * rates.token_s
+        if not load.has_adapter(request.adapter):
+            score += rates.pool.adapter_s
         if load.suspect_until > now:
-            work /= load.share(now) or 1.0
-        return work, cached
+            score /= load.share(now) or 1.0
+        return score, cached
+
+    def _predicted(self, request: Request, load: EndpointLoad, cached: int, now: float) -> Prediction:
+        """What it takes from the end of the prefill to the first token."""
+        return load.estimator.predicted_after_handover(
+            request.prompt_tokens - cached, now, loads_adapter=not load.has_adapter(request.adapter)
+        )
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
@@ -63,5 +74,10 @@ class LeastDecoding(Policy):
 
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
         ((_, blocks),) = self._held(request, [load])
-        work, cached = self._weigh(request, load, blocks, now)
-        return f"decodes: owes {work:.0f} tokens of work, {cached} of {request.prompt_tokens} tokens cached"
+        cached = request.tokens_in(blocks)
+        predicted = self._predicted(request, load, cached, now)
+        return (
+            f"decodes: first token {predicted.first_token_s:.3f} s after the prefill "
+            f"({predicted.in_words()}), {cached} of {request.prompt_tokens} tokens cached; "
+            f"{load.requests} request{'s' * (load.requests != 1)} in flight"
+        )

@@ -117,6 +117,9 @@ def pick_pair(
     prefill = policy.pick(prefill_request, candidates(able, now, rng), now, rng)
     if prefill is None:
         return Pair(decode=decode, request=told, why=NO_PREFILL) if terms.decodes_alone else None
+    if prefill.first_token_s is not None and decode.first_token_s is not None:
+        first_s = prefill.first_token_s + decode.first_token_s
+        decode = msgspec.structs.replace(decode, first_token_s=first_s)
     return Pair(decode=decode, request=told, prefill=prefill, prefill_request=prefill_request)
 
 

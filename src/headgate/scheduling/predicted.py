@@ -1,10 +1,14 @@
 """The default policy: the first token soonest, where work that a cache saves counts more than waiting does.
 
-    score = queue + delay + price * uncached prefill        (seconds, fleet.Estimator; the least is picked)
+    score = queue + delay + price * (uncached prefill + adapter load) + requests in flight * beside * steps
 
-A request that waits takes nothing from anybody; one that prefills takes the endpoint's time from all that
-come behind it. So a second of prefill is charged as itself, and again for each request that it delays: the
-price is 1 in an idle pool, where the score is the predicted TTFT, and grows with the queues.
+in seconds, as fleet.Estimator has them; the least is picked. A request that waits takes nothing from anybody;
+one that prefills, or has its adapter loaded, takes the endpoint's time from all that come behind it. So a
+second of that is charged as itself, and again for each request that it delays: the price is 1 in an idle
+pool, where the score is the predicted TTFT, and grows with the queues.
+
+Requests in flight make each step longer, by what the estimator has learned: those that the prompt takes, and
+those of the answer, as it makes theirs longer. Among endpoints without a queue it decides.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointLoad, PoolRates
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
@@ -26,9 +30,14 @@ MOST_DELAYED = 8.0
 with the popular prefixes would have all of the queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
-IN_FLIGHT_TOKENS = 300
-"""What each request in flight counts besides its prompt, in tokens of prefill: its share of each step while
-it is decoded. Among endpoints without a queue it decides."""
+MOST_IN_FLIGHT_TOKENS = 600.0
+"""A request in flight counts for no more than this: beyond it caches would be given up for evenness."""
+
+
+def in_flight_tokens(request: Request, pool: PoolRates) -> float:
+    """What each request in flight on an endpoint costs another one there, in tokens of prefill: it makes each
+    of its steps longer, those of its prompt and those of its answer."""
+    return min(pool.beside_tokens * request.steps, MOST_IN_FLIGHT_TOKENS)
 
 
 class PredictedFirstToken(Policy):
@@ -54,11 +63,14 @@ class PredictedFirstToken(Policy):
         # With 32 candidates this loop is most of a pick, so it has local names and nothing but sums; `why`
         # says the same in words. Scores are times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
+        adapter = request.adapter
         held = self._prefixes.matched(prefix, candidates) if prefix else [0] * len(candidates)
         works = {0: price * prompt_tokens}
         for blocks in set(held):
             if blocks:
                 works[blocks] = price * (prompt_tokens - request.tokens_in(blocks))
+        pool = candidates[0].estimator.rates.pool
+        beside_tokens = in_flight_tokens(request, pool)
         best, best_score, ties = 0, math.inf, 0
         for at, load in enumerate(candidates):
             estimator = load.estimator
@@ -70,7 +82,9 @@ class PredictedFirstToken(Policy):
             if estimator.is_simple_until < now:
                 score = now + estimator.queue_s(now, prompt_tokens - request.tokens_in(held[at]))
             rates = estimator.rates
-            score += rates.delay_s + (works[held[at]] + IN_FLIGHT_TOKENS * load.requests) * rates.token_s
+            score += rates.delay_s + (works[held[at]] + beside_tokens * load.requests) * rates.token_s
+            if adapter and not load.has_adapter(adapter):
+                score += price * pool.adapter_s
             if score > best_score:
                 continue
             if load.suspect_until > now:
@@ -82,7 +96,8 @@ class PredictedFirstToken(Policy):
                 if rng.random() * ties < 1.0:
                     best = at
         load, cached = candidates[best], request.tokens_in(held[best]) if held[best] else 0
-        first_s = load.estimator.first_token_s(prompt_tokens - cached, now)
+        loads_adapter = bool(adapter) and not load.has_adapter(adapter)
+        first_s = load.estimator.first_token_s(prompt_tokens - cached, now, loads_adapter=loads_adapter)
         return Choice(load=load, cached_tokens=cached, first_token_s=first_s)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
@@ -105,10 +120,11 @@ class PredictedFirstToken(Policy):
         estimator, prefix = load.estimator, request.prefix
         cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0
         uncached = request.prompt_tokens - cached
+        predicted = estimator.predicted(uncached, now, loads_adapter=not load.has_adapter(request.adapter))
         return (
-            f"first token in {estimator.first_token_s(uncached, now):.3f} s: "
-            f"queue {estimator.queue_s(now, uncached):.3f} s, {uncached} prompt tokens to prefill "
-            f"at {1.0 / estimator.rates.token_s:.0f}/s ({cached} are cached), "
-            f"counted {self.price:.1f} times; {load.requests} request{'s' * (load.requests != 1)} in flight"
+            f"first token in {predicted.first_token_s:.3f} s ({predicted.in_words()}): "
+            f"{uncached} prompt tokens to prefill at {1.0 / estimator.rates.token_s:.0f}/s "
+            f"({cached} are cached), counted {self.price:.1f} times; "
+            f"{load.requests} request{'s' * (load.requests != 1)} in flight"
             f"{'' if estimator.is_told else ', by the ledger alone'}"
         )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointLoad, answer_sizes, estimator
 
 
 def _no_header(_: bytes) -> str:
@@ -40,6 +40,13 @@ class Request(msgspec.Struct, kw_only=True):
     """Where one endpoint prefills and another decodes, the one that was picked already."""
     header: Callable[[bytes], str] = _no_header
     """The first value of a header by its lower-case name, "" if there is none."""
+
+    @property
+    def steps(self) -> float:
+        """In how many steps of an engine it takes part: those of its prompt, and one for each token of its
+        answer."""
+        answer_tokens = self.output_tokens or answer_sizes.USUAL_TOKENS
+        return answer_tokens + 1.0 + self.prompt_tokens / estimator.STEP_TOKENS
 
     def tokens_in(self, blocks: int) -> int:
         """How many tokens the first so many blocks of `prefix` are, as estimated: at most the prompt's."""

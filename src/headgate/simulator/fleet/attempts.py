@@ -45,6 +45,7 @@ class Attempt:
 
     def finished(self, finished: FinishedRequest) -> None:
         self.settle()
+        self.booking.paced(finished.output_tokens, self.gateway.now)
         load = self.booking.load
         if load.failures_in_row:
             load.succeeded(self.gateway.now)

@@ -33,6 +33,8 @@ class PairedAttempt(Attempt):
         link: SharedLink,
     ) -> None:
         super().__init__(gateway, flight, endpoint, booking)
+        self.prefilled_s: float | None = None
+        """When the prompt was prefilled; None as long as it is not, or has to be here."""
         self.prefill = Prefill(self, prefill, prefill_booking, link)
 
     def start(self) -> None:
@@ -41,8 +43,18 @@ class PairedAttempt(Attempt):
 
     def answer(self, received_tokens: int) -> None:
         """The prompt is here, or, with 0 tokens, is to be computed here."""
+        if not received_tokens:
+            self.prefilled_s = None
         self.endpoint.unwatch(self)
         self.endpoint.send(self.flight.asked(self.endpoint.config, received_tokens=received_tokens), self)
+
+    def first_token(self) -> None:
+        choice = self.flight.choice
+        if self.prefilled_s is not None and choice is not None:
+            fetched = max(self.flight.timed.prompt_tokens - choice.cached_tokens, 0)
+            took_s = self.gateway.now - self.prefilled_s
+            self.booking.load.estimator.rates.pool.learn_handover(fetched, took_s)
+        super().first_token()
 
     def prefill_failed(self) -> None:
         """The endpoint that was to answer is not to blame, and may be asked again."""
@@ -93,6 +105,7 @@ class Prefill:
 
     def finished(self, finished: FinishedRequest) -> None:
         self._settle()
+        self._attempt.prefilled_s = self._attempt.gateway.now
         target = self._attempt.endpoint
         there = target.cached_tokens(self._attempt.flight.asked(target.config))
         size = (finished.prompt_tokens - there) * self._endpoint.config.kv_bytes_per_token

@@ -165,8 +165,10 @@ class _Run:
             self._timeline.at(first_s, partial(self._read, endpoint), is_awaited=False)
 
     def _read(self, endpoint: SimulatedEndpoint) -> None:
-        if endpoint.read() and self._prefixes is not None:
-            self._prefixes.forget(endpoint.load)
+        if endpoint.read():
+            endpoint.load.restarted()
+            if self._prefixes is not None:
+                self._prefixes.forget(endpoint.load)
         self._gateway.look_at_queue()
         next_s = self._timeline.now + self._description.scrape_s
         self._timeline.at(next_s, partial(self._read, endpoint), is_awaited=False)
