@@ -133,6 +133,7 @@ class Replay:
             event = heapq.heappop(self._due)
             if event.is_end:
                 event.booking.end(event.at)
+                event.booking.paced(event.request.output_tokens, event.at)
                 if self._told is not None:
                     self._told.ended(event.request, event.booking.load)
             else:
