@@ -117,3 +117,14 @@ async def test_sglang_tells_the_mean(serve, fast):
 
 def _value(page, name):
     return next(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
+
+
+async def test_ranks_are_summed(serve, fast):
+    """What two engines behind one server drafted."""
+    engine = fast(draft_tokens=2, draft_acceptance=1.0)
+    async with serve(engine=engine, data_parallel_size=2) as server:
+        for rank in "01":
+            body = {"model": "tiny", "prompt": "How deep?", "max_tokens": 10}
+            await server.client.post(TEXT, json=body, headers={"x-data-parallel-rank": rank})
+        told = server.live.statistics()
+    assert (told.drafts_total, told.accepted_by_position) == (6, {0: 6, 1: 6})

@@ -39,8 +39,8 @@ def written(tmp_path):
 def test_a_file_has_options(settings, written):
     """By their names; lists for those that may be repeated, and JSON written out."""
     file = written(
-        "model: [tiny, alias]\nprofile: fast\nmax-num-seqs: 7\nno_such: 1\n".replace("no_such: 1\n", "")
-        + "enable-prefix-caching: false\n"
+        "model: [tiny, alias]\nprofile: fast\nmax-num-seqs: 7\n"
+        "enable-prefix-caching: false\n"
         "self-signed-certs: true\n"
         "lora-modules: [{name: sql, path: /sql}]\n"
         "kv-events-config: {endpoint: 'tcp://*:0'}\n"

@@ -20,6 +20,10 @@ def azure(*lines: str) -> list[TimedRequest]:
     return list(traces.requests("t.csv", [line.encode() for line in lines], traces.Azure()))
 
 
+def burstgpt(*lines: str) -> list[TimedRequest]:
+    return list(traces.requests("t.csv", [line.encode() for line in lines], traces.BurstGpt()))
+
+
 def problems(read, *lines) -> list[str]:
     with pytest.raises(TraceError) as caught:
         read(*lines)
@@ -125,6 +129,45 @@ def test_what_is_wrong_with_a_csv_is_told_with_the_line(lines, told):
     assert problems(azure, *lines)[0].startswith(told)
 
 
+BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
+
+
+def test_a_line_of_burstgpt_is_a_request_unless_it_failed():
+    """Seconds count from the first request; the names of sessions become numbers, where there are any."""
+    assert burstgpt(BURST, "5,GPT-4,9,0,9,API log", "5,GPT-4,472,18,490,API log", "45,x,1087,230,1317,") == [
+        TimedRequest(at_s=0.0, prompt_tokens=472, output_tokens=18),
+        TimedRequest(at_s=40.0, prompt_tokens=1087, output_tokens=230),
+    ]
+    told = burstgpt(
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type",
+        *(
+            f"{at},{session},1,GPT-4,10,10,20,Conversation log"
+            for at, session in enumerate(["a", "b", "", "a"])
+        ),
+    )
+    assert [each.session for each in told] == [0, 1, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            ["Timestamp,Model,Request tokens"],
+            't.csv:1: the heading "Timestamp,Model,Request tokens" lacks Response tokens; '
+            "the first line has Timestamp,Request tokens,Response tokens",
+        ),
+        ([BURST, "now,x,1,1,2,"], 't.csv:2: Timestamp: "now" is not a time; write it in seconds'),
+        ([BURST, "nan,x,1,1,2,"], 't.csv:2: Timestamp: "nan" is not a time'),
+        ([BURST, "1,x,-1,1,2,"], 't.csv:2: Request tokens: "-1" is not a whole number of tokens'),
+        ([BURST, "1,x,1"], "t.csv:2: 3 columns, not the 6 of the heading"),
+        ([BURST, "1,x,1,0,1,"], "t.csv:1: has no requests"),
+    ],
+)
+def test_what_is_wrong_with_burstgpt_is_told_with_the_line(lines, told):
+    """As for the other formats."""
+    assert problems(burstgpt, *lines)[0].startswith(told)
+
+
 def test_a_file_of_another_kind_is_told_once():
     """With no column of the heading there, nothing is said of the lines below it."""
     assert len(problems(azure, "time,in,out", "1,2", "3", "4,5,6,7")) == 1
@@ -166,6 +209,7 @@ def test_a_line_without_an_end_is_bounded():
     [
         (b'{"timestamp": 0}\n', "mooncake"),
         (b"\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\n", "azure"),
+        (b"Timestamp,Model,Request tokens,Response tokens\n", "burstgpt"),
         (b"start_s,requests_per_s\n", None),
         (b"", None),
     ],
@@ -178,7 +222,8 @@ def test_the_format_is_known_by_the_first_line(line, name):
 @given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from(list(traces.FORMATS)))
 def test_whatever_the_lines_hold_they_are_requests_or_told(lines, name):
     """No other error leaves a reader."""
-    heading = [b"TIMESTAMP,ContextTokens,GeneratedTokens"] if name == "azure" else []
+    headings = {"azure": b"TIMESTAMP,ContextTokens,GeneratedTokens", "burstgpt": BURST.encode()}
+    heading = [headings[name]] if name in headings else []
     try:
         read = list(traces.requests("t", [*heading, *lines], traces.FORMATS[name].reader()))
     except TraceError as error:

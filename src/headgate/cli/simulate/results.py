@@ -23,7 +23,7 @@ class TraceUsed(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """The file, or the workload."""
     format: str
-    """mooncake, azure or workload."""
+    """mooncake, azure, burstgpt or workload."""
     parameters: dict[str, float]
     """Of the workload."""
     requests: int

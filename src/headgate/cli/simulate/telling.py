@@ -66,7 +66,8 @@ def _before(plan: Plan) -> list[str]:
     used, grid_s, jitter_s = plan.traffic, plan.traffic.grid_s, plan.arrivals[0].jitter_s
     notes = []
     if not any(request.prefix for request in used.requests):
-        who = "Azure's traces have" if used.format == "azure" else "this traffic has"
+        publishers = {"azure": "Azure's traces have", "burstgpt": "BurstGPT's traces have"}
+        who = publishers.get(used.format, "this traffic has")
         notes.append(f"{who} no prefix hashes: no cache is hit, and policies know of no prefix")
     if jitter_s and grid_s == jitter_s:
         notes.append(

@@ -77,7 +77,7 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 _TRAFFIC = _options(
     click.option(
         "--format",
-        type=click.Choice(["auto", "mooncake", "azure"]),
+        type=click.Choice(["auto", "mooncake", "azure", "burstgpt"]),
         default="auto",
         show_default=True,
         help="How the trace is written; auto looks at its first line.",

@@ -202,7 +202,7 @@ class Engine:
             drafts_total=self._speculation.drafts,
             draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
             accepted_tokens_total=self._speculation.accepted,
-            accepted_by_position=self._speculation.accepted_by_position.copy(),
+            accepted_by_position=dict(self._speculation.accepted_by_position),
         )
 
     def validate(self) -> None:

@@ -7,7 +7,6 @@ depend on who else runs.
 """
 
 import random
-from collections import Counter
 
 from headgate.simulator.model.sequence import Sequence
 
@@ -21,7 +20,7 @@ class Speculation:
         self._acceptance = acceptance
         self.drafts = 0
         self.accepted = 0
-        self.accepted_by_position: Counter[int] = Counter(dict.fromkeys(range(draft_tokens), 0))
+        self.accepted_by_position = dict.fromkeys(range(draft_tokens), 0)
 
     def most_tokens(self, sequence: Sequence) -> int:
         """How many tokens a step may give a sequence that decodes: it needs blocks for so many."""

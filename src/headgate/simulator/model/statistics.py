@@ -1,7 +1,5 @@
 """What can be read off an engine at any time."""
 
-from collections import Counter
-
 import msgspec
 
 
@@ -40,7 +38,7 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """How often tokens were drafted for a sequence."""
     draft_tokens_total: int
     accepted_tokens_total: int
-    accepted_by_position: Counter[int]
+    accepted_by_position: dict[int, int]
     """How often the first drafted token was accepted (0), the second (1), ..."""
 
     @property

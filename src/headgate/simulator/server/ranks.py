@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -110,11 +111,14 @@ class Ranks:
 
 
 def _sum(one: EngineStatistics, other: EngineStatistics) -> EngineStatistics:
-    """Numbers and tuples are added, sets are joined."""
-    sums = {}
+    """Numbers and tuples are added, dicts by their keys, sets are joined."""
+    sums: dict[str, Any] = {}
     for name in one.__struct_fields__:
         left, right = getattr(one, name), getattr(other, name)
-        sums[name] = left | right if isinstance(left, frozenset) else left + right
+        if isinstance(left, dict):
+            sums[name] = {key: value + right[key] for key, value in left.items()}
+        else:
+            sums[name] = left | right if isinstance(left, frozenset) else left + right
     return EngineStatistics(**sums)
 
 

@@ -7,6 +7,7 @@ up (`headgate.simulator.workloads`). Pure: reading files is for the caller.
 
 from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
 from headgate.simulator.traces.azure import Azure
+from headgate.simulator.traces.burstgpt import BurstGpt
 from headgate.simulator.traces.curves import RateCurve, follow, read_curve
 from headgate.simulator.traces.formats import FORMATS, TraceFormat, detect
 from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
@@ -22,6 +23,7 @@ __all__ = [
     "TOKEN_S",
     "Arrivals",
     "Azure",
+    "BurstGpt",
     "Mooncake",
     "Problem",
     "RateCurve",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from headgate.simulator.traces import burstgpt
 from headgate.simulator.traces.azure import HEADING, Azure
 from headgate.simulator.traces.lines import LineReader
 from headgate.simulator.traces.mooncake import Mooncake
@@ -24,6 +25,7 @@ class TraceFormat(msgspec.Struct, frozen=True, kw_only=True):
 FORMATS: dict[str, TraceFormat] = {
     "mooncake": TraceFormat(name="mooncake", reader=Mooncake, has_prefixes=True),
     "azure": TraceFormat(name="azure", reader=Azure, has_prefixes=False),
+    "burstgpt": TraceFormat(name="burstgpt", reader=burstgpt.BurstGpt, has_prefixes=False),
 }
 
 
@@ -32,6 +34,7 @@ def detect(first_line: bytes) -> str | None:
     line = first_line.removeprefix(b"\xef\xbb\xbf").strip()
     if line.startswith(b"{"):
         return "mooncake"
-    if HEADING[0].lower().encode() in line.lower().split(b","):
-        return "azure"
-    return None
+    columns = [cell.strip().lower() for cell in line.split(b",")]
+    if burstgpt.HEADING[1].lower().encode() in columns:
+        return "burstgpt"
+    return "azure" if HEADING[0].lower().encode() in columns else None
