@@ -41,6 +41,7 @@ class ClientConnection(asyncio.Protocol):
     """One client connection, from accept to close."""
 
     __slots__ = (
+        "_ahead_bytes",
         "_counted_as",
         "_exchange",
         "_peer",
@@ -64,6 +65,8 @@ class ClientConnection(asyncio.Protocol):
         """The address that the client counts under, where addresses are counted."""
         self._exchange: Exchange | None = None
         self._waiting: deque[Request] = deque()
+        self._ahead_bytes = 0
+        """Of the bodies of those that wait."""
         self._rejected: Refusal | None = None
         self.is_paused = False
         """Whether the client reads too slowly for more to be written."""
@@ -167,6 +170,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _gone(self) -> None:
         self._waiting.clear()
+        self._ahead_bytes = 0
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.settled:
             exchange.client_gone()
@@ -185,8 +189,8 @@ class ClientConnection(asyncio.Protocol):
                 code="pipeline_too_long",
             )
         self._waiting.append(request)
-        ahead_bytes = sum(len(request.body) for request in self._waiting)
-        is_full = len(self._waiting) == self._settings.max_pipelined or ahead_bytes > READ_AHEAD_BYTES
+        self._ahead_bytes += len(request.body)
+        is_full = len(self._waiting) == self._settings.max_pipelined or self._ahead_bytes > READ_AHEAD_BYTES
         if is_full and self._transport is not None:
             self._transport.pause_reading()
         return None
@@ -227,6 +231,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None or not self._waiting or self._transport is None:
             return
         request = self._waiting.popleft()
+        self._ahead_bytes -= len(request.body)
         if not self._waiting and self._rejected is None:
             self._transport.resume_reading()
         self._serve(request)
