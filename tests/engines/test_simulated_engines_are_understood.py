@@ -45,7 +45,9 @@ async def serve():
             url = f"http://127.0.0.1:{sock.getsockname()[1]}"
             made = ServerSettings(engine=CONFIG, models=("base",), drain_s=0, api=api, **settings)
             await stack.enter_async_context(running(made, sock, None))
-            client = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=20))
+            client = await stack.enter_async_context(
+                httpx2.AsyncClient(base_url=url, timeout=20, verify=False)
+            )
             return Served(client, api)
 
         yield start

@@ -87,7 +87,10 @@ async def test_the_error_is_in_the_clients_dialect(gateway, endpoint, path, begi
 async def test_openais_client_raises(gateway, endpoint):
     """The SDK gives what came, then its exception with our words."""
     async with openai.AsyncOpenAI(
-        base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key="none", max_retries=0
+        base_url=f"http://127.0.0.1:{gateway.port}/v1",
+        api_key="none",
+        max_retries=0,
+        http_client=openai.DefaultAsyncHttpxClient(verify=False),
     ) as client:
         endpoint.behave = lambda call: (call.write(CODED), call.close())
         stream = await client.chat.completions.create(model="m", messages=[], stream=True)
@@ -99,7 +102,10 @@ async def test_openais_client_raises(gateway, endpoint):
 async def test_anthropics_client_raises(gateway, endpoint):
     """Its SDK knows the event by its name."""
     async with anthropic.AsyncAnthropic(
-        base_url=f"http://127.0.0.1:{gateway.port}", api_key="none", max_retries=0
+        base_url=f"http://127.0.0.1:{gateway.port}",
+        api_key="none",
+        max_retries=0,
+        http_client=anthropic.DefaultAsyncHttpxClient(verify=False),
     ) as client:
         endpoint.behave = lambda call: (
             call.write(HEAD + b"transfer-encoding: chunked\r\n\r\n"),

@@ -228,7 +228,7 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
     started: list[Gateway] = []
     # A connection for each request, as different operators would have.
     http = httpx2.Client(
-        trust_env=False, timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0)
+        trust_env=False, verify=False, timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0)
     )
 
     async def start(*flags: str) -> Gateway:

@@ -33,7 +33,7 @@ async def test_page_is_there_until_its_task_is_cancelled():
     port = free_port()
     for _ in range(2):
         task = asyncio.create_task(serving.serve_page(APP, serving.listening_socket("127.0.0.1", port)))
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
             for _ in range(100):
                 with contextlib.suppress(httpx2.TransportError):
                     assert (await client.get("/")).text == "hello"

@@ -7,7 +7,12 @@ async def sdk(serve):
     """The real SDK against a live server, without retries that would hide an error."""
     async with (
         serve() as server,
-        openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
+        openai.AsyncOpenAI(
+            base_url=f"{server.url}/v1",
+            api_key="none",
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(verify=False),
+        ) as client,
     ):
         yield client
 

@@ -16,6 +16,7 @@ import pytest
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 START_S = 60.0
+_http = httpx2.Client(trust_env=False, verify=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
 def free_port() -> int:
@@ -104,7 +105,7 @@ class Machine:
         return done.stdout + done.stderr
 
     def get(self, path: str, port: str = "port") -> httpx2.Response:
-        return httpx2.get(f"http://127.0.0.1:{self.ports[port]}{path}", trust_env=False, timeout=30)
+        return _http.get(f"http://127.0.0.1:{self.ports[port]}{path}", timeout=30)
 
     def ask(self, model: str = "sim-8b", tokens: int = 4, **more: object) -> httpx2.Response:
         body = {
@@ -113,7 +114,7 @@ class Machine:
             "messages": [{"role": "user", "content": "Hello"}],
             **more,
         }
-        return httpx2.post(f"{self.url}/v1/chat/completions", json=body, trust_env=False, timeout=30)
+        return _http.post(f"{self.url}/v1/chat/completions", json=body, timeout=30)
 
     def endpoints(self, pool: str = "default/sim-8b") -> list[str]:
         """Names of the endpoints that the gateway has in rotation."""

@@ -36,7 +36,8 @@ async def openai_sdk() -> AsyncIterator[object]:
 
     def of(gateway) -> openai.AsyncOpenAI:
         url = f"http://127.0.0.1:{gateway.port}/v1"
-        made.append(openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0))
+        plain = openai.DefaultAsyncHttpxClient(verify=False)
+        made.append(openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=plain))
         return made[-1]
 
     yield of
@@ -51,7 +52,8 @@ async def anthropic_sdk() -> AsyncIterator[object]:
 
     def of(gateway) -> anthropic.AsyncAnthropic:
         url = f"http://127.0.0.1:{gateway.port}"
-        made.append(anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0))
+        plain = anthropic.DefaultAsyncHttpxClient(verify=False)
+        made.append(anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0, http_client=plain))
         return made[-1]
 
     yield of
