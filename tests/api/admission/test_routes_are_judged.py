@@ -140,9 +140,16 @@ def test_what_is_refused(judge, make, server, spec, errors):
             {
                 "modelName": "m",
                 "rules": [TO_S],
-                "rateLimit": {"inputTokensPerUnit": 1, "global": {"redis": {"address": "redis"}}},
+                "rateLimit": {"inputTokensPerUnit": 100, "global": {"redis": {"address": "redis"}}},
             },
             ['spec.rateLimit.global.redis.address: "redis" is not host:port, as in "redis.default.svc:6379"'],
+        ),
+        (
+            {"modelName": "m", "rules": [TO_S], "rateLimit": {"inputTokensPerUnit": 99}},
+            [
+                "spec.rateLimit.inputTokensPerUnit: is less than most prompts have: one of more than 99 tokens "
+                "is always refused"
+            ],
         ),
     ],
 )

@@ -18,6 +18,9 @@ GROUP = "networking.volcano.sh"
 _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
 
+LEAST_PROMPT_TOKENS = 100
+"""Few prompts have less, once a chat template is around them."""
+
 
 def check(route: Place, old: Place | None, others: View, found: Findings) -> None:
     """All rules for a ModelRoute."""
@@ -147,6 +150,10 @@ def _check_limit(limit: Place, found: Findings) -> None:
         return
     if not limit["inputTokensPerUnit"].present and not limit["outputTokensPerUnit"].present:
         found.warn(limit, "limits nothing: set inputTokensPerUnit or outputTokensPerUnit")
+    prompt = limit["inputTokensPerUnit"]
+    if prompt.integer is not None and 0 < prompt.integer < LEAST_PROMPT_TOKENS:
+        told = f"is less than most prompts have: one of more than {prompt.integer} tokens is always refused"
+        found.warn(prompt, told)
     shared = limit["global"]
     if shared.value == {}:
         found.warn(shared, "has no effect without redis.address: each gateway counts for itself")
