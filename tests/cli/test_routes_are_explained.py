@@ -70,7 +70,8 @@ ModelServer default/large: about 0 tokens of prompt
     the body is sent as it came
     its endpoints are not known here: no Pods are among the manifests
 
-It would be sent to an endpoint of default/small (90%) or sent to an endpoint of default/large (10%).
+It would be sent to an endpoint of ModelServer default/small (90%) \
+or sent to an endpoint of ModelServer default/large (10%).
 """
 
 
@@ -86,7 +87,10 @@ def test_manifests_with_pods(tmp_path, objects):
         file.write(PODS)
     result = run("--objects", objects, "--model", "chat")
     assert "  > default/small-1  127.0.0.2:8000  healthy" in result.stdout
-    assert "refused with 503 Service Unavailable where default/large has the turn (10%)." in result.stdout
+    assert (
+        "refused with 503 Service Unavailable where ModelServer default/large has the turn (10%)."
+        in result.stdout
+    )
     assert result.exit_code == 0
     result = run("--objects", objects, "--model", "chat", "--header", "X-Tier: premium")
     assert "It would be refused:\n    HTTP 503 Service Unavailable\n    retry-after: 1\n" in result.stdout
@@ -228,3 +232,57 @@ def test_limits_stand_with_their_route(objects, tmp_path):
     assert refused.exit_code == 1
     assert "HTTP 429 Too Many Requests" in refused.output
     assert "it can never pass" in refused.output
+
+
+POOLS = """
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: pool, annotations: {headgate.dev/models: "*"}}
+spec: {selector: {matchLabels: {app: pool}}, targetPorts: [{number: 8000}, {number: 8001}]}
+---
+apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: InferenceModel
+metadata: {name: chat}
+spec:
+  modelName: chat
+  criticality: Critical
+  targetModels: [{name: v1, weight: 1}, {name: v2, weight: 0}]
+  poolRef: {name: pool, group: inference.networking.k8s.io}
+---
+apiVersion: inference.networking.x-k8s.io/v1alpha2
+kind: InferenceObjective
+metadata: {name: batch}
+spec: {priority: -5, poolRef: {name: pool}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: one, labels: {app: pool}}
+status: {podIP: 127.0.0.2, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: two, labels: {app: pool}}
+status: {podIP: 127.0.0.3}
+"""
+
+
+def test_the_way_to_an_inference_pool_is_explained(tmp_path):
+    """Its InferenceModel, the model that is asked for, the priority, each port of a Pod, absent Pods."""
+    file = tmp_path / "pools.yaml"
+    file.write_text(POOLS)
+    result = run("--objects", str(file), "--model", "chat")
+    assert result.exit_code == 0
+    for told in (
+        "  > InferenceModel default/chat: the oldest for this name",
+        "  > InferencePool default/pool as v1  weight 1, 100%",
+        'model "chat" becomes "v1", and "chat" again in the answer',
+        "it has priority 1",
+        "default/one-rank-0  127.0.0.2:8000",
+        "default/one-rank-1  127.0.0.2:8001",
+        "default/two: is not ready",
+    ):
+        assert told in result.stdout
+    batch = run("--objects", str(file), "--model", "chat", "-H", "x-llm-d-inference-objective=batch")
+    assert "it has priority -5" in batch.stdout
+    unknown = run("--objects", str(file), "--model", "whatever")
+    assert "> InferencePool default/pool: takes every name that nothing else is for" in unknown.stdout

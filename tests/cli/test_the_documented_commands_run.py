@@ -30,7 +30,9 @@ def steady(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-01-01T00:00:00Z", text).strip("\n")
 
 
-@pytest.mark.parametrize("page", ["cli.md", "explain.md", "prefill-decode.md", "rate-limits.md"])
+@pytest.mark.parametrize(
+    "page", ["cli.md", "explain.md", "inference-pool.md", "prefill-decode.md", "rate-limits.md"]
+)
 def test_the_page_is_true(page: str, kubeconfig: Path, tmp_path: Path) -> None:
     """From the first command to the last."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

@@ -81,6 +81,15 @@ POOL_V1 = "headgate.dev/inference-pool-v1"
 POOL_V1ALPHA1 = "headgate.dev/inference-pool-v1alpha1"
 """On a v1 InferencePool that came from v1alpha1: JSON of what v1 has no field for."""
 
+OF_INFERENCE_POOLS = frozenset(
+    {
+        *(MODELS, SERVED_MODEL, ENGINE, SCHEDULING_PROFILE),
+        *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
+        *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
+    }
+)
+"""Annotations that are looked for on InferencePools."""
+
 POD_TEMPLATE_HASH = "pod-template-hash"
 """On ReplicaSets and their Pods: which revision of a Deployment's template they come from."""
 

@@ -13,11 +13,12 @@ import httpx2
 import msgspec
 from rich.console import Console
 
-from headgate import api, cluster
+from headgate import api, cluster, routing
 from headgate.cli import applying
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import stop_on_signal
 from headgate.cli.progress import Progress
+from headgate.cli.route import objects
 from headgate.cli.supervisor import Child, lock_state
 
 STOP_GRACE_S = 35.0
@@ -157,7 +158,7 @@ class _Machine:
                         _until_workloads_available(client, progress),
                         self._until_models_ready(client, progress),
                     )
-                models = await _models(client)
+                models = _models(await _snapshot(client))
         self._console.print(_summary(options, models), highlight=False, markup=False, soft_wrap=True)
 
     async def _start_api_server(self, progress: Progress) -> None:
@@ -214,7 +215,7 @@ class _Machine:
         )
 
     async def _until_models_ready(self, client: cluster.Client, progress: Progress) -> None:
-        """Until the gateway routes to at least one endpoint of every ModelServer that a route names."""
+        """Until the gateway routes to at least one endpoint of every pool that a route names."""
         options = self._options
         progress.detail(_GATEWAY, "starting")
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
@@ -222,14 +223,14 @@ class _Machine:
                 state = await _gateway_state(http, options.admin_port)
                 if state is not None:
                     progress.done(_GATEWAY, options.url)
-                    wanted = await _routed_pools(client)
+                    wanted = _routed_pools(await _snapshot(client))
                     empty = [pool for pool in sorted(wanted) if not await _answers(state.pools.get(pool, []))]
                     if not empty:
                         break
                     progress.detail(_MODELS, f"waiting for endpoints of {', '.join(empty)}")
                 await asyncio.sleep(POLL_S)
-        names = await _models(client)
-        progress.done(_MODELS, ", ".join(names) if names else "no ModelRoute yet")
+        names = _models(await _snapshot(client))
+        progress.done(_MODELS, ", ".join(names) if names else "no route yet")
 
     @contextlib.asynccontextmanager
     async def _explained_after(self, wait_s: float, client: cluster.Client) -> AsyncIterator[None]:
@@ -319,22 +320,19 @@ async def _gateway_state(http: httpx2.AsyncClient, port: int) -> _GatewayState |
     return None
 
 
-async def _routed_pools(client: cluster.Client) -> set[str]:
-    """Names of the ModelServers that exist and that some route names."""
-    servers = {str(server.metadata.key) for server in await client.list(api.ModelServer)}
-    routes = await client.list(api.ModelRoute)
-    named = {
-        str(api.ObjectKey(route.metadata.namespace, target.model_server_name))
-        for route in routes
-        for rule in route.spec.rules
-        for target in rule.target_models
-    }
-    return servers & named
+def _routed_pools(snapshot: routing.Snapshot) -> set[str]:
+    """Names of the pools that exist and that some route names."""
+    named = {target.pool for route in snapshot.routes() for rule in route.rules for target in rule.targets}
+    return {pool.name for key, pool in snapshot.pools.items() if key in named}
 
 
-async def _models(client: cluster.Client) -> list[str]:
-    routes = await client.list(api.ModelRoute)
-    return sorted({route.spec.model_name for route in routes if route.spec.model_name})
+def _models(snapshot: routing.Snapshot) -> list[str]:
+    return sorted(name for name, routes in snapshot.models.items() if not routes[0].is_reserved)
+
+
+async def _snapshot(client: cluster.Client) -> routing.Snapshot:
+    """The objects as a gateway has them."""
+    return (await objects.fetch(client)).snapshot()
 
 
 async def _unready_pods(client: cluster.Client) -> list[str]:

@@ -5,6 +5,7 @@ One place for all kinds, so that the index need not tell them apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate import api, routing
@@ -70,13 +71,9 @@ def pools(obj: Observed) -> set[Subject]:
     return {Subject(kind, named.key)} if kind is not None else set()
 
 
-def selector(obj: Observed) -> dict[str, str]:
+def selector(obj: Observed) -> Mapping[str, str]:
     """The labels that its Pods have; empty if it selects none."""
-    if isinstance(obj, api.ModelServer):
-        return obj.spec.workload_selector.match_labels
-    if isinstance(obj, gie_v1.InferencePool):
-        return obj.spec.selector.match_labels
-    return obj.spec.selector if isinstance(obj, gie_v1alpha1.InferencePool) else {}
+    return routing.selector_of(obj)[1] if isinstance(obj, Pool) else {}
 
 
 def picker(obj: Observed) -> api.ObjectKey | None:

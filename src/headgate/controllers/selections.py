@@ -7,7 +7,7 @@ labels, and a pool under that label of its selector that it shares with the fewe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TypeVar
 
 from headgate import api
@@ -25,7 +25,7 @@ class Selections:
     def __init__(self) -> None:
         self._pods: dict[api.ObjectKey, api.Pod] = {}
         self._pods_with: defaultdict[Label, set[api.ObjectKey]] = defaultdict(set)
-        self._selectors: dict[Subject, dict[str, str]] = {}
+        self._selectors: dict[Subject, Mapping[str, str]] = {}
         self._under: defaultdict[Label, set[Subject]] = defaultdict(set)
         self._label_of: dict[Subject, Label] = {}
         self.compared = 0
@@ -35,7 +35,7 @@ class Selections:
         """How many Pods there are."""
         return len(self._pods)
 
-    def select(self, pool: Subject, labels: dict[str, str]) -> None:
+    def select(self, pool: Subject, labels: Mapping[str, str]) -> None:
         """From now on by these labels; without any, it selects nothing."""
         if pool in self._selectors:
             del self._selectors[pool]
@@ -101,11 +101,11 @@ def discard(index: dict[Under, set[Filed]], under: Under, what: Filed) -> None:
         del index[under]
 
 
-def _labels(namespace: str, labels: dict[str, str]) -> Iterator[Label]:
+def _labels(namespace: str, labels: Mapping[str, str]) -> Iterator[Label]:
     return ((namespace, key, value) for key, value in labels.items())
 
 
-def _has(labels: dict[str, str], pod: api.Pod) -> bool:
+def _has(labels: Mapping[str, str], pod: api.Pod) -> bool:
     """For a pool and a Pod of one namespace."""
     return labels.items() <= pod.metadata.labels.items()
 

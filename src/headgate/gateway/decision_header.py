@@ -32,6 +32,8 @@ def line(exchange: Exchange, limits: list[tuple[str, str]], refused: str = "") -
     pairs += limits
     if exchange.pool is not None:
         pairs += (("target", exchange.pool.name), ("model", decision.upstream_model))
+    if priority := decision.scheduled.priority:
+        pairs.append(("priority", str(priority)))
     if load is not None:
         pairs += (("endpoint", load.endpoint.name), ("address", load.endpoint.address))
     if exchange.choice is not None:

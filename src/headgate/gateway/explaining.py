@@ -213,10 +213,13 @@ class _Explainer:
             changes += picked.phases_in_words()
         return TargetShown(
             model_server=routing.name_of(target.pool),
+            pool=str(target.pool),
             weight=target.weight,
             share=round(share, 4),
             is_next=is_next,
             upstream_model=decision.upstream_model if pool is not None else None,
+            names_model=bool(target.model),
+            priority=decision.scheduled.priority,
             changes=tuple(changes),
             body=_text(decision.body) if decision.refusal is None else None,
             prompt_tokens_estimate=decision.scheduled.prompt_tokens,
@@ -266,6 +269,8 @@ def _routes(
         serves = match is not None and found.route is match.route and not serving
         if serves:
             why = "the oldest for this name" if place == 0 else "the oldest with a rule that fits"
+            if found.route.takes_unknown:
+                why = "takes every name that nothing else is for"
         elif serving:
             why = f"not asked, as {serving} serves"
         else:
@@ -273,6 +278,7 @@ def _routes(
         shown.append(
             RouteShown(
                 name=found.route.name,
+                object=str(found.route.key),
                 created=found.route.created,
                 serves=serves,
                 why=why,

@@ -31,6 +31,9 @@ class RouteShown(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate route; candidates are asked in their order."""
 
     name: str
+    """As logs and metrics have it."""
+    object: str
+    """Kind, namespace and name of what it is made of."""
     created: str
     serves: bool
     why: str
@@ -62,6 +65,9 @@ class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
     """One target of the rule that serves, and what would become of the request there."""
 
     model_server: str
+    """Its pool, as logs and metrics have it."""
+    pool: str
+    """Kind, namespace and name of the pool."""
     weight: int
     share: float
     """Of the rule's requests, from 0 to 1."""
@@ -69,6 +75,10 @@ class TargetShown(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has the turn; None where that is not known, as turns are each gateway's own."""
     upstream_model: str | None
     """What the endpoint is asked for."""
+    names_model: bool
+    """Whether the target says that, and not the pool."""
+    priority: int
+    """Of the request there; 0 is what is usual."""
     changes: tuple[str, ...]
     """What is changed in the body on the way."""
     body: str | None

@@ -16,6 +16,7 @@ from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.patterns import InvalidPatternError
+from headgate.routing.pools import PoolObject, ref_of, selector_of
 from headgate.routing.problems import NOT_IN_EFFECT, Problem
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
@@ -65,6 +66,7 @@ __all__ = [
     "Match",
     "MetricsPage",
     "Pool",
+    "PoolObject",
     "PrefillDecode",
     "Problem",
     "Reading",
@@ -88,6 +90,8 @@ __all__ = [
     "models_of",
     "name_of",
     "named_pool",
+    "ref_of",
+    "selector_of",
     "takers",
     "translate",
 ]

@@ -200,6 +200,30 @@ def test_pools(judge, make, spec, warnings):
     assert judge(make("pool", "p", spec), other) == ([], warnings)
 
 
+@pytest.mark.parametrize(
+    ("notes", "warnings"),
+    [
+        ({"headgate.dev/models": "a,b", "headgate.dev/model": "c", "headgate.dev/engine": "SGLang"}, []),
+        (
+            {"headgate.dev/model": "c"},
+            ["[headgate.dev/model]: has no effect without headgate.dev/models"],
+        ),
+        (
+            {"headgate.dev/modells": "c"},
+            [
+                "[headgate.dev/modells]: no annotation of InferencePools has this name; did you mean headgate.dev/models?"
+            ],
+        ),
+    ],
+)
+def test_annotations_of_pools_that_nobody_reads_are_told(judge, make, notes, warnings):
+    """Of both versions."""
+    told = [f"metadata.annotations{warning}" for warning in warnings]
+    old = make("pool", "p", {"selector": {"app": "s"}, "targetPortNumber": 8000}, annotations=notes)
+    new = make("pool v1", "p", {"selector": {"matchLabels": {"app": "s"}}}, annotations=notes)
+    assert (judge(old), judge(new)) == (([], told), ([], told))
+
+
 def test_the_picker_of_a_pool_is_a_service_that_is_there(judge, make):
     """A missing one is told with what follows from it; one of type ExternalName is refused."""
     spec = {"selector": {"matchLabels": {"app": "s"}}, "endpointPickerRef": {"name": "epp"}}
@@ -248,7 +272,7 @@ def test_inference_models_split_by_weights_that_serve(judge, make):
     ]
     assert split({"name": "a", "weight": 1}, {"name": "a", "weight": 1}, {"weight": 1}) == [
         'spec.targetModels[1].name: "a" is targetModels[0] already; their weights add up',
-        "spec.targetModels[2].name: is empty: no model is called that",
+        "spec.targetModels[2].name: is empty: modelName is asked for",
     ]
 
 

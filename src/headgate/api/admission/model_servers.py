@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from headgate.api import marks
-from headgate.api.admission import durations, names, overlaps, selectors
+from headgate.api.admission import durations, names, overlaps, own_annotations, selectors
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
@@ -64,19 +62,10 @@ def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> Non
 
 def _warn_of_annotations(annotations: Place, pairs: Place, found: Findings) -> None:
     """Of ours, those that nobody reads, or that have no effect here."""
-    written = annotations.texts
-    for name in written:
-        if name.startswith(marks.DOMAIN) and name not in marks.OF_MODEL_SERVERS:
-            near = difflib.get_close_matches(name, sorted(marks.OF_MODEL_SERVERS), 1, 0.8)
-            told = f"; did you mean {near[0]}?" if near else ""
-            found.warn(annotations.key(name), f"no annotation of ModelServers has this name{told}")
-    if marks.REMOTE_PREFILL_TOKENS in written and not pairs.present:
+    own_annotations.warn("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
+    if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
         told = "has no effect without workloadSelector.pdGroup"
         found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)
-    for name in (marks.KV_EVENTS_REPLAY, marks.KV_EVENTS_RANKS):
-        if name in written and marks.KV_EVENTS not in written:
-            told = f"has an effect only on Pods that have {marks.KV_EVENTS} themselves"
-            found.warn(annotations.key(name), told)
 
 
 def _check_tls(annotations: Place, port: Place, found: Findings) -> None:

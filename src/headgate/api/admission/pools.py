@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.api.admission import entries, overlaps, rivals, rule_order, selectors, targets
+from headgate.api import marks
+from headgate.api.admission import entries, overlaps, own_annotations, rivals, rule_order, selectors, targets
 from headgate.api.admission.entries import NAMED, Entry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import Filed, View
@@ -22,6 +23,7 @@ def check_pool(pool: Place, old: Place | None, others: View, found: Findings) ->
     selectors.warn_of_labels(selector, found)
     if port.integer == 0:
         found.warn(port, "0 is no port: no endpoint can be reached")
+    _check_annotations(pool.at("metadata.annotations"), found)
     overlaps.warn(OLD_GROUP, "InferencePool", pool, selector, others, found)
 
 
@@ -30,7 +32,14 @@ def check_pool_v1(pool: Place, old: Place | None, others: View, found: Findings)
     labels = pool.at("spec.selector.matchLabels")
     selectors.warn_of_labels(labels, found)
     _check_picker(pool, others, found)
+    _check_annotations(pool.at("metadata.annotations"), found)
     overlaps.warn(GROUP, "InferencePool", pool, labels, others, found)
+
+
+def _check_annotations(annotations: Place, found: Findings) -> None:
+    own_annotations.warn("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
+    if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
+        found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
 
 
 def _check_picker(pool: Place, others: View, found: Findings) -> None:
@@ -98,7 +107,7 @@ def _check_split(split: Place, found: Findings) -> None:
     for target in split.items():
         name = target["name"]
         if not name.value and isinstance(target.value, dict):
-            found.warn(name, "is empty: no model is called that")
+            found.warn(name, "is empty: modelName is asked for")
         elif name.text is not None and name.text in seen:
             found.warn(name, f'"{name.text}" is {seen[name.text].label} already; their weights add up')
         elif name.text is not None:

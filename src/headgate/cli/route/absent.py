@@ -1,4 +1,4 @@
-"""Pods that a ModelServer selects, but that are no endpoints: why a request cannot go there.
+"""Pods that a pool selects, but that are no endpoints: why a request cannot go there.
 
 Routing knows ready Pods only; who asks why one of them gets nothing wants to hear of the others too.
 """
@@ -9,16 +9,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headgate import api
+from headgate import api, routing
 from headgate.gateway.explanation import Explanation
 
 MOST = 20
-"""Named of each ModelServer."""
+"""Named of each pool."""
 
 
-def told(found: Explanation, servers: Iterable[api.ModelServer], pods: Iterable[api.Pod]) -> Explanation:
+def told(found: Explanation, pools: Iterable[routing.PoolObject], pods: Iterable[api.Pod]) -> Explanation:
     """The explanation with the Pods that are missing from its targets."""
-    by_name = {str(server.metadata.key): server for server in servers}
+    by_name = {routing.name_of(routing.ref_of(pool)): pool for pool in pools}
     every = list(pods)
     targets = tuple(
         msgspec.structs.replace(target, absent=_absent(by_name.get(target.model_server), every))
@@ -27,10 +27,10 @@ def told(found: Explanation, servers: Iterable[api.ModelServer], pods: Iterable[
     return msgspec.structs.replace(found, targets=targets)
 
 
-def _absent(server: api.ModelServer | None, pods: list[api.Pod]) -> tuple[str, ...]:
-    if server is None:
+def _absent(pool: routing.PoolObject | None, pods: list[api.Pod]) -> tuple[str, ...]:
+    if pool is None:
         return ()
-    labels, namespace = server.spec.workload_selector.match_labels, server.metadata.namespace
+    namespace, labels = routing.selector_of(pool)
     found = [
         f"{pod.metadata.key}: {why}"
         for pod in pods

@@ -61,7 +61,7 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield f"    ModelRoute {name}: has the name as an adapter; not asked, as it is another route's model"
     if not found.routes and found.model:
         yield ""
-        yield "No ModelRoute has this name as its model or as an adapter."
+        yield "No ModelRoute, InferenceModel or InferencePool is for this name."
         if found.similar:
             yield f"There are {', '.join(found.similar)}."
     if len(found.targets) > 1:
@@ -81,7 +81,7 @@ def _lines(found: Explanation) -> Iterator[str]:
 def _route(route: RouteShown) -> Iterator[str]:
     mark = MARK if route.serves else NO_MARK
     created = f", of {route.created}" if route.created else ""
-    yield f"{mark}ModelRoute {route.name}{created}: {route.why}"
+    yield f"{mark}{route.object}{created}: {route.why}"
     rows = []
     for rule in route.rules:
         asks = f" ({'; '.join(rule.conditions)})" if rule.serves and rule.conditions else ""
@@ -110,7 +110,7 @@ def _targets(found: Explanation) -> Iterator[str]:
             turn = "its turn" if target.is_next else "not its turn"
         is_marked = target.weight > 0 if target.is_next is None else target.is_next
         weight = f"weight {target.weight}, {target.share:.0%}"
-        rows.append(_Row(is_marked, (f"ModelServer {target.model_server}", weight, turn)))
+        rows.append(_Row(is_marked, (_title(target), weight, turn)))
     yield from _table(rows)
 
 
@@ -123,11 +123,13 @@ def _told(found: Explanation) -> list[TargetShown]:
 
 def _target(target: TargetShown) -> Iterator[str]:
     if target.upstream_model is None:
-        yield f"ModelServer {target.model_server}: there is none of this name"
+        yield f"{target.pool}: there is none of this name"
         return
     tokens = target.prompt_tokens_estimate
-    yield f"ModelServer {target.model_server}: about {tokens} tokens of prompt"
+    yield f"{target.pool}: about {tokens} tokens of prompt"
     yield from (f"    {change}" for change in target.changes or ("the body is sent as it came",))
+    if target.priority:
+        yield f"    it has priority {target.priority}"
     if target.endpoints is None:
         yield "    its endpoints are not known here: no Pods are among the manifests"
     elif not target.endpoints:
@@ -137,6 +139,11 @@ def _target(target: TargetShown) -> Iterator[str]:
     yield from (f"    {pod}" for pod in target.absent)
     if target.waits:
         yield f"    it would wait: {target.waits}"
+
+
+def _title(target: TargetShown) -> str:
+    """The pool, and what it is asked for where several targets may have one pool."""
+    return f"{target.pool} as {target.upstream_model}" if target.names_model else target.pool
 
 
 def _endpoint(each: EndpointShown) -> _Row:
@@ -169,7 +176,7 @@ def _outcome(found: Explanation) -> Iterator[str]:
     if target is None:
         yield f"It would be {' or '.join(_possibility(each) for each in found.targets if each.weight)}."
     elif target.endpoint is None:
-        yield f"It would be sent to an endpoint of {target.model_server}."
+        yield f"It would be sent to an endpoint of {target.pool}."
     else:
         live = "" if found.is_live else ", or another of the pool: load and health are known to gateways only"
         yield f"It would be sent to {target.endpoint.name} ({target.endpoint.address}){live}."
@@ -179,8 +186,8 @@ def _possibility(target: TargetShown) -> str:
     """What becomes of it if the target has the turn."""
     if target.answer is not None:
         code = f"{target.answer.status} {_phrase(target.answer.status)}"
-        return f"refused with {code} where {target.model_server} has the turn ({target.share:.0%})"
-    return f"sent to an endpoint of {target.model_server} ({target.share:.0%})"
+        return f"refused with {code} where {_title(target)} has the turn ({target.share:.0%})"
+    return f"sent to an endpoint of {_title(target)} ({target.share:.0%})"
 
 
 def _phrase(status: int) -> str:
