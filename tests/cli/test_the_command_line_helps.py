@@ -70,7 +70,7 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
             yield f"{path}{name}", command
 
 
-RUNNING = {"up", "gateway", "node", "controller", "simulate engine"}
+RUNNING = {"up", "gateway", "node", "controller", "simulate engine", "simulate fleet"}
 SILENT = {"completion", "apiserver token revoke"}
 
 

@@ -15,9 +15,13 @@ def settings(monkeypatch):
 
     def make(*words, **environment):
         made = []
-        monkeypatch.setattr(
-            server, "run", lambda settings, sock, *more: (made.append(settings), sock.close())
-        )
+
+        def run(served, on_listening):
+            for each in served:
+                each.sock.close()
+                made.append(each.settings)
+
+        monkeypatch.setattr(server, "run", run)
         result = CliRunner().invoke(simulate, ["engine", "--port", "0", *words], env=environment)
         return made[0] if made else result.output
 

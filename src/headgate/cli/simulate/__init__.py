@@ -3,6 +3,7 @@
 import click
 
 from headgate.cli.simulate.engine import engine
+from headgate.cli.simulate.fleet import fleet
 from headgate.cli.simulate.profiles import profiles
 from headgate.cli.simulate.trace import trace
 
@@ -13,5 +14,6 @@ def simulate() -> None:
 
 
 simulate.add_command(engine)
+simulate.add_command(fleet)
 simulate.add_command(profiles)
 simulate.add_command(trace)

@@ -11,7 +11,7 @@ from headgate.simulator.server.kv_events.config import from_json as read_kv_even
 from headgate.simulator.server.metrics.fake import FakeMetrics
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.schema import MadeUp
-from headgate.simulator.server.serve import listen, run, running
+from headgate.simulator.server.serve import Served, listen, run, running
 from headgate.simulator.server.settings import AnswerLengths, Api, Mode, Role, ServerSettings
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Mode",
     "Ranks",
     "Role",
+    "Served",
     "ServerSettings",
     "listen",
     "parse_module",

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 import uvicorn
 import uvloop
@@ -29,15 +29,22 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def run(
-    settings: ServerSettings,
-    sock: socket.socket,
-    on_listening: Callable[[], None],
-    bootstrap: socket.socket | None = None,
-) -> None:
-    """Serve until SIGTERM or SIGINT; a second signal cuts what is still in flight."""
+class Served(NamedTuple):
+    """An engine to serve, and where."""
+
+    settings: ServerSettings
+    sock: socket.socket
+    bootstrap: socket.socket | None = None
+    """The second address of an SGLang prefill engine."""
+
+
+def run(served: Sequence[Served], on_listening: Callable[[], None]) -> None:
+    """Serve all of them until SIGTERM or SIGINT; a second signal cuts what is still in flight.
+
+    Raises OSError if an address is in use, or a file of no use.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_signalled(settings, sock, on_listening, bootstrap))
+        runner.run(_until_signalled(served, on_listening))
 
 
 @contextlib.asynccontextmanager
@@ -86,21 +93,40 @@ async def running(
                 following.cancel()
 
 
-async def _until_signalled(
-    settings: ServerSettings,
-    sock: socket.socket,
-    on_listening: Callable[[], None],
-    bootstrap: socket.socket | None,
-) -> None:
+async def _until_signalled(served: Sequence[Served], on_listening: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop, up = asyncio.Event(), asyncio.Semaphore(0)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(settings, sock, bootstrap) as live:
-        on_listening()
-        await stop.wait()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, live.cancel_all)
+    lives: list[Ranks] = []
+
+    async def serve(each: Served) -> None:
+        async with running(*each) as live:
+            lives.append(live)
+            up.release()
+            await stop.wait()
+
+    def cut() -> None:
+        for live in lives:
+            live.cancel_all()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in served:
+                group.create_task(serve(each))
+            for _ in served:
+                await up.acquire()
+            on_listening()
+            await stop.wait()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, cut)
+    except* OSError as errors:
+        raise _first(errors) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    """What one of several servers met, without the group around it."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _certificate(settings: ServerSettings, host: str) -> tls.Certificate | None:

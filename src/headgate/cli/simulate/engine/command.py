@@ -80,7 +80,7 @@ def _serve(settings: ServerSettings, host: str, port: int, profile: str, bootstr
     if bootstrap is not None:
         told += f", bootstrap on port {bootstrap.getsockname()[1]}"
     try:
-        server.run(settings, sock, lambda: click.echo(told), bootstrap)
+        server.run([server.Served(settings, sock, bootstrap)], lambda: click.echo(told))
     except OSError as error:
         raise click.ClickException(str(error)) from error
 
