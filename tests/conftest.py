@@ -1,8 +1,11 @@
 """What makes tests the same on every machine, and short: time that passes at once, a plan for the workers."""
 
 import asyncio
+import contextlib
 import os
+import random
 import selectors
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -58,6 +61,28 @@ class _Selector(selectors.SelectSelector):
             self._loop.waits += 1
             self._loop.now += timeout
         return super().select(0)
+
+
+@pytest.fixture(scope="session")
+def unused_tcp_port_factory() -> Callable[[], int]:
+    """Makes ports for what must know its port before it listens; below those that the system chooses, which
+    it may give to somebody else meanwhile.
+    """
+    candidates = random.SystemRandom().sample(range(12_000, 32_000), 20_000)
+
+    def take() -> int:
+        while True:
+            port = candidates.pop()
+            with contextlib.suppress(OSError), socket.socket() as sock:
+                sock.bind(("127.0.0.1", port))
+                return port
+
+    return take
+
+
+@pytest.fixture
+def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
+    return unused_tcp_port_factory()
 
 
 @pytest.fixture

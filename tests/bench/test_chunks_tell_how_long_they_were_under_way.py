@@ -1,7 +1,6 @@
 """The loads of the rows that look at time and memory, against the benchmark's own engines."""
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,40 +12,37 @@ PACE_S = 0.005
 
 
 @contextlib.asynccontextmanager
-async def engine() -> AsyncIterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+async def engine(port: int) -> AsyncIterator[str]:
     servers = await upstream.serve([("127.0.0.1", port)], PACE_S)
     yield f"127.0.0.1:{port}"
     for server in servers:
         server.close()
 
 
-async def test_stamps_tell_the_time_from_engine_to_client() -> None:
+async def test_stamps_tell_the_time_from_engine_to_client(unused_tcp_port: int) -> None:
     """Chunks that nothing holds up are under way for far less than the 100 s after which stamps repeat."""
-    async with engine() as address:
+    async with engine(unused_tcp_port) as address:
         streams = load.StampedLoad(address, 4, 10)
-        window = await streams.run(warmup=0.05, seconds=0.2, cost=lambda: 0.0)
+        window = await streams.run(warmup=0.05, seconds=0.6, cost=lambda: 0.0)
     assert window.failures == ()
     assert window.work > 0
     assert 0 <= window.p50_ms <= window.p99_ms < 5_000
 
 
-async def test_a_late_chunk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_chunk_is_seen(monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:
     """A chunk that was sent 3 s ago, by its stamp, counts as 3 s under way."""
-    async with engine() as address:
+    async with engine(unused_tcp_port) as address:
         streams = load.StampedLoad(address, 4, 10)
         sent = upstream.event
         monkeypatch.setattr(upstream, "event", lambda number: sent((number - 3_000_000) % upstream.STAMPS))
-        window = await streams.run(warmup=0.05, seconds=0.2, cost=lambda: 0.0)
+        window = await streams.run(warmup=0.05, seconds=0.6, cost=lambda: 0.0)
     assert 3_000 <= window.p50_ms < 8_000
 
 
-async def test_idle_streams_stay_open_and_share_their_memory() -> None:
+async def test_idle_streams_stay_open_and_share_their_memory(unused_tcp_port: int) -> None:
     """All are opened, none is lost, and what the process grew by is divided among them."""
     memory = iter([1000.0, 1640.0])
-    async with engine() as address:
+    async with engine(unused_tcp_port) as address:
         window = await load.idle(address, 80, lambda: 0.0, lambda: next(memory))
     assert window.failures == ()
     assert window.work == 80

@@ -55,9 +55,9 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
         assert answer.status_code == 200
         assert "worker 1 " in answer.json()["no_answer"][0]
     assert gateway.get("/readyz").json() == {"message": "ready", "workers": {"ready": 2}}
-    file.write_text("worker_hang_s: 1\naccess_log: off\nworkers: 2\n")
+    file.write_text("worker_hang_s: 3\naccess_log: off\nworkers: 2\n")
     gateway.signal(signal.SIGHUP)
-    await eventually(lambda: f"worker 1 ({stuck}) hangs for 1 s and is killed" in gateway.said())
+    await eventually(lambda: f"worker 1 ({stuck}) hangs for 3 s and is killed" in gateway.said())
     await eventually(lambda: stuck not in (now := gateway.workers()) and len(now) == 2)
     assert gateway.workers()[0] == well, "who told less often before that time was shortened does not hang"
     assert "no_answer" not in gateway.get("/debug/requests").json()

@@ -22,25 +22,21 @@ async def _hello(_):
 APP = Starlette(routes=[Route("/", _hello)])
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+async def _text(client: httpx2.AsyncClient) -> str | None:
+    with contextlib.suppress(httpx2.TransportError):
+        return (await client.get("/")).text
 
 
-async def test_page_is_there_until_its_task_is_cancelled():
+async def test_page_is_there_until_its_task_is_cancelled(unused_tcp_port):
     """Serving begins at once, ends with the task, and leaves the port free."""
-    port = free_port()
+    port = unused_tcp_port
     for _ in range(2):
         task = asyncio.create_task(serving.serve_page(APP, serving.listening_socket("127.0.0.1", port)))
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
-            for _ in range(100):
-                with contextlib.suppress(httpx2.TransportError):
-                    assert (await client.get("/")).text == "hello"
-                    break
-                await asyncio.sleep(0.01)
-            else:
-                pytest.fail("the page was not served")
+            async with asyncio.timeout(30):
+                while (text := await _text(client)) is None:
+                    await asyncio.sleep(0.01)
+            assert text == "hello"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

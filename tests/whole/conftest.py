@@ -3,12 +3,11 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -19,11 +18,7 @@ START_S = 60.0
 _http = httpx2.Client(trust_env=False, verify=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+Ports = Callable[[], dict[str, int]]
 
 
 @dataclass
@@ -32,11 +27,7 @@ class Machine:
 
     state: Path
     manifests: Path
-    ports: dict[str, int] = field(
-        default_factory=lambda: {
-            name: free_port() for name in ("port", "apiserver-port", "metrics-port", "admin-port")
-        }
-    )
+    ports: dict[str, int]
     process: subprocess.Popen[str] | None = None
     output: str = ""
 
@@ -136,13 +127,20 @@ def eventually() -> Callable[..., None]:
     return wait_until
 
 
+@pytest.fixture(scope="session")
+def ports(unused_tcp_port_factory: Callable[[], int]) -> Ports:
+    """Makes the ports of a machine."""
+    names = ("port", "apiserver-port", "metrics-port", "admin-port")
+    return lambda: {name: unused_tcp_port_factory() for name in names}
+
+
 @pytest.fixture
-def new_machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+def new_machine(tmp_path: Path, ports: Ports) -> Iterator[Callable[..., Machine]]:
     """Makes machines that are stopped at the end of the test; each may be started several times."""
     machines: list[Machine] = []
 
     def make(manifests: Path = QUICKSTART) -> Machine:
-        machine = Machine(tmp_path / f"state-{len(machines)}", manifests)
+        machine = Machine(tmp_path / f"state-{len(machines)}", manifests, ports())
         machines.append(machine)
         return machine
 
@@ -153,18 +151,18 @@ def new_machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Machine]:
     """A machine with the quickstart, for tests that leave it as they found it."""
-    machine = Machine(tmp_path_factory.mktemp("machine") / "state", QUICKSTART).start()
+    machine = Machine(tmp_path_factory.mktemp("machine") / "state", QUICKSTART, ports()).start()
     yield machine
     if machine.process is not None:
         machine.stop()
 
 
 @pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def mortal(tmp_path_factory: pytest.TempPathFactory, ports: Ports) -> Iterator[Machine]:
     """A machine that tests end in their ways, one after the other."""
-    machine = Machine(tmp_path_factory.mktemp("mortal") / "state", QUICKSTART)
+    machine = Machine(tmp_path_factory.mktemp("mortal") / "state", QUICKSTART, ports())
     yield machine
     if machine.process is not None:
         machine.stop(signal.SIGTERM)

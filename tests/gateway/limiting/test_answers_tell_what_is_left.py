@@ -25,7 +25,7 @@ async def test_answers_and_refusals_have_all_headers(
     assert sorted(served) == sorted(NAMES)
     assert (served["x-ratelimit-limit-tokens"], served["x-ratelimit-remaining-tokens"]) == ("20", "12")
     assert (served["x-ratelimit-limit-requests"], served["x-ratelimit-remaining-requests"]) == ("2", "1")
-    assert served["x-ratelimit-reset-tokens"] == "288h0m0s"
+    assert served["x-ratelimit-reset-tokens"].startswith(("288h0m0s", "287h59m"))
     refused = await gateway.ask(prompt(16))
     assert refused.status == 429
     assert told(refused)["x-ratelimit-remaining-tokens"] == "12"
