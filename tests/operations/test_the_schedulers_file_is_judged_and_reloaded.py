@@ -102,3 +102,16 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
     assert "did you mean queue-scorer?" in gateway.said()
     body = {"model": "m", "prompt": "hello"}
     assert gateway.http.post(f"{gateway.url}/v1/completions", json=body).status_code == 200
+
+
+def test_kthenas_environment_is_judged_with_the_settings(caplog: pytest.LogCaptureFixture) -> None:
+    """What switches a queue on is kept; two queues are an error; what has no effect is logged."""
+    fair = {"ENABLE_FAIRNESS_SCHEDULING": "true", "FAIRNESS_MAX_QPS": "many", "HOME": "/root"}
+    with caplog.at_level(logging.INFO):
+        settings = configuration.load(None, {}, fair)
+    assert settings.kthena_environment == {name: fair[name] for name in list(fair)[:2]}
+    assert "FAIRNESS_MAX_QPS: 'many' is not a whole number" in caplog.text
+    assert configuration.load(None, {}, {"FAIRNESS_MAX_QPS": "5"}).kthena_environment == {}
+    with pytest.raises(configuration.ConfigurationErrors) as raised:
+        configuration.load(None, {}, fair | {"ENABLE_SESSION_BOOST": "true"})
+    assert "environment: error: ENABLE_SESSION_BOOST" in str(raised.value)

@@ -415,6 +415,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool, _says("Whether that file may have plugins that are experimental where they come from.")
     ] = False
     scheduling: Annotated[dict[str, Any] | None, _derived("What that file says.")] = None
+    kthena_environment: Annotated[
+        dict[str, str], _derived("What the environment says in the names of Kthena's queues.")
+    ] = {}
 
     access_log: Annotated[
         Literal["text", "json", "off"],

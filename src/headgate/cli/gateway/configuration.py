@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import click
 import msgspec
 
 from headgate.cli import validation
-from headgate.cli.gateway import scheduler
+from headgate.cli.gateway import kthena, scheduler
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.manifests import Node, Scalar, Span, plain, read_document
 from headgate.cli.validation import Finding
@@ -36,8 +37,11 @@ class ConfigurationErrors(InvalidSettings):
         return "\n".join(parts[:-1]).rstrip("\n")
 
 
-def load(file: Path | None, flags: Mapping[str, Any]) -> GatewaySettings:
-    """The settings of the file, those of the flags over them, the defaults below.
+def load(
+    file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> GatewaySettings:
+    """The settings of the file, those of the flags over them, the defaults below; of the environment what has
+    the names of Kthena's queues.
 
     Raises ConfigurationErrors with all errors.
     """
@@ -52,14 +56,14 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> GatewaySettings:
         # Of what could not be read, the default stands in, whose port nobody asked for.
         if all_read or not name.endswith("_port"):
             reading.report(name, problem)
-    said = scheduler.read(settings)
-    reading.findings += said.errors
+    said, around = scheduler.read(settings), kthena.read(environment)
+    reading.findings += said.errors + around.errors
     reading.lines |= said.lines
     if reading.findings:
         raise ConfigurationErrors(reading.findings, reading.lines)
-    for finding in said.others:
+    for finding in said.others + around.others:
         log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
-    return msgspec.structs.replace(settings, scheduling=said.content)
+    return msgspec.structs.replace(settings, scheduling=said.content, kthena_environment=around.environment)
 
 
 class _Reading:

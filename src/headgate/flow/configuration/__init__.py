@@ -8,5 +8,6 @@ from headgate.flow.configuration.kthena import ENVIRONMENT, of_kthena
 from headgate.flow.configuration.picker import of_picker
 from headgate.flow.configuration.queueing import Queueing
 from headgate.flow.configuration.reading import Reading, read
+from headgate.scheduling.configuration import Problems
 
-__all__ = ["ENVIRONMENT", "Queueing", "Reading", "of_kthena", "of_picker", "read"]
+__all__ = ["ENVIRONMENT", "Problems", "Queueing", "Reading", "of_kthena", "of_picker", "read"]

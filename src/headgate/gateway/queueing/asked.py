@@ -49,12 +49,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     wants_progress: bool = False
 
 
-def read(request: Request, settings: GatewaySettings, *, is_stream: bool) -> Asked:
-    """What the headers of a request say."""
+def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_header: bytes = b"") -> Asked:
+    """What the headers of a request say; where there is a `flow_header`, that alone names its flow."""
     tenant_header = settings.tenant_header.lower().encode()
     found: dict[bytes, str] = {}
     for name, value in request.headers:
-        if (name in _KNOWN or name == tenant_header) and name not in found:
+        if (name in _KNOWN or name in (tenant_header, flow_header)) and name not in found:
             found[name] = value.decode("latin-1").strip()
     # A head without a length needs chunks.
     wants_progress = is_stream and not request.is_http_1_0 and found.get(PROGRESS, "").lower() in _YES
@@ -62,7 +62,7 @@ def read(request: Request, settings: GatewaySettings, *, is_stream: bool) -> Ask
     if not wants_progress:  # whoever hears of its progress does not wait in silence
         patiences += (_positive(found.get(name)) for name in _SILENCES_S)
     return Asked(
-        flow=_flow(found, request, settings),
+        flow=_flow(found, request, settings) if not flow_header else _cut(found.get(flow_header, "")),
         objective_s=min(_positive(found.get(name)) / 1e3 for name in OBJECTIVES_MS),
         patience_s=min(patiences),
         wants_progress=wants_progress,
@@ -76,7 +76,11 @@ def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) 
         flow = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
     if not flow and settings.tenant_header and request.is_from_trusted:
         flow = found.get(settings.tenant_header.lower().encode(), "")
-    return flow[:MAX_FLOW_CHARACTERS] or DEFAULT_FLOW
+    return _cut(flow) or DEFAULT_FLOW
+
+
+def _cut(flow: str) -> str:
+    return flow[:MAX_FLOW_CHARACTERS]
 
 
 def _positive(text: str | None) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from headgate.flow.capacity import Capacity, CapacitySettings, make
+from headgate.flow import configuration
+from headgate.flow.capacity import CapacitySettings
+from headgate.flow.configuration import Queueing
 from headgate.flow.queue import BandSettings, FlowSettings
 from headgate.gateway.settings import GatewaySettings, weight
 
@@ -26,12 +28,26 @@ NAMES = (
     "queue_max_in_flight",
     "max_endpoint_connections",
     "queue_evicts",
+    "scheduling",
+    "allow_experimental_plugins",
+    "kthena_environment",
 )
 """The settings that queues are made of."""
 
 
-def flow_settings(settings: GatewaySettings) -> FlowSettings:
-    """How the queues of all pools are set."""
+def queueing(settings: GatewaySettings) -> Queueing:
+    """How requests wait for every pool: as the scheduler's file says, else the environment in Kthena's names,
+    else the settings. The file and the environment were judged as they were read."""
+    found: Queueing | None = None
+    if settings.scheduling is not None:
+        allow_alpha = settings.allow_experimental_plugins
+        found = configuration.read(settings.scheduling, allow_alpha=allow_alpha).queueing
+    if found is None and settings.kthena_environment:
+        found = configuration.of_kthena(settings.kthena_environment, configuration.Problems())
+    return found or Queueing(flow=_flow(settings), capacity=_capacity(settings))
+
+
+def _flow(settings: GatewaySettings) -> FlowSettings:
     return FlowSettings(
         is_on=settings.flow_control,
         ttl_s=settings.queue_ttl_s,
@@ -51,11 +67,9 @@ def flow_settings(settings: GatewaySettings) -> FlowSettings:
     )
 
 
-def capacity(settings: GatewaySettings) -> Capacity:
-    """What tells whether a pool has room."""
-    detector = CapacitySettings(
+def _capacity(settings: GatewaySettings) -> CapacitySettings:
+    return CapacitySettings(
         detector=settings.queue_detector,
         target_s=settings.queue_target_s,
         max_requests=settings.queue_max_in_flight,
     )
-    return make(detector, settings.max_endpoint_connections)

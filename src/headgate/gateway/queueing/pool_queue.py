@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from headgate.flow import capacity
 from headgate.flow import queue as flow_queue
 from headgate.flow.capacity import Stages
 from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
@@ -51,11 +52,13 @@ class PoolQueue:
     def __init__(self, proxy: Proxy, pool: PoolState) -> None:
         self._proxy = proxy
         self._pool = pool
-        self._capacity = making.capacity(proxy.settings)
+        queueing = making.queueing(proxy.settings)
+        self._flow_header = queueing.flow_header.encode()
+        self._capacity = capacity.make(queueing.capacity, proxy.settings.max_endpoint_connections)
         self._counts_on_all = True
         """Whether requests may go to each of the pool's endpoints."""
         self.look_around()
-        self._flow = FlowQueue(making.flow_settings(proxy.settings), self._capacity, proxy.rng)
+        self._flow = FlowQueue(queueing.flow, self._capacity, proxy.rng)
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, its work in tokens, and the time."""
         self._waits: dict[Waiting, Wait] = {}
@@ -161,9 +164,12 @@ class PoolQueue:
     def change(self) -> None:
         """Goes on by other settings: those that wait go on waiting."""
         settings = self._proxy.settings
-        self._capacity = self._flow.capacity = making.capacity(settings)
+        queueing = making.queueing(settings)
+        self._flow_header = queueing.flow_header.encode()
+        self._capacity = capacity.make(queueing.capacity, settings.max_endpoint_connections)
+        self._flow.capacity = self._capacity
         self.look_around()
-        self._flow.change(making.flow_settings(settings), self._proxy.now())
+        self._flow.change(queueing.flow, self._proxy.now())
         self.counts_all = self._counts_all()
         self.wake()
 
@@ -186,7 +192,8 @@ class PoolQueue:
 
     def _counts_all(self) -> bool:
         settings = self.settings
-        return any(band.fairness in BY_USAGE for band in (settings.band, *settings.bands.values()))
+        bands = (settings.band, settings.negative_band, *settings.bands.values())
+        return any(band is not None and band.fairness in BY_USAGE for band in bands)
 
     # -- requests
 
@@ -194,8 +201,8 @@ class PoolQueue:
         """Lets a request wait that does not pass; or refuses it, if there is no place for it."""
         now, proxy = self._proxy.now(), self._proxy
         request, decision = exchange.request, exchange.decision
-        says = asked.read(request, proxy.settings, is_stream=decision.stream)
-        ttl_s = proxy.settings.queue_ttl_s
+        says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
+        ttl_s = self.settings.ttl_s
         waiting = Waiting(
             exchange,
             flow=says.flow,
@@ -237,21 +244,31 @@ class PoolQueue:
                 self._flow.leave(wait.place, now)
                 wait.dropped_reason = reasons.CANCELLED
                 self._end(wait, reasons.CANCELLED, now)
-        if exchange.outcome == SERVED and exchange.usage is not None:
+        if exchange.outcome == SERVED:
             self._served(exchange, exchange.usage, now)
 
-    def _served(self, exchange: Exchange, counted: Usage, now: float) -> None:
-        """What a request has taken is known: fairness may go by it."""
+    def _served(self, exchange: Exchange, counted: Usage | None, now: float) -> None:
+        """Fairness may go by what a request has taken: as the engine counted it, else as it was estimated."""
         wait, decision = exchange.wait, exchange.decision
         if wait is not None:
             flow, work = wait.place.flow, wait.place.work
         else:
             settings = self._proxy.settings
-            flow = asked.read(exchange.request, settings, is_stream=decision.stream).flow
+            flow = asked.read(
+                exchange.request, settings, is_stream=decision.stream, flow_header=self._flow_header
+            ).flow
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
-        taken = flow_queue.Usage(
-            prompt_tokens=counted.prompt, output_tokens=counted.completion, cached_tokens=counted.cached or 0
-        )
+        if counted is None:
+            scheduled = decision.scheduled
+            taken = flow_queue.Usage(
+                prompt_tokens=scheduled.prompt_tokens, output_tokens=scheduled.output_tokens, cached_tokens=0
+            )
+        else:
+            taken = flow_queue.Usage(
+                prompt_tokens=counted.prompt,
+                output_tokens=counted.completion,
+                cached_tokens=counted.cached or 0,
+            )
         self._flow.served(flow, decision.scheduled.priority, work, taken, now)
 
     def answered(self, wait: Wait) -> None:
