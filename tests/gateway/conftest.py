@@ -28,8 +28,11 @@ PATIENCE_S = 30.0
 
 
 def pytest_asyncio_loop_factories(config, item):
-    """Every test of the data path runs on both event loops: their transports differ in corner cases."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    """Tests run on the loop that gateways run on; those of what transports do on asyncio's too, as the two
+    differ in corner cases.
+    """
+    both = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return both if item.get_closest_marker("every_loop") else {"uvloop": uvloop.new_event_loop}
 
 
 # -- endpoints

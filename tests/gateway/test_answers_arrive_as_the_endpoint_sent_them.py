@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 LENGTH = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Two: 1\r\nX-Two: 2\r\n"
     b"Content-Length: 12\r\n\r\nHello, world"

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 ASKING = b"POST /v1/x HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\n"
 BODY = b'{"model":"m"}'
 

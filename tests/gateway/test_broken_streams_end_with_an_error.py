@@ -8,6 +8,8 @@ import pytest
 
 from headgate.gateway.events import EventStream
 
+pytestmark = pytest.mark.every_loop
+
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 STREAM = {"model": "m", "stream": True}

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.gateway import GatewaySettings, limits, proxy
 
+pytestmark = pytest.mark.every_loop
+
 
 async def _turned_away(client) -> str:
     response = await client.response()

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\n"
 
 

@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("begun", [True, False])

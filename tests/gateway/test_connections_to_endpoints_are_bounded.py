@@ -4,6 +4,8 @@ import errno
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 
 async def test_full_endpoint_is_passed_over(start_gateway, start_endpoint):
     """Where all connections to an endpoint are in use, another gets the request, though it has more work."""

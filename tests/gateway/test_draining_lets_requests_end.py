@@ -2,6 +2,10 @@
 
 import asyncio
 
+import pytest
+
+pytestmark = pytest.mark.every_loop
+
 
 async def test_idle_connections_close_and_running_requests_end(gateway, endpoint):
     """A drain waits for what runs, and for nothing else."""

@@ -14,6 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from headgate import api, routing
 
+pytestmark = pytest.mark.every_loop
+
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 

@@ -10,6 +10,8 @@ import pytest
 from headgate import routing
 from headgate.gateway.access_fields import FIELDS
 
+pytestmark = pytest.mark.every_loop
+
 OUTCOMES = ("served", "refuse", "reset", "cut", "silent", "stream", "garbage", "busy", "missing", "close")
 
 

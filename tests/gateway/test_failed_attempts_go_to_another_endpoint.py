@@ -8,6 +8,8 @@ import pytest
 
 from headgate.gateway.connections import EndpointConnections
 
+pytestmark = pytest.mark.every_loop
+
 
 def _refusing(status):
     return lambda call: call.answer(b"theirs", f"{status} Status")

@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 HEAD = b"HTTP/1.1 200 OK\r\n"
 INVALID = {
     "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",

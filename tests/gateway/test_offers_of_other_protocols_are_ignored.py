@@ -1,5 +1,9 @@
 """A client that would rather speak HTTP/2 or WebSocket is served in HTTP/1.1."""
 
+import pytest
+
+pytestmark = pytest.mark.every_loop
+
 
 async def test_offer_of_another_protocol_is_ignored(gateway, endpoint):
     """A request that offers to speak h2c or WebSocket is served as if it had not, with its body."""

@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 
 async def test_pipelined_requests_are_answered_in_order(gateway, endpoint, request_bytes):
     """Proxied, local and refused requests that come in one piece are answered one after the other."""

@@ -14,6 +14,8 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.telemetry import Registry
 
+pytestmark = pytest.mark.every_loop
+
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 PLAIN = (
     b"POST /v1/chat/completions?x=1 HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer sk-1\r\n"

@@ -5,6 +5,8 @@ import resource
 
 import pytest
 
+pytestmark = pytest.mark.every_loop
+
 PIECE = bytes(range(256)) * 256
 TOTAL = 64 * 1024 * 1024
 
