@@ -15,6 +15,9 @@ class Capacity(ABC):
     """Of one pool; outlives snapshots. There is room for a priority while the saturation is below its
     ceiling, and never in a pool without endpoints."""
 
+    is_paced = False
+    """Whether it is to be told of each request that goes: otherwise the loads tell."""
+
     def __init__(self, ceilings: Ceilings | None = None) -> None:
         self.loads: Sequence[EndpointLoad] = ()
         self.ceilings = ceilings or Ceilings()
@@ -49,7 +52,7 @@ class Capacity(ABC):
         return self.ceilings.of(priority, self.saturation(now), now)
 
     def sent(self, now: float) -> None:  # noqa: B027 - the loads tell most of them
-        """A request goes."""
+        """A request goes, where that is asked for."""
 
     def in_flight(self) -> int:
         """Requests that the endpoints have from this gateway."""

@@ -10,6 +10,8 @@ from headgate.flow.capacity.capacity import Capacity
 class Pace(Capacity):
     """Kthena's fairness in its QPS mode: one request every 1/rate seconds; nothing is saved up."""
 
+    is_paced = True
+
     def __init__(self, per_s: float) -> None:
         super().__init__()
         self._interval_s = 1.0 / per_s

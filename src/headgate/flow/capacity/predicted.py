@@ -43,26 +43,26 @@ class PredictedWork(Capacity):
 
     def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
         super().follow(loads, phases)
-        self._slots = {load: self._slots.get(load) or Slots(load) for load in loads}
+        self._slots = {load: self._slots.get(load) or Slots(load, self._without_reading) for load in loads}
 
     def has_room(self, priority: int, now: float) -> bool:
         ceiling = self.ceilings.fixed
         if ceiling is None:
             return super().has_room(priority, now)
-        # Asked for every request: the first endpoint with room is enough.
+        # Asked for every request: the first endpoint with room is enough, and nothing is called for it.
         latest = now + self._target_s * ceiling
         for load, slots in self._slots.items():
             requests = load.requests
             if not requests:
                 return True
             estimator = load.estimator
-            if (
-                estimator.busy_until < latest
-                and requests < slots.most(self._without_reading) * ceiling
-                and requests < self.max_requests
-                and load.suspect_until <= now
-                and (now <= estimator.is_simple_until or now + estimator.queue_s(now) < latest)
-            ):
+            if estimator.busy_until >= latest or load.suspect_until > now or requests >= self.max_requests:
+                continue
+            if load.reading is not slots.reading:
+                slots.follow()
+            if requests >= slots.bound * ceiling:
+                continue
+            if now <= estimator.is_simple_until or now + estimator.queue_s(now) < latest:
                 return True
         return False
 
@@ -72,7 +72,7 @@ class PredictedWork(Capacity):
         ceiling = self.ceiling(priority, now)
         at = super().room_at(priority, now)
         for load, slots in self._slots.items():
-            if load.requests < min(slots.most(self._without_reading) * ceiling, self.max_requests):
+            if load.requests < min(slots.bound * ceiling, self.max_requests):
                 room_at = load.estimator.busy_until - self._target_s * ceiling
                 if room_at > now:
                     at = min(at, room_at)
@@ -88,6 +88,9 @@ class PredictedWork(Capacity):
     def _fullness(self, load: EndpointLoad, now: float) -> float:
         if not load.requests:
             return 0.0
-        most = min(self._slots[load].most(self._without_reading), self.max_requests)
+        slots = self._slots[load]
+        if load.reading is not slots.reading:
+            slots.follow()
+        most = min(slots.bound, self.max_requests)
         fullness = max(load.estimator.queue_s(now) / self._target_s, load.requests / most)
         return max(fullness, 1.0) if load.suspect_until > now else fullness

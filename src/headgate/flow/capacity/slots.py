@@ -23,38 +23,38 @@ takes a moment. In most steps one in hundreds ends."""
 class Slots:
     """Of one endpoint. Follows its readings; between them the ledger tells."""
 
-    __slots__ = ("_load", "_most_running", "_reading", "_working")
+    __slots__ = ("_load", "_most_running", "_without_reading", "_working", "bound", "reading")
 
-    def __init__(self, load: EndpointLoad) -> None:
+    def __init__(self, load: EndpointLoad, without_reading: int) -> None:
         self._load = load
-        self._reading: EngineReading | None = None
+        self._without_reading = without_reading
         self._most_running = 0
         self._working = math.inf
+        self.reading: EngineReading | None = None
+        """The last that was followed: where the load has another, `follow` is due."""
+        self.bound: float = without_reading
+        """Requests that the endpoint may have; infinite as long as it has shown no bound. An engine that
+        shows nothing may have as many as it was seen to work on, or `without_reading`."""
 
-    def most(self, without_reading: int) -> float:
-        """Requests that the endpoint may have; infinite as long as it has shown no bound.
-
-        An engine that shows nothing may have as many as it was seen to work on, or `without_reading`.
-        """
+    def follow(self) -> None:
+        """The engine has said something of itself, or says nothing any more."""
         load = self._load
-        if load.reading is not self._reading:
-            self._follow(load)
+        reading = self.reading = load.reading
+        is_told = reading is not None and reading.waiting is not None
+        if is_told:
+            self._learn()
         if self._working < math.inf:
-            return self._working + max(LEAST_AHEAD, self._working * AHEAD_SHARE)
-        return math.inf if self._is_told else without_reading
+            self.bound = self._working + max(LEAST_AHEAD, self._working * AHEAD_SHARE)
+        else:
+            self.bound = math.inf if is_told else self._without_reading
 
-    @property
-    def _is_told(self) -> bool:
-        return self._reading is not None and self._reading.waiting is not None
-
-    def _follow(self, load: EndpointLoad) -> None:
-        reading = self._reading = load.reading
-        if reading is None or reading.waiting is None:
-            return
-        running = reading.running or 0
+    def _learn(self) -> None:
+        load, reading = self._load, self.reading
+        assert reading is not None
+        waiting, running = reading.waiting or 0, reading.running or 0
         is_full = (reading.kv_usage or 0.0) >= FULL_CACHE
-        if reading.waiting and (is_full or running >= AS_LARGE_AS_EVER * self._most_running):
-            self._working = max(load.requests_at_reading - reading.waiting, 1)
-        elif not reading.waiting and load.requests_at_reading >= self._working:
+        if waiting and (is_full or running >= AS_LARGE_AS_EVER * self._most_running):
+            self._working = max(load.requests_at_reading - waiting, 1)
+        elif not waiting and load.requests_at_reading >= self._working:
             self._working = math.inf  # more than that, and none of them waits
         self._most_running = max(self._most_running, running)

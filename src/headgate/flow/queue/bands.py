@@ -23,9 +23,6 @@ class Bands:
         for priority in settings.bands:
             self._make(priority)
 
-    def __contains__(self, priority: int) -> bool:
-        return priority in self._bands
-
     def __getitem__(self, priority: int) -> Band:
         """Only of bands that there are."""
         return self._bands[priority]
@@ -33,6 +30,13 @@ class Bands:
     @property
     def priorities(self) -> list[int]:
         return [band.priority for band in self.in_order]
+
+    def top(self) -> Band:
+        """The highest that is not empty, where there is one."""
+        for band in self.in_order:
+            if band.members:
+                return band
+        raise LookupError("nobody waits")
 
     def waiting(self) -> Iterator[Band]:
         """Those that are not empty, the highest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from headgate.flow.capacity import Capacity
@@ -50,6 +50,9 @@ class FlowQueue:
         self._drops = 0
         self._is_closed = False
         self._turns = Turns(settings, self._bands, capacity)
+        self._known: Collection[int] = self._bands.priorities
+        self._is_plain = settings.is_on and not settings.evicts_running and not capacity.is_paced
+        """Whether nothing but room and turns decides who goes."""
         capacity.follow_bands(self._bands.priorities)
 
     def __len__(self) -> int:
@@ -63,18 +66,13 @@ class FlowQueue:
 
         Who is told so sends it before anything else happens here.
         """
-        if priority not in self._bands:
+        if priority not in self._known:
             self._band(priority)
-        if not self.settings.is_on:
-            return priority >= 0 or self.capacity.has_room(priority, now)
         if self._requests and not self._turns.is_first(self._band(priority)):
             return False
-        if priority < 0 and self.settings.evicts_running:
-            return False  # it enters, so that it is known when others need its place
-        if not self.capacity.has_room(priority, now):
-            return False
-        self.capacity.sent(now)
-        return True
+        if not self._is_plain:
+            return self._passes_specially(priority, now)
+        return self.capacity.has_room(priority, now)
 
     def enter(self, waiting: Waiting, now: float) -> Dropped | None:
         """Takes a request that did not pass; says why not, if there is no place for it.
@@ -124,9 +122,8 @@ class FlowQueue:
         self._count_out(waiting, "sent")
         self._sent += 1
         self._drain.sent(waiting.work, now)
-        self.capacity.sent(now)
-        if self.settings.evicts_running and waiting.priority < 0:
-            self._evictions.sent(waiting)
+        if not self._is_plain:
+            self._went(waiting, now)
         return waiting
 
     def leave(self, waiting: Waiting, now: float) -> None:
@@ -154,7 +151,7 @@ class FlowQueue:
         """Running sheddable requests that are to end now, for those that wait; none unless that is set."""
         if not self.settings.evicts_running or not self._requests:
             return ()
-        top = next(self._bands.waiting())
+        top = self._bands.top()
         if self.capacity.is_empty() or self.capacity.has_room(top.priority, now):
             return ()
         saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority, now)
@@ -174,6 +171,8 @@ class FlowQueue:
         self.settings = settings
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
+        self._known = self._bands.priorities
+        self._is_plain = settings.is_on and not settings.evicts_running and not self.capacity.is_paced
         self._expiry = Expiry(settings.no_endpoint_ttl_s)
         self._expiry.is_empty = self.capacity.is_empty()
         for each in waiting:
@@ -198,7 +197,7 @@ class FlowQueue:
             return now
         if not self._requests:
             return math.inf
-        top = next(self._bands.waiting())
+        top = self._bands.top()
         at = self.capacity.room_at(top.priority, now)
         ready_at = top.fairness.ready_at(now)
         if ready_at > now:
@@ -248,6 +247,23 @@ class FlowQueue:
         gone = self._order - self._requests
         assert gone <= self._sent + self._left + self._drops
         assert all(waiting.state == "dropped" for waiting, _ in self._dropped)
+
+    # -- who goes
+
+    def _passes_specially(self, priority: int, now: float) -> bool:
+        if not self.settings.is_on:
+            return priority >= 0 or self.capacity.has_room(priority, now)
+        if priority < 0 and self.settings.evicts_running:
+            return False  # it enters, so that it is known when others need its place
+        if not self.capacity.has_room(priority, now):
+            return False
+        self.capacity.sent(now)
+        return True
+
+    def _went(self, waiting: Waiting, now: float) -> None:
+        self.capacity.sent(now)
+        if self.settings.evicts_running and waiting.priority < 0:
+            self._evictions.sent(waiting)
 
     # -- who goes without having had a turn
 
@@ -313,6 +329,7 @@ class FlowQueue:
         known = len(self._bands.in_order)
         band = self._bands.of(priority)
         if len(self._bands.in_order) != known:
+            self._known = set(self._bands.priorities)
             self.capacity.follow_bands(self._bands.priorities)
         return band
 

@@ -23,11 +23,11 @@ class Turns:
 
     def is_first(self, band: Band) -> bool:
         """Whether a request that comes now to this band goes before all those that wait."""
-        return self._is_strict and band.priority > next(self._bands.waiting()).priority
+        return self._is_strict and band.priority > self._bands.top().priority
 
     def next(self, now: float) -> tuple[Band, Waiting] | None:
         """Who goes, if there is room for it. There is somebody who waits."""
-        top = next(self._bands.waiting())
+        top = self._bands.top()
         if not self._capacity.has_room(top.priority, now):
             return None
         if not self._is_strict:

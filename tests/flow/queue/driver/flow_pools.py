@@ -6,6 +6,8 @@ import math
 class Room:
     """A pool with so many free slots; each request that goes takes one."""
 
+    is_paced = True
+
     def __init__(self, slots: float = 0) -> None:
         self.slots = slots
         self.no_endpoints = False

@@ -1,0 +1,120 @@
+"""There is room while an endpoint is about to run out of work, and it is known when that will be."""
+
+import math
+
+import pytest
+
+from headgate.fleet import EngineReading
+from headgate.flow.capacity import PredictedWork
+
+
+@pytest.fixture
+def capacity_of():
+    def make(*loads, **settings):
+        capacity = PredictedWork(**settings)
+        capacity.follow(loads)
+        return capacity
+
+    return make
+
+
+def read(load, at, waiting, running, kv_usage=0.5):
+    load.read(EngineReading(at=at, waiting=waiting, running=running, kv_usage=kv_usage))
+
+
+def test_a_queue_that_is_long_enough_gets_no_more(load_of, capacity_of):
+    """And it is known when it will be short enough, if nothing happens until then."""
+    load = load_of(requests=1, prompt=1000)
+    capacity = capacity_of(load, target_s=0.5)
+    while capacity.has_room(0, 0.0):
+        load.book(1000, 50, 0.0)
+    assert load.estimator.queue_s(0.0) >= 0.5
+    at = capacity.room_at(0, 0.0)
+    assert 0.0 < at < math.inf
+    assert load.estimator.busy_until - at == pytest.approx(0.5)
+
+
+def test_one_endpoint_with_room_is_enough(load_of, capacity_of):
+    """The saturation is that of the least loaded."""
+    full, idle = load_of(requests=50, prompt=5000), load_of()
+    assert not capacity_of(full).has_room(0, 0.0)
+    capacity = capacity_of(full, idle)
+    assert capacity.has_room(0, 0.0)
+    assert capacity.saturation(0.0) == 0.0
+    assert capacity.fullness(0.0)[full.endpoint.name] > 1.0
+
+
+def test_an_endpoint_with_nothing_in_flight_always_has_room(load_of, capacity_of):
+    """Whatever its reading says, the pool does not stand still."""
+    assert capacity_of(load_of(500, 1.0)).has_room(0, 0.0)
+
+
+def test_first_tokens_make_room_at_once(load_of, capacity_of):
+    """The ledger tells, and no reading has to be waited for."""
+    load = load_of()
+    capacity = capacity_of(load)
+    bookings = [load.book(5000, 50, 0.0) for _ in range(5)]
+    assert not capacity.has_room(0, 0.1)
+    for booking in bookings:
+        booking.first_token(0.1)
+    assert capacity.has_room(0, 0.1)
+
+
+def test_what_waits_in_an_engine_with_a_full_batch_bounds_what_it_gets(load_of, capacity_of):
+    """Of 64 in flight 24 wait, so that it works on 40: it gets two more than those."""
+    load = load_of(requests=64, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=24, running=40)
+    assert not capacity.has_room(0, 1.0)
+    assert capacity.saturation(1.0) == pytest.approx(64 / 42)
+
+
+def test_a_burst_that_is_not_yet_prefilled_is_no_full_batch(load_of, capacity_of):
+    """Where the engine has worked on more before, those that wait are about to be taken up."""
+    load = load_of(requests=60, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    read(load, 0.5, waiting=0, running=60)
+    assert capacity.has_room(0, 0.5)
+    read(load, 1.0, waiting=50, running=10)
+    assert capacity.has_room(0, 1.0)
+    read(load, 1.5, waiting=50, running=10, kv_usage=0.95)
+    assert not capacity.has_room(0, 1.5), "but with a full cache they are not"
+
+
+def test_an_engine_that_takes_more_than_it_did_is_given_more(load_of, capacity_of):
+    """The bound is what was seen; it goes when more is seen to fit."""
+    load = load_of(requests=20, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=10, running=10)
+    assert not capacity.has_room(0, 1.0)
+    read(load, 2.0, waiting=0, running=20)
+    assert capacity.has_room(0, 2.0)
+
+
+def test_without_readings_requests_are_counted(load_of, capacity_of):
+    """By what the engine was seen to work on, or by a bound that is set: never a full stop."""
+    load = load_of(requests=9, prompt=1, is_streamed=False)
+    capacity = capacity_of(load, without_reading=10)
+    assert capacity.has_room(0, 0.0)
+    load.book(1, 50, 0.0, False)
+    assert not capacity.has_room(0, 0.0)
+    read(load, 1.0, waiting=4, running=6)
+    assert not capacity.has_room(0, 1.0)
+    load.read(None)
+    assert capacity.saturation(1.0) == pytest.approx(10 / 8)
+
+
+def test_no_endpoint_has_more_than_its_connections(load_of, capacity_of):
+    """Whatever it could do."""
+    load = load_of(0, 0.1, requests=3, prompt=1)
+    assert capacity_of(load, max_requests=4).has_room(0, 0.0)
+    assert not capacity_of(load, max_requests=3).has_room(0, 0.0)
+
+
+def test_endpoints_that_fail_have_no_room(load_of, capacity_of):
+    """They would not be picked."""
+    failing, full = load_of(0, 0.1, requests=1), load_of(requests=50, prompt=5000)
+    capacity = capacity_of(failing, full)
+    assert capacity.has_room(0, 0.0)
+    failing.failed(0.0)
+    assert not capacity.has_room(0, 0.0)
