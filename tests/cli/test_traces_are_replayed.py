@@ -62,7 +62,7 @@ def test_the_wide_table_has_more_columns():
     """Means and maxima beside the percentiles."""
     headings, row = rows(replayed(TRACE, *SMALL, "-o", "wide").output)
     assert headings[:7] == ["policy", "reqs", "mean", "p50", "p90", "p99", "max"]
-    assert len(row) == 19
+    assert len(row) == 21
 
 
 def test_the_document_has_everything_to_run_it_again():

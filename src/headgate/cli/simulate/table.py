@@ -70,6 +70,8 @@ _COLUMNS = (
     _Column("", "preempt", lambda run: str(run.summary.preemptions)),
     _Column("", "failed", lambda run: str(run.summary.failed)),
     _Column("", "refused", lambda run: str(run.summary.refused)),
+    _Column("", "J/token", lambda run: seconds(run.summary.joules_per_output_token), True),
+    _Column("", "$/M", lambda run: seconds(run.summary.dollars_per_million_output_tokens), True),
     _Column("", "sim s", lambda run: f"{run.simulated_s:.0f}"),
 )
 _RATE = _Column("", "rate", lambda run: seconds(run.summary.arrivals_per_s))

@@ -100,6 +100,11 @@ class SimulatedEndpoint:
         """How long its engines worked, those that crashed included."""
         return self._busy_before_s + self.engine.statistics().busy_s_total
 
+    def energy_j(self, lasted_s: float) -> float:
+        """What its accelerators used in a run of so many seconds."""
+        more_w = self.config.power_w - self.config.idle_power_w
+        return self.config.idle_power_w * lasted_s + more_w * self.busy_s
+
     @property
     def is_ready(self) -> bool:
         """Whether it is in its pool."""

@@ -75,6 +75,10 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     """That were sent to it."""
     busy_s: float
     """How long it worked, also before crashes."""
+    energy_j: float = 0.0
+    """From the beginning to the end of the run."""
+    dollars: float = 0.0
+    """For the same time."""
     crashes: int = 0
     ejections: int = 0
     """How often the gateway ejected it, for failures or because it hung."""

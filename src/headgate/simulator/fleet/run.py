@@ -87,6 +87,7 @@ class _Run:
         self._timeline.run()
         assert not self._gateway.unfinished, f"{self._gateway.unfinished} requests were lost"
         records = [record for _, record in sorted(self._gateway.records.items())]
+        ended_s = max((record.ended_s for record in records), default=0.0)
         return FleetRun(
             records=tuple(records),
             engines=tuple(
@@ -95,13 +96,15 @@ class _Run:
                     group=each.group.name,
                     requests=each.requests,
                     busy_s=each.busy_s,
+                    energy_j=each.energy_j(ended_s),
+                    dollars=each.config.dollars_per_hour * ended_s / 3600,
                     crashes=each.crashes,
                     ejections=each.load.ejections,
                     statistics=each.engine.statistics(),
                 )
                 for each in self._endpoints
             ),
-            ended_s=max((record.ended_s for record in records), default=0.0),
+            ended_s=ended_s,
             retries_denied=self._gateway.budget.denied,
         )
 

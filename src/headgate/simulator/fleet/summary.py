@@ -62,6 +62,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     request_imbalance: float
     """The same of requests sent."""
     preemptions: int
+    joules_per_output_token: float
+    """Of all engines, for all tokens that came; 0 without any."""
+    dollars_per_million_output_tokens: float
 
 
 def summarize(records: Sequence[RequestRecord], engines: Sequence[EngineRecord], slo: Slo) -> Summary:
@@ -69,6 +72,7 @@ def summarize(records: Sequence[RequestRecord], engines: Sequence[EngineRecord],
     good = sum(slo.is_met(record) for record in served)
     first_s = min((record.arrived_s for record in records), default=0.0)
     arrivals_s = max((record.arrived_s for record in records), default=0.0) - first_s
+    tokens = sum(record.output_tokens for record in records)
     lasted_s = max((record.ended_s for record in records), default=0.0) - first_s
     return Summary(
         requests=len(records),
@@ -82,13 +86,17 @@ def summarize(records: Sequence[RequestRecord], engines: Sequence[EngineRecord],
         slo_share=_ratio(good, len(records)),
         goodput_per_s=_ratio(good, arrivals_s),
         arrivals_per_s=_ratio(len(records), arrivals_s),
-        output_tokens_per_s=_ratio(sum(record.output_tokens for record in records), lasted_s),
+        output_tokens_per_s=_ratio(tokens, lasted_s),
         hit_rate=_ratio(
             sum(record.cached_tokens for record in served), sum(record.prompt_tokens for record in served)
         ),
         imbalance=_imbalance([engine.busy_s for engine in engines]),
         request_imbalance=_imbalance([float(engine.requests) for engine in engines]),
         preemptions=sum(record.preemptions for record in records),
+        joules_per_output_token=_ratio(math.fsum(engine.energy_j for engine in engines), tokens),
+        dollars_per_million_output_tokens=_ratio(
+            1e6 * math.fsum(engine.dollars for engine in engines), tokens
+        ),
     )
 
 

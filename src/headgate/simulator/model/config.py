@@ -44,6 +44,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a step has for `adapter_load_s` for an adapter that it finds there."""
     adapter_kv_blocks: int = 0
     """KV blocks whose memory a loaded adapter takes."""
+    power_w: float = 0.0
+    """What its accelerators draw while a step runs."""
+    idle_power_w: float = 0.0
+    """What they draw otherwise."""
+    dollars_per_hour: float = 0.0
+    """What they cost, busy or not."""
     by_priority: bool = False
     """Whether requests start, and are preempted, by their priority; otherwise who came first goes first."""
     draft_tokens: int = 0
@@ -78,6 +84,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "adapter_kv_blocks": 0,
             "draft_tokens": 0,
             "draft_token_s": 0,
+            "power_w": 0,
+            "idle_power_w": 0,
+            "dollars_per_hour": 0,
         }
         problems = [
             f"{name}: must be at least {least}, got {getattr(self, name)}"

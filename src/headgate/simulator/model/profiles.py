@@ -7,6 +7,9 @@ per sequence it is L x (F - 1) / 255 for a batch of 256, and the base is what re
 is charged for each start. The term per KV token is bytes of KV per token over memory bandwidth; KV blocks are
 what 90 % of the memory leaves beside the weights, of 16 bits if nothing else is said. O and L of engines
 without a published profile lie in the middle of their published ranges.
+
+Power is the board's limit as its data sheet has it, idle power about a tenth of that, and prices are round
+numbers for an hour on demand: estimates, to be replaced by one's own.
 """
 
 import msgspec
@@ -28,6 +31,9 @@ _ALL = (
         name="7b-a100",
         description="Llama-2-7B class on one A100, as fitted from measurements",
         config=EngineConfig(
+            power_w=400,
+            idle_power_w=60,
+            dollars_per_hour=2,
             costs=StepCosts(
                 base_s=0.014,
                 per_decode_sequence_s=1.0265e-4,
@@ -45,6 +51,9 @@ _ALL = (
         name="8b-h100",
         description="8B class on one H100: L 12 ms, F 2, 128 KB of KV a token",
         config=EngineConfig(
+            power_w=700,
+            idle_power_w=80,
+            dollars_per_hour=3,
             costs=StepCosts(
                 base_s=0.01195,
                 per_decode_sequence_s=4.7e-5,
@@ -59,6 +68,9 @@ _ALL = (
         name="70b-8xh100",
         description="70B class on eight H100: L 25 ms, F 3, 320 KB of KV a token",
         config=EngineConfig(
+            power_w=5600,
+            idle_power_w=640,
+            dollars_per_hour=24,
             costs=StepCosts(
                 base_s=0.0248,
                 per_decode_sequence_s=1.96e-4,
@@ -74,6 +86,9 @@ _ALL = (
         name="3b-l40s",
         description="3B class on one L40S: L 15 ms, F 1.5, 112 KB of KV a token",
         config=EngineConfig(
+            power_w=350,
+            idle_power_w=35,
+            dollars_per_hour=1,
             costs=StepCosts(
                 base_s=0.01497,
                 per_decode_sequence_s=2.9e-5,
@@ -89,6 +104,9 @@ _ALL = (
         name="13b-h100",
         description="13B class on one H100: L 18 ms, F 2, 800 KB of KV a token",
         config=EngineConfig(
+            power_w=700,
+            idle_power_w=80,
+            dollars_per_hour=3,
             costs=StepCosts(
                 base_s=0.01793,
                 per_decode_sequence_s=7.1e-5,
@@ -105,6 +123,9 @@ _ALL = (
         name="8b-l40s",
         description="8B class on one L40S: L 30 ms, F 2, 128 KB of KV a token",
         config=EngineConfig(
+            power_w=350,
+            idle_power_w=35,
+            dollars_per_hour=1,
             costs=StepCosts(
                 base_s=0.02988,
                 per_decode_sequence_s=1.18e-4,
@@ -119,6 +140,9 @@ _ALL = (
         name="8b-h100-fp8",
         description="8B class with 8-bit weights on one H100: L 6 ms, F 2, 128 KB of KV a token",
         config=EngineConfig(
+            power_w=700,
+            idle_power_w=80,
+            dollars_per_hour=3,
             costs=StepCosts(
                 base_s=0.00598,
                 per_decode_sequence_s=2.35e-5,
