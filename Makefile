@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-apiserver soak generated lock clean help
+.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-apiserver soak soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -46,6 +46,9 @@ bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embe
 
 soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed workers (ARGS="--minutes 2")
 	$(BIN)/python bench/soak.py $(ARGS)
+
+soak-limits: $(DEV_STAMP) redis-server  ## two minutes of one limit for four gateways, while their Redis fails
+	$(BIN)/python bench/limits_redis.py $(ARGS)
 
 generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from the code
 	$(BIN)/headgate crds --dir deploy/crds

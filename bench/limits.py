@@ -67,7 +67,10 @@ def request_of(limits: routing.TokenLimits | None) -> Callable[[], object]:
 
     def work() -> None:
         exchange.reservation = None
-        if exchange.decision.match.route.limits is not None and limiting.reserve(proxy, exchange) is not None:
+        if (
+            exchange.decision.match.route.limits is not None
+            and limiting.reserve(proxy, exchange, None) is not None
+        ):
             return
         if exchange.reservation is not None:
             limiting.lines(exchange.reservation, proxy.now())

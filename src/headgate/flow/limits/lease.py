@@ -24,12 +24,11 @@ TELL_S = 1.0
 """What was used is told after this time at the latest,"""
 IDLE_S = 5.0
 """and where nothing was used for so long, the lease is given back."""
-PAUSE_S = 0.01
-"""The least time between a claim that got less than it needed and the next that needs as much."""
+PAUSE_S = 0.05
+"""Between a claim that got less than it needed or would have liked and the next that needs as much: while the
+account is all but empty, what comes in is fetched in parts that suffice for some requests."""
 LOOK_AGAIN_S = 1.0
 """After this time, what was not there may be: others give tokens back."""
-REFILL_PAUSE_S = 0.05
-"""The same where it got all that it needed, but not all that it would like to have."""
 SMOOTHING_S = 2.0
 """Over what time use is averaged."""
 
@@ -175,7 +174,7 @@ class LeasedBudget:
 
     def _may_be_there(self, tokens: int, now: float) -> bool:
         """Whether the account may have so many, by what it had when it last said so."""
-        if tokens > self.limit or (now < self._ask_at and tokens >= self._refused):
+        if tokens > self.limit or (now < self._ask_at and tokens - max(self._held, 0) >= self._refused):
             return False
         return tokens <= self.available(now) or now - self._level_at >= LOOK_AGAIN_S
 
@@ -266,12 +265,10 @@ class LeasedBudget:
         """Sets below what and from when on more is asked for."""
         had = grant.granted - grant.used
         self._low = claim.want // 2
-        self._refused = max(math.floor(had + grant.level), 0) + 1
+        self._refused = max(math.floor(grant.level), 0) + 1
         self._ask_at = -math.inf
-        if had < claim.need:
+        if had < claim.want:
             self._ask_at = now + PAUSE_S
-        elif had < claim.want:
-            self._ask_at = now + REFILL_PAUSE_S
 
     def _end_lease(self, now: float) -> None:
         """What the account knows nothing of is not ours any more: it takes back what it gave."""

@@ -135,7 +135,7 @@ class LeaseAccount:
             self._return(member, held - claim.want, now)
             return
         free = max(math.floor(self.budget.available(now)), 0)
-        given = granted(held, claim, free, self._present(now))
+        given = granted(held, claim, free)
         if given:
             self.budget.charge(given, now)
             member.granted += given
@@ -152,13 +152,14 @@ class LeaseAccount:
         }
 
 
-def granted(held: int, claim: Claim, free: int, members: int) -> int:
+def granted(held: int, claim: Claim, free: int) -> int:
     """How many of `free` tokens a member gets that has `held`.
 
-    What it wants, but at most half of its share: so leases get small as the budget runs out, and no tokens
-    lie idle with one member while another needs them. What requests wait for, it gets whatever its share.
+    What it wants, which follows its use, but at most half of what is left: so leases get small as the budget
+    runs out, and few tokens lie idle with one member while another needs them. What requests wait for, it
+    gets all the same, if it is there.
     """
     needed = max(claim.need - held, 0)
     if needed and held + free < claim.least:
         return 0
-    return min(claim.want - held, max(min(needed, free), free // (2 * members)))
+    return min(claim.want - held, max(min(needed, free), free // 2))

@@ -69,9 +69,10 @@ class Transport(Protocol):
 class Waiter:
     """A request that waits for a lease."""
 
-    __slots__ = ("_loop", "_then", "_timer", "is_over")
+    __slots__ = ("_loop", "_then", "_timer", "began_at", "is_over")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
+        self.began_at = loop.time()
         self._loop = loop
         self._then = then
         self._timer: asyncio.Handle | None = None
@@ -120,6 +121,9 @@ class LeaseSource:
         self.claims = 0
         self.failures = 0
         self.late = 0
+        self.waits = 0
+        """Requests that waited for a lease."""
+        self.longest_wait_s = 0.0
         self._transport = transport
         self._loop = loop
         self._rng = rng
@@ -183,6 +187,7 @@ class LeaseSource:
         for; else `then` is called when they may be there, or will not be in time."""
         if not budget.ask(tokens, self._loop.time(), least):
             return None
+        self.waits += 1
         waiter = Waiter(self._loop, then)
         waiter.watch(self._watch(lambda: waiter.is_over))
         self._waiting.setdefault(budget, []).append(waiter)
@@ -280,8 +285,14 @@ class LeaseSource:
         if now - asked_at <= self.wait_s / 2:
             self._found(now)
         asked, self._asked = self._asked, []
-        for waiter in asked:
-            waiter.end()
+        self._end(asked)
+
+    def _end(self, waiters: Iterable[Waiter]) -> None:
+        now = self._loop.time()
+        for waiter in waiters:
+            if not waiter.is_over:
+                self.longest_wait_s = max(self.longest_wait_s, now - waiter.began_at)
+                waiter.end()
 
     def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
         if isinstance(answer, Refused):
@@ -310,8 +321,7 @@ class LeaseSource:
         waiting = [*self._asked, *itertools.chain.from_iterable(self._waiting.values())]
         self._asked = []
         self._waiting.clear()
-        for waiter in waiting:
-            waiter.end()
+        self._end(waiting)
 
     def _found(self, now: float) -> None:
         if not self.trouble:
@@ -357,4 +367,6 @@ class LeaseSource:
             "claims": self.claims,
             "failures": self.failures,
             "late": self.late,
+            "waits": self.waits,
+            "longest_wait_s": round(self.longest_wait_s, 6),
         }

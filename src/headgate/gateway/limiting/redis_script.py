@@ -91,8 +91,7 @@ if is_new then
     local free = math.max(math.floor(tokens), 0)
     local needed = math.max(need - held, 0)
     if needed == 0 or held + free >= least then
-      local share = math.floor(free / (2 * present))
-      local given = math.min(want - held, math.max(math.min(needed, free), share))
+      local given = math.min(want - held, math.max(math.min(needed, free), math.floor(free / 2)))
       tokens = tokens - given
       me.granted = me.granted + given
     end
