@@ -51,6 +51,10 @@ class FollowedObjects:
         self._follow_secrets()
         await self._secrets.wait_known(SECRETS_PATIENCE_S)
 
+    def follow_routes(self, note: Callable[[cluster.Change[api.ModelRoute]], None]) -> None:
+        """Tells every change of a ModelRoute, its status included."""
+        self._routes.subscribe(note)
+
     def translated(self) -> routing.Snapshot:
         """The objects as they are now."""
         self._follow_secrets()

@@ -14,6 +14,7 @@ from pathlib import Path
 from headgate import cluster, serving, telemetry
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
+from headgate.gateway.limiting.conditions import LimitConditions
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -105,6 +106,10 @@ async def _follow_objects(
     objects = FollowedObjects(client, namespace, changed.set)
     async with asyncio.TaskGroup() as tasks:
         await objects.start(tasks)
+        me = f"gateway {socket.gethostname()} (process {os.getpid()})"
+        shared = LimitConditions(client, proxy.limit_sources.trouble, me)
+        objects.follow_routes(shared.note)
+        tasks.create_task(shared.run())
         while True:
             # Changes that came together make one translation: the event is cleared before it is made.
             changed.clear()

@@ -55,6 +55,11 @@ class Sources:
         source.start()
         return source
 
+    def trouble(self, address: str) -> str | None:
+        """Why the Redis of this address is out of reach; empty if it is not, None while that is not known."""
+        source = self._by_address.get(address)
+        return None if source is None or not (source.trouble or source.exchanges) else source.trouble
+
     def all(self) -> list[LeaseSource]:
         return list(self._by_address.values())
 
