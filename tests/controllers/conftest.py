@@ -164,7 +164,7 @@ def conditions(obj: Observed, *others: Observed | api.Pod | api.Service) -> dict
     return {each.type: (each.status, each.reason, each.message) for each in status.conditions}
 
 
-async def eventually(probe: Callable[[], Awaitable[bool]], timeout_s: float = 10.0) -> None:
+async def eventually(probe: Callable[[], Awaitable[bool]], timeout_s: float = 60.0) -> None:
     """Until it holds; fails with TimeoutError otherwise."""
     async with asyncio.timeout(timeout_s):
         while not await probe():

@@ -197,7 +197,7 @@ async def test_kubectl_shows_the_ready_column(apiserver_running, client, kit):
         return output.decode()
 
     async with kit.controlling(client):
-        await kubectl("wait", "modelroute/r", "modelserver/s", "--for=condition=Ready", "--timeout=10s")
+        await kubectl("wait", "modelroute/r", "modelserver/s", "--for=condition=Ready", "--timeout=60s")
         for kind in ("modelservers", "modelroutes"):
             head, row = (await kubectl("get", kind)).splitlines()
             column = head.index("READY")
@@ -224,7 +224,7 @@ async def test_a_server_that_is_away_is_waited_for(tmp_path, kit, unused_tcp_por
         await asyncio.sleep(0.05)
         assert not ready.is_set()
         async with apiserver.running(config), cluster.Client.from_kubeconfig(kubeconfig) as client:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await ready.wait()
             await client.create(kit.server("s", LLM))
             await reaches(client, kit, api.ModelServer, "s", "NoPodsSelected", "ResolvedRefs")

@@ -206,12 +206,12 @@ def is_expired() -> Callable[[Path, str, str], bool]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Waits until something is so; fails after half a minute."""
+    """Waits until something is so; fails after a minute."""
 
     def wait(so: Callable[[], bool]) -> None:
         pause, waited = threading.Event(), 0.0
         while not so():
-            assert waited < 30, "it did not come to be"
+            assert waited < 60, "it did not come to be"
             pause.wait(0.05)
             waited += 0.05
 

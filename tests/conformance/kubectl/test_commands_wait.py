@@ -25,7 +25,7 @@ def set_status(kubectl: Any, status: str) -> None:
 
 def test_a_condition_is_waited_for(north: Any) -> None:
     """True, or the value that is asked for; until then, and no longer than the timeout."""
-    waiting = north.start("wait", "gate/north", "--for=condition=Ready", "--timeout=20s")
+    waiting = north.start("wait", "gate/north", "--for=condition=Ready", "--timeout=60s")
     now = north.refused("wait", "gate/north", "--for=condition=Ready", "--timeout=0s")
     assert now == "error: condition not met for gates/north\n"
     set_status(north, '{"conditions":[{"type":"Ready","status":"True"}]}')
@@ -36,20 +36,20 @@ def test_a_condition_is_waited_for(north: Any) -> None:
 
 def test_a_value_is_waited_for(north: Any) -> None:
     """By JSONPath; of all objects of a selection."""
-    waiting = north.start("wait", "gate/north", "--for=jsonpath={.status.state}=open", "--timeout=20s")
+    waiting = north.start("wait", "gate/north", "--for=jsonpath={.status.state}=open", "--timeout=60s")
     set_status(north, '{"state":"shut"}')
     set_status(north, '{"state":"open"}')
     assert (waiting.stdout.read(), waiting.wait(20)) == (MET, 0)
-    assert north("wait", "gates", "--all", "--for=jsonpath={.spec.width}=3", "--timeout=5s") == MET
+    assert north("wait", "gates", "--all", "--for=jsonpath={.spec.width}=3", "--timeout=60s") == MET
     assert north("wait", "gates", "-l", "river=aare", "--for=jsonpath={.spec.width}=3") == MET
 
 
 def test_a_deletion_is_waited_for(north: Any) -> None:
     """It ends when the object is gone, and at once if there is none."""
-    waiting = north.start("wait", "gate/north", "--for=delete", "--timeout=20s")
+    waiting = north.start("wait", "gate/north", "--for=delete", "--timeout=60s")
     north("delete", "gate", "north")
     assert waiting.wait(20) == 0
-    assert north("wait", "gate/north", "--for=delete", "--timeout=5s") == ""
+    assert north("wait", "gate/north", "--for=delete", "--timeout=60s") == ""
 
 
 def test_a_creation_is_waited_for(kubectl: Any, gate: Any) -> None:
@@ -59,7 +59,7 @@ def test_a_creation_is_waited_for(kubectl: Any, gate: Any) -> None:
             'error: unrecognized condition: "create"\n'
         )
         return
-    waiting = kubectl.start("wait", "gate/north", "--for=create", "--timeout=20s")
+    waiting = kubectl.start("wait", "gate/north", "--for=create", "--timeout=60s")
     kubectl("create", "-f", "-", stdin=gate)
     assert (waiting.stdout.read(), waiting.wait(20)) == (MET, 0)
 

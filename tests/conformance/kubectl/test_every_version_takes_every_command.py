@@ -193,7 +193,7 @@ CHANGES = [
     Form("edit gate south", f"{SOUTH} edited\n"),
     Form("set image deployment/web web=web:2", "deployment.apps/web image updated\n"),
     Form("rollout restart deployment/web", "deployment.apps/web restarted\n"),
-    Form("wait gate/south --for=jsonpath={.spec.width}=8 --timeout=5s", f"{SOUTH} condition met\n"),
+    Form("wait gate/south --for=jsonpath={.spec.width}=8 --timeout=60s", f"{SOUTH} condition met\n"),
     Form(
         "wait gate/south --for=condition=Ready --timeout=0s",
         "",

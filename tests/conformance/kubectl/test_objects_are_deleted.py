@@ -116,7 +116,7 @@ def test_dependents_go_with_their_owner(kubectl: Any) -> None:
     """In the background by default."""
     owned(kubectl)
     kubectl("delete", "configmap", "owner")
-    kubectl("wait", "configmap/dependent", "--for=delete", "--timeout=20s")
+    kubectl("wait", "configmap/dependent", "--for=delete", "--timeout=60s")
     assert names(kubectl) == []
 
 
@@ -155,7 +155,7 @@ def test_a_kind_goes_with_its_definition(kubectl: Any) -> None:
         },
     }
     kubectl("create", "-f", "-", stdin=definition)
-    assert kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=20s") == (
+    assert kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=60s") == (
         f"customresourcedefinition.apiextensions.k8s.io/{name} condition met\n"
     )
     thing = {"apiVersion": "conformance.headgate.dev/v1", "kind": plural.capitalize()}

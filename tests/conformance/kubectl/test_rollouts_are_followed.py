@@ -44,7 +44,7 @@ def web(kubectl: Any) -> Any:
 
 
 def follow(kubectl: Any) -> None:
-    assert kubectl("rollout", "status", "deployment/web", "--timeout=20s").endswith(DONE)
+    assert kubectl("rollout", "status", "deployment/web", "--timeout=60s").endswith(DONE)
 
 
 def history(kubectl: Any) -> list[list[str]]:
@@ -124,7 +124,7 @@ def test_a_deployment_shows_its_sets(web: Any) -> None:
         f"replicaset.apps/{name}",
     ]
     web("delete", "deployment", "web")
-    web("wait", f"replicaset/{name}", "--for=delete", "--timeout=20s")
+    web("wait", f"replicaset/{name}", "--for=delete", "--timeout=60s")
 
 
 @pytest.mark.embedded
@@ -139,7 +139,7 @@ def test_logs_are_read_and_followed(kubectl: Any) -> None:
         "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
     }
     kubectl("create", "-f", "-", stdin=pod)
-    kubectl("wait", "pod/talk", "--for=condition=Ready", "--timeout=20s")
+    kubectl("wait", "pod/talk", "--for=condition=Ready", "--timeout=60s")
     following = kubectl.start("logs", "talk", "-f")
     assert [following.stdout.readline(), following.stdout.readline()] == ["one\n", "two\n"]
     assert kubectl("logs", "talk") == "one\ntwo\n"
