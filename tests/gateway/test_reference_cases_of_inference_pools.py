@@ -342,3 +342,41 @@ async def test_b54_a_pod_that_is_not_ready_disappears_at_once(world):
     assert await world.refusal("m") == (503, "no_ready_endpoint")
     call.answer(b"late")
     assert (await client.response()).body == b"late"
+
+
+LOADED = "sql-lora-1fdg3"
+
+
+@pytest.fixture
+async def judging(start_gateway, start_endpoint):
+    """A world in which rooms are judged by what engines say, as the reference does."""
+    endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
+    return World(await start_gateway(settings={"queue_detector": "utilization-detector"}), endpoints)
+
+
+async def test_a4_sheddable_requests_are_shed_by_a_full_pool(judging):
+    """A4: each engine is beyond 5 waiting requests or 80 % of its cache; B4: more important ones still go."""
+    judging.apply(*REFERENCE)
+    judging.see((6, 0.2, LOADED), (0, 0.85, LOADED), (10, 0.9, LOADED))
+    response = await judging.ask("sql-lora-sheddable", "test4")
+    assert (response.status, response.json["error"]["code"]) == (429, "queue_full")
+    assert response.header("x-headgate-dropped-reason") == "rejected-saturated"
+    assert (await judging.ask("sql-lora", "test4")).status == 200
+
+
+@pytest.mark.parametrize("cut", [None, 20])
+async def test_a5_sheddable_requests_are_served_where_there_is_room(judging, cut):
+    """A5, B6: the first engine has room and the adapter; A6: however the body is cut."""
+    judging.apply(*REFERENCE)
+    judging.see((4, 0.2, LOADED), (0, 0.6, LOADED), (4, 0.7, LOADED))
+    client = await judging.gateway.connect()
+    body = {"model": "sql-lora-sheddable", "prompt": "test5", "max_tokens": 100, "temperature": 0}
+    data = json.dumps(body, separators=(",", ":")).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n" % len(data)
+    client.send(head + data[:cut])
+    if cut is not None:
+        client.send(data[cut:])
+    assert (await client.response()).json["model"] == "sql-lora-sheddable"
+    ((place, asked),) = judging.served()
+    assert asked == LOADED
+    assert judging.endpoints[place].calls[0].header("content-length") == "76"
