@@ -43,8 +43,8 @@ class FaultyServer:
         self.objects: dict[str, Json] = {}
         self.events: list[tuple[int, str, Json]] = []
         self.down = False
-        self.absent = False
-        """Whether it lacks the kind."""
+        self.refusal = 0
+        """With which code it refuses all: 404 where it lacks the kind, 403 where it may not be read."""
         self.requests: list[Request] = []
         self.lists = self.watches = 0
         self.drop()
@@ -98,9 +98,9 @@ class FaultyServer:
         self.requests.append(request)
         if self.down:
             return Response("upstream is away", status_code=503)
-        if self.absent:
+        if self.refusal:
             self.lists += 1
-            return JSONResponse(status(404, "NotFound", "no such kind"), status_code=404)
+            return JSONResponse(status(self.refusal, "", "refused"), status_code=self.refusal)
         if request.query_params.get("watch") == "true":
             self.watches += 1
             return StreamingResponse(self._watch(request, self._generation), media_type="application/json")

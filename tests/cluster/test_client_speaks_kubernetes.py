@@ -15,6 +15,7 @@ from headgate.cluster import (
     CascadeType,
     Client,
     Conflict,
+    Forbidden,
     Gone,
     Invalid,
     NotFound,
@@ -144,7 +145,8 @@ async def test_a_manifest_finds_its_resource_by_discovery(recorder, client):
         (409, "AlreadyExists", AlreadyExists),
         (410, "Expired", Gone),
         (422, "Invalid", Invalid),
-        (403, "Forbidden", ApiError),
+        (403, "Forbidden", Forbidden),
+        (500, "InternalError", ApiError),
     ],
 )
 async def test_a_refusal_becomes_the_error_of_its_reason(recorder, client, kit, code, reason, expected):

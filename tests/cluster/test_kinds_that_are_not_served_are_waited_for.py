@@ -9,10 +9,13 @@ from headgate import api
 from headgate.cluster import Informer
 
 
-async def test_a_kind_that_may_be_absent_is_known_to_have_no_objects(server, client, kit, journal, caplog):
+@pytest.mark.parametrize(("code", "why"), [(404, "is not served"), (403, "may not be read")])
+async def test_a_kind_that_may_be_absent_is_known_to_have_no_objects(
+    server, client, kit, journal, caplog, code, why
+):
     """The copy is ready and empty, this is said once, and the kind is found when it comes."""
     caplog.set_level(logging.WARNING)
-    server.absent = True
+    server.refusal = code
     informer = Informer(client, api.ConfigMap, pacing=kit.quick, may_be_absent=True)
     informer.subscribe(journal)
     async with kit.running(informer.run()):
@@ -20,20 +23,20 @@ async def test_a_kind_that_may_be_absent_is_known_to_have_no_objects(server, cli
         await kit.eventually(lambda: server.lists > 3)
         assert (informer.items(), journal.lines) == ((), [])
         server.put("a")
-        server.absent = False
+        server.refusal = 0
         await kit.eventually(lambda: journal.lines == ["ADDED a"])
     told = [record.getMessage() for record in caplog.records if record.name.startswith("headgate")]
-    assert told == ["/api/v1/configmaps is not served: it is looked for now and then"]
+    assert told == [f"/api/v1/configmaps {why}: it is looked for now and then"]
 
 
 async def test_other_kinds_are_waited_for(server, client, kit):
     """Without leave to be absent, there is nothing to go on with."""
-    server.absent = True
+    server.refusal = 404
     informer = Informer(client, api.ConfigMap, pacing=kit.quick)
     async with kit.running(informer.run()):
         await kit.eventually(lambda: server.lists > 3)
         assert not informer.synced.is_set()
-        server.absent = False
+        server.refusal = 0
         await informer.wait_synced(5)
 
 
@@ -48,10 +51,10 @@ async def test_a_kind_that_goes_away_keeps_its_objects_for_a_while(
     informer.subscribe(journal)
     async with kit.running(informer.run()):
         await kit.eventually(lambda: server.watches == 1)
-        server.absent = True
+        server.refusal = 404
         server.drop()
         await kit.eventually(lambda: server.lists > 4)
         assert journal.lines == expected
-        server.absent = False
+        server.refusal = 0
         await kit.eventually(lambda: server.watches == 2)
         assert list(journal.known) == ["a"]

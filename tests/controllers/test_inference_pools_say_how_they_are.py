@@ -100,8 +100,8 @@ def test_names_that_others_have_are_told(kit, told):
         (
             None,
             "False",
-            "there is no Service default/epp. Headgate's gateway picks itself and serves; gateways that "
-            "ask the picker refuse requests",
+            "there is no Service default/epp, or it may not be read. Headgate's gateway picks itself and "
+            "serves; gateways that ask the picker refuse requests",
         ),
     ],
 )

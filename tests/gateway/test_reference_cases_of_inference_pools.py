@@ -113,16 +113,18 @@ class World:
         )
 
     def see(self, *readings, ref=POOL):
-        """What the engines say of themselves: waiting requests, KV usage, adapters in use."""
+        """What the engines say of themselves, and go on to: waiting requests, KV usage, adapters in use."""
         pool = self.gateway.proxy.pools[ref]
         for load, (waiting, kv_usage, *adapters) in zip(pool.loads, readings, strict=True):
-            load.reading = fleet.EngineReading(
-                at=self.gateway.proxy.now(),
+            reading = fleet.EngineReading(
+                at=self.gateway.proxy.now() + 3600,
                 waiting=waiting,
+                running=0,
                 kv_usage=kv_usage,
                 adapters_running=frozenset(adapters),
                 max_adapters=4,
             )
+            load.read(reading)
         pool.note_adapters()
 
     def note(self, ref=POOL):
@@ -178,6 +180,14 @@ async def test_a2_requests_go_where_their_adapter_is(world):
     await world.ask("sql-lora", "test2")
     assert world.served() == [(1, "sql-lora-1fdg2")]
     assert world.endpoints[1].calls[0].header("content-length") == "76"
+
+
+async def test_b1_requests_go_where_little_waits(world):
+    """B1: the shortest queue and the emptiest cache."""
+    world.apply(*REFERENCE)
+    world.see((3, 0.2), (0, 0.1), (10, 0.2))
+    await world.ask("my-model")
+    assert world.served() == [(1, "my-model-12345")]
 
 
 async def test_b3_an_adapter_binds_more_than_free_cache(world):
@@ -319,6 +329,18 @@ async def test_an_objective_goes_before_criticality(world, headers, priority):
     )
     seen = world.note(NEW_POOL)
     await world.ask("m", **headers)
+    assert [request.priority for request in seen] == [priority]
+
+
+@pytest.mark.parametrize(("trusted", "priority"), [((), 0), (("127.0.0.0/8",), 10)])
+async def test_objectives_may_be_left_to_trusted_clients(start_gateway, start_endpoint, trusted, priority):
+    """As whoever names one decides the priority of a request."""
+    endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
+    settings = {"objectives": "trusted", "trusted_clients": trusted}
+    world = World(await start_gateway(settings=settings), endpoints)
+    world.apply(new_pool(models="m"), objective("high", 10))
+    seen = world.note(NEW_POOL)
+    await world.ask("m", **{"x-llm-d-inference-objective": "high"})
     assert [request.priority for request in seen] == [priority]
 
 

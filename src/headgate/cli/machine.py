@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
@@ -158,8 +158,8 @@ class _Machine:
                         _until_workloads_available(client, progress),
                         self._until_models_ready(client, progress),
                     )
-                models = _models(await _snapshot(client))
-        self._console.print(_summary(options, models), highlight=False, markup=False, soft_wrap=True)
+                snapshot = await _snapshot(client)
+        self._console.print(_summary(options, snapshot), highlight=False, markup=False, soft_wrap=True)
 
     async def _start_api_server(self, progress: Progress) -> None:
         options = self._options
@@ -352,9 +352,9 @@ def _fell_over(child: Child) -> str:
     return f"the {child.name} does not start; the end of {child.log_path}:\n    {lines}"
 
 
-def _summary(options: Options, models: Iterable[str]) -> str:
+def _summary(options: Options, snapshot: routing.Snapshot) -> str:
     lines = ["", f"Headgate is up. The API is at {options.url}/v1", ""]
-    for model in list(models)[:1]:
+    for model in _models(snapshot)[:1]:
         body = json.dumps(
             {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
         )
@@ -363,9 +363,17 @@ def _summary(options: Options, models: Iterable[str]) -> str:
             f"curl -N {options.url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
         ]
     lines += [
-        f"  Look:  kubectl --kubeconfig {options.kubeconfig} get pods,modelservers,modelroutes",
+        f"  Look:  kubectl --kubeconfig {options.kubeconfig} get {_worth_a_look(snapshot)}",
         f"  Logs:  {options.state / 'logs'}",
         "",
         "Ctrl-C stops it; the objects stay.",
     ]
     return "\n".join(lines)
+
+
+def _worth_a_look(snapshot: routing.Snapshot) -> str:
+    """The kinds that requests are routed by here, as kubectl has them."""
+    is_inference = any(pool.kind != routing.MODEL_SERVER for pool in snapshot.pools)
+    is_kthena = not is_inference or any(pool.kind == routing.MODEL_SERVER for pool in snapshot.pools)
+    kinds = ["pods", *(["modelservers", "modelroutes"] if is_kthena else [])]
+    return ",".join([*kinds, *(["inferencepools", "inferencemodels"] if is_inference else [])])

@@ -92,6 +92,10 @@ class NotFound(ApiError):
     """The object, or its kind, does not exist (404)."""
 
 
+class Forbidden(ApiError):
+    """The account has no right to this (403)."""
+
+
 class Conflict(ApiError):
     """The object changed since it was read, or another field manager owns the field (409)."""
 
@@ -121,10 +125,11 @@ class Unreachable(ApiError):
 
 _BY_REASON: dict[str, type[ApiError]] = {
     "NotFound": NotFound,
+    "Forbidden": Forbidden,
     "Conflict": Conflict,
     "AlreadyExists": AlreadyExists,
     "Invalid": Invalid,
     "Gone": Gone,
     "Expired": Gone,
 }
-_BY_CODE: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
+_BY_CODE: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}

@@ -20,7 +20,7 @@ from headgate import api
 from headgate.cluster.backoff import Backoff
 from headgate.cluster.bulk import collector_paused
 from headgate.cluster.client import PAGE_SIZE, Client
-from headgate.cluster.errors import ApiError, Gone, NotFound, Status
+from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound, Status
 from headgate.cluster.kinds import K
 from headgate.cluster.store import Change, ChangeKind, Handler, Store
 
@@ -92,8 +92,8 @@ class Informer(Generic[K]):
         rng: random.Random | None = None,
         may_be_absent: bool = False,
     ) -> None:
-        """`may_be_absent`: where the server does not have the kind, as its definition is not installed, there
-        are no objects of it, until there is one."""
+        """`may_be_absent`: where the server does not have the kind, as its definition is not installed, or it
+        may not be read, there are no objects of it, until that changes."""
         self._client = client
         self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
@@ -167,7 +167,7 @@ class Informer(Generic[K]):
                 self._expired += 1
                 if self._expired == 1:
                     continue  # it has merely aged; if it always expires, we must not list in a loop
-            except NotFound as error:
+            except (NotFound, Forbidden) as error:
                 self._absent(error)
             except ApiError as error:
                 self._failed(error)
@@ -297,9 +297,11 @@ class Informer(Generic[K]):
         """The watch works: the next failure is a first one."""
         self._failures = self._expired = 0
 
-    def _absent(self, error: NotFound) -> None:
-        """The server has no such kind. One that has just started says so too, for a moment, of kinds that it
-        has: what was known is kept for a while."""
+    def _absent(self, error: NotFound | Forbidden) -> None:
+        """The server has no such kind, or tells us nothing of it.
+
+        One that has just started says so too of kinds that it has: what was known is kept for a while.
+        """
         if not self._may_be_absent:
             self._failed(error)
             return
@@ -308,7 +310,8 @@ class Informer(Generic[K]):
         now = time.monotonic()
         if self._absent_since is None:
             self._absent_since = now
-            log.warning("%s is not served: it is looked for now and then", self._path)
+            why = "may not be read" if isinstance(error, Forbidden) else "is not served"
+            log.warning("%s %s: it is looked for now and then", self._path, why)
         if not self.synced.is_set() or now - self._absent_since >= self._pacing.absent_s:
             self._tell(self._store.replace([], keep={}))
             self.synced.set()

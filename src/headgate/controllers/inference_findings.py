@@ -94,7 +94,8 @@ def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
     if reference.group or reference.kind != "Service":
         wrong = f"{reference.kind} of group {reference.group or 'core'} is not known here"
     elif service is None:
-        wrong = f"there is no Service {pool.metadata.namespace}/{reference.name}"
+        key = f"{pool.metadata.namespace}/{reference.name}"
+        wrong = f"there is no Service {key}, or it may not be read"
     elif service.spec.get("type") == "ExternalName":
         wrong = f"Service {service.metadata.key} is of type ExternalName, which is no picker"
     if wrong:

@@ -49,6 +49,10 @@ class Surroundings(Protocol):
     def answer_sizes(self) -> AnswerSizes: ...
     @property
     def is_ready(self) -> bool: ...
+    @property
+    def believes_objectives(self) -> bool:
+        """Whether all clients may name an objective, and not trusted ones only."""
+        ...
 
 
 UNREAD = scheduling.Request(model="", prompt_tokens=0)
@@ -213,7 +217,7 @@ def _scheduled(
             adapter = upstream_model
     elif match.is_adapter:
         adapter = decision.model
-    if objectives:
+    if objectives and (known.believes_objectives or request.is_from_trusted):
         priority = _priority(objectives, request, priority)
     scheduled = scheduling.Request(
         model=upstream_model,

@@ -63,6 +63,7 @@ class View:
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
+    believes_objectives: bool = True
 
     @classmethod
     def of_proxy(cls, proxy: Proxy) -> View:
@@ -79,6 +80,7 @@ class View:
             answer_sizes=proxy.answer_sizes,
             token_limits=proxy.token_limits,
             remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
+            believes_objectives=proxy.believes_objectives,
         )
 
     @classmethod
@@ -114,6 +116,7 @@ class _Supposing:
     prompt_sizes: PromptSizes
     answer_sizes: AnswerSizes
     is_ready: bool
+    believes_objectives: bool
     given: routing.Target | None = None
 
     @property
@@ -177,6 +180,7 @@ class _Explainer:
                 view.prompt_sizes,
                 view.answer_sizes,
                 view.is_ready,
+                view.believes_objectives,
                 given,
             ),
             self._request(),

@@ -151,6 +151,10 @@ class Proxy:
         policy = known.policy if is_as_before else self.policies.of(pool)
         return PoolState(pool, self.ledger, known.budget, policy, self.policies.decoding, known.rates)
 
+    @property
+    def believes_objectives(self) -> bool:
+        return self.settings.objectives == "anyone"
+
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]
     ) -> Sequence[fleet.EndpointLoad]:

@@ -335,6 +335,13 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "that wait."
         ),
     ] = False
+    objectives: Annotated[
+        Literal["anyone", "trusted"],
+        _says(
+            "Who may name an InferenceObjective, which decides the priority of a request: all clients, or "
+            "trusted ones only."
+        ),
+    ] = "anyone"
     fairness_ids: Annotated[
         Literal["anyone", "trusted"],
         _says(

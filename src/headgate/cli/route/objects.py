@@ -36,7 +36,7 @@ class Objects(NamedTuple):
 
 
 async def fetch(client: cluster.Client, namespace: str | None = None) -> Objects:
-    """What the server has now; of kinds that it lacks, nothing."""
+    """What the server has now; of kinds that it lacks, or may not show, nothing."""
     routes, servers, pods, inference = await asyncio.gather(
         _listed(client, api.ModelRoute, namespace),
         _listed(client, api.ModelServer, namespace),
@@ -61,7 +61,7 @@ async def _inference(client: cluster.Client, namespace: str | None) -> routing.I
 async def _listed(client: cluster.Client, kind: type[Kind], namespace: str | None) -> Sequence[Kind]:
     try:
         return await client.list(kind, namespace)
-    except cluster.NotFound:
+    except (cluster.NotFound, cluster.Forbidden):
         return []
 
 
