@@ -46,6 +46,7 @@ def engines(draw):
         max_host_adapters=draw(st.sampled_from([0, 3, 4])),
         adapter_host_load_s=0.03,
         by_priority=draw(st.booleans()),
+        step_jitter=draw(st.sampled_from([0.0, 0.0, 0.2])),
         draft_tokens=draw(st.sampled_from([0, 0, 3])),
         draft_token_s=0.0007,
     )

@@ -71,6 +71,21 @@ async def test_the_events_of_a_response_come_in_order(sdk):
     assert events[-1].response.usage.output_tokens == 64
 
 
+async def test_a_response_has_log_probabilities_if_it_is_to(sdk):
+    """Whole and streamed, for each token as much as is asked for."""
+    asked = {"model": "tiny", "input": "How deep?", "max_output_tokens": 4, "top_logprobs": 2}
+    wanted = asked | {"include": ["message.output_text.logprobs"]}
+    answer = await sdk.responses.create(**wanted)
+    told = answer.output[0].content[0].logprobs
+    assert "".join(each.token for each in told) == answer.output_text
+    assert [len(each.top_logprobs) for each in told] == [2, 2, 2, 2]
+    events = [event async for event in await sdk.responses.create(**wanted, stream=True)]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert [event.logprobs[0].token for event in deltas] == [event.delta for event in deltas]
+    without = await sdk.responses.create(**asked)
+    assert without.output[0].content[0].logprobs == []
+
+
 async def test_a_response_calls_a_function_once(sdk):
     """As item and as events; its output is part of the next input."""
     asked = {"model": "tiny", "input": "How deep?", "tools": [FUNCTION], "tool_choice": "required"}

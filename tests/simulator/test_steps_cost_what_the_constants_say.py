@@ -72,3 +72,27 @@ def test_each_request_that_starts_makes_the_step_longer(small_engine, request_of
     )
     assert durations[0] == pytest.approx(1.0 + 0.2 + 20.0)
     assert max(durations[1:]) < 2.0
+
+
+def test_steps_may_take_longer_and_shorter(small_engine, request_of):
+    """Around what the constants say, never far from it, and the same in every run."""
+
+    def durations(jitter):
+        told = []
+        engine = small_engine(costs=SIMPLE, max_model_len=4000, kv_blocks=1000, step_jitter=jitter)
+        run_virtual(
+            Engine(engine),
+            [Submission(0.0, request_of("a", 10, 2000))],
+            on_step=lambda outcome: told.append(outcome.duration_s),
+        )
+        return told
+
+    shares = [one / other for one, other in zip(durations(0.2), durations(0.0), strict=True)]
+    mean = sum(shares) / len(shares)
+    deviation = (sum((share - mean) ** 2 for share in shares) / len(shares)) ** 0.5
+    assert mean == pytest.approx(1.0, abs=0.02)
+    assert deviation == pytest.approx(0.2, abs=0.02)
+    wild = [one / other for one, other in zip(durations(1.0), durations(0.0), strict=True)]
+    assert min(wild) == pytest.approx(0.3)
+    assert max(wild) == pytest.approx(1.7)
+    assert durations(0.2) == durations(0.2)

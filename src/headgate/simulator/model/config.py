@@ -15,6 +15,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the step model needs to know about an engine. Checked when it is made."""
 
     costs: StepCosts
+    step_jitter: float = 0.0
+    """How far the times of steps lie around what they should be: their deviation as a share of it."""
     max_num_seqs: int = 256
     """Sequences that run in one batch."""
     max_model_len: int = 8192
@@ -82,6 +84,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "max_host_adapters": 0,
             "adapter_host_load_s": 0,
             "adapter_kv_blocks": 0,
+            "step_jitter": 0,
             "draft_tokens": 0,
             "draft_token_s": 0,
             "power_w": 0,

@@ -108,7 +108,7 @@ class Engine:
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
-        self._step = Steps(self.config, now, work, steps, self._slowdown)
+        self._step = Steps(self.config, now, work, steps, self._slowdown, self._steps)
         return self._step.plan
 
     @property

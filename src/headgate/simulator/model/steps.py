@@ -1,13 +1,16 @@
 """The steps under way: one, or several like ones, with the end of each."""
 
+import random
 from bisect import bisect_left
 
 import msgspec
 
 from headgate.simulator.model.batch import StepWork
 from headgate.simulator.model.config import EngineConfig
-from headgate.simulator.model.costs import StepCosts
 from headgate.simulator.model.request import Emission, StepPlan
+
+_NOISE = (0.3, 1.7)
+"""Between which the time of a step lies, as a share of what it should be."""
 
 
 class Steps:
@@ -15,7 +18,16 @@ class Steps:
 
     __slots__ = ("_ends", "chunks", "decoding", "done", "emitted", "plan")
 
-    def __init__(self, config: EngineConfig, now: float, work: StepWork, steps: int, slowdown: float) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        now: float,
+        work: StepWork,
+        steps: int,
+        slowdown: float,
+        number: int,
+    ) -> None:
+        """`number` is that of the first of them among all of the engine."""
         self.decoding = work.decoding
         self.chunks = work.chunks
         self.done = 0
@@ -36,9 +48,9 @@ class Steps:
             first_s += config.draft_tokens * config.draft_token_s
         if config.host_kv_blocks:
             first_s += sum(each.host_tokens for each in work.admitted) * config.host_token_s
-        self._ends = [now + first_s * slowdown]
+        self._ends = [now + first_s * slowdown * _noise(config.step_jitter, number)]
         if steps > 1:
-            self._add_steps(config.costs, steps - 1, kv_tokens, prefill_tokens, slowdown)
+            self._add_steps(config, steps - 1, kv_tokens, prefill_tokens, slowdown, number + 1)
         self.plan = StepPlan(
             starts_s=now,
             ends_s=self._ends[-1],
@@ -68,15 +80,30 @@ class Steps:
         return last
 
     def _add_steps(
-        self, costs: StepCosts, steps: int, kv_tokens: int, prefill_tokens: int, slowdown: float
+        self,
+        config: EngineConfig,
+        steps: int,
+        kv_tokens: int,
+        prefill_tokens: int,
+        slowdown: float,
+        number: int,
     ) -> None:
         """The further ends, each summed as a single step's would be: in this order, so to the same bits."""
         growth = len(self.decoding)
-        fixed_s = costs.fixed_seconds(decode_sequences=growth, prefill_tokens=prefill_tokens, starts=0)
-        per_kv_token_s = costs.per_kv_token_s
+        fixed_s = config.costs.fixed_seconds(decode_sequences=growth, prefill_tokens=prefill_tokens, starts=0)
+        per_kv_token_s, jitter = config.costs.per_kv_token_s, config.step_jitter
         ends = self._ends
         now = ends[0]
-        for _ in range(steps):
+        for step in range(number, number + steps):
             kv_tokens += growth
-            now += (fixed_s + kv_tokens * per_kv_token_s) * slowdown
+            seconds = (fixed_s + kv_tokens * per_kv_token_s) * slowdown
+            now += seconds * _noise(jitter, step) if jitter else seconds
             ends.append(now)
+
+
+def _noise(jitter: float, number: int) -> float:
+    """By what a step takes longer or shorter: the same for the same number, whether steps are cut or not."""
+    if not jitter:
+        return 1.0
+    low, high = _NOISE
+    return min(high, max(low, random.Random(number).gauss(1.0, jitter)))  # noqa: S311

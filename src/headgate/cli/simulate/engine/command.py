@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
-from headgate.cli.simulate.engine.constants import ENGINE, SPECULATION
+from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
 from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE, PROTOCOLS, SERVER
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Serve the OpenAI API from a simulated engine.")
 @PLACE
 @ENGINE
+@JITTER
 @SPECULATION
 @SERVER
 @TOOLS

@@ -67,6 +67,9 @@ ENGINE = options(
     ),
 )
 
+JITTER = click.option(
+    "--step-jitter", type=click.FloatRange(0, 1), help="Deviation of the time of a step, as a share of it."
+)
 SPECULATION = options(
     click.option(
         "--draft-tokens",

@@ -17,8 +17,8 @@ def _alternatives(token: str, number: int) -> list[tuple[str, float]]:
     return [(token if rank == 0 else f"{token}~{rank}", first + rank * STEP) for rank in range(number)]
 
 
-def of_chat(tokens: list[str], number: int) -> dict[str, Any]:
-    """For /v1/chat/completions."""
+def of_chat(tokens: list[str], number: int) -> dict[str, list[dict[str, Any]]]:
+    """For /v1/chat/completions, and each entry of it for /v1/responses."""
     return {"content": [_chat_entry(token) | {"top_logprobs": _top(token, number)} for token in tokens]}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from headgate.simulator.server.answers.answer import Answer, CallReader, spoken_calls
+from headgate.simulator.server.answers.logprobs import of_chat
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.live import Choice, Ticket
@@ -34,7 +35,8 @@ class ResponsesAnswer(Answer):
         if self._script.calls:
             self._said = [text for _, text in spoken_calls(self._script, self._choice.emitted)]
         else:
-            self._said = [self._script.text(self._choice.emitted)]
+            tokens = (self._script.next() for _ in range(self._choice.emitted))
+            self._said = [text for text in tokens if text]
         status = self._status()
         body = self._response(status, [self._item(status)]) | {"kv_transfer_params": kv_transfer_params}
         return msgspec.json.encode(body)
@@ -56,7 +58,7 @@ class ResponsesAnswer(Answer):
             kind, place = "function_call_arguments.delta", self._item_place()
         else:
             text = self._script.next()
-            kind, place = "output_text.delta", self._place() | {"logprobs": []}
+            kind, place = "output_text.delta", self._place() | {"logprobs": self._logprobs([text])}
         if not text:
             return b""
         self._said.append(text)
@@ -68,8 +70,9 @@ class ResponsesAnswer(Answer):
             events = self._event("function_call_arguments.done", **self._item_place(), arguments=text)
         else:
             place = self._place()
-            events = self._event("output_text.done", **place, text=text, logprobs=[])
-            events += self._event("content_part.done", **place, part=_text_part(text))
+            logprobs = self._logprobs(self._said)
+            events = self._event("output_text.done", **place, text=text, logprobs=logprobs)
+            events += self._event("content_part.done", **place, part=_text_part(text, logprobs))
         item = self._item(status)
         events += self._event("output_item.done", output_index=0, item=item)
         return events + self._event(status, response=self._response(status, [item]))
@@ -77,6 +80,11 @@ class ResponsesAnswer(Answer):
     def failed(self, error: ApiError) -> bytes:
         failure = {"code": "server_error", "message": error.message}
         return self._event("failed", response=self._response("failed", []) | {"error": failure})
+
+    def _logprobs(self, tokens: list[str]) -> list[Any]:
+        """Of each token, where the request wants them."""
+        number = self.generation.logprobs
+        return [] if number is None else of_chat([text for text in tokens if text], number)["content"]
 
     def _status(self) -> str:
         return "incomplete" if self._choice.finish_reason == "length" else "completed"
@@ -103,7 +111,7 @@ class ResponsesAnswer(Answer):
                 "arguments": text,
                 "status": status,
             }
-        content = [_text_part(text)]
+        content = [_text_part(text, self._logprobs(self._said))]
         return {
             "type": "message",
             "id": self._item_id,
@@ -146,5 +154,5 @@ class ResponsesAnswer(Answer):
         return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+def _text_part(text: str, logprobs: Sequence[Any] = ()) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}

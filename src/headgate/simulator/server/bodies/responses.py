@@ -13,6 +13,9 @@ from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.generation import Item as PromptItem
 
+LOGPROBS = "message.output_text.logprobs"
+"""What a request includes that wants log probabilities."""
+
 
 class Item(msgspec.Struct, frozen=True):
     """A part of the input: a message, a call of a tool, or what it gave back."""
@@ -48,6 +51,8 @@ class ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
     text: TextSettings | None = None
     tools: list[Tool] | None = None
     tool_choice: str | NamedChoice | None = None
+    include: Annotated[list[str], Meta(max_length=64)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     priority: int = 0
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
 
@@ -71,6 +76,7 @@ def read_responses(body: bytes) -> Generation:
         tools=tools,
         tool_choice=choice,
         parallel_calls=False,
+        logprobs=(asked.top_logprobs or 0) if LOGPROBS in (asked.include or ()) else None,
         schema=_schema(wanted),
         priority=asked.priority,
         cache_salt=asked.cache_salt or "",
