@@ -13,6 +13,7 @@ from headgate.cli import main
 COMMANDS = [
     "up",
     "validate",
+    "flow",
     "gateway",
     "apiserver",
     "node",

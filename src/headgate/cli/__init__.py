@@ -20,6 +20,7 @@ _COMMANDS = {
     "delete": "headgate.cli.objects.delete:delete",
     "validate": "headgate.cli.validate:validate",
     "route": "headgate.cli.route.command:route",
+    "flow": "headgate.cli.flow.command:flow",
     "gateway": "headgate.cli.gateway:gateway",
     "apiserver": "headgate.cli.apiserver:apiserver",
     "node": "headgate.cli.node:node",

@@ -251,7 +251,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "Whether requests wait for their turn where their pool has no room for them; without it only "
             "those of a priority below 0 are refused then."
         ),
-    ] = False
+    ] = True
     no_endpoint_wait_s: Annotated[
         float,
         _says(

@@ -28,6 +28,16 @@ async def test_requests_are_sent_one_after_the_other(pool, endpoint):
     assert pool.outcomes("dispatched", pool="default/pool", priority="0") == 3
 
 
+async def test_an_endpoint_with_all_its_connections_is_waited_for(start_pool, endpoint):
+    """What is predicted would let more go, but there is no connection for them."""
+    pool = await start_pool(queue_detector="predicted-work", max_endpoint_connections=1)
+    await pool.ask("first")
+    first = await endpoint.call()
+    await pool.wait("second")
+    first.answer(b"{}")
+    assert await pool.served() == "second"
+
+
 async def test_who_is_more_important_goes_first(pool, endpoint):
     """However late it comes; those of the lowest priority go last."""
     await pool.ask()

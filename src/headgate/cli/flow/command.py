@@ -1,0 +1,42 @@
+"""`headgate flow`: what waits at a running gateway."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+WATCH_S = 1.0
+DEFAULT_GATEWAY = "http://localhost:8081"
+
+
+@click.command()
+@click.option(
+    "--gateway",
+    default=DEFAULT_GATEWAY,
+    show_default=True,
+    metavar="URL",
+    help="Admin port of the gateway.",
+)
+@click.option("--pool", metavar="NAME", help="This pool only, as namespace/name.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
+)
+@click.option("-w", "--watch", is_flag=True, help="Again every second, until interrupted.")
+def flow(gateway: str, pool: str | None, output: str, watch: bool) -> None:
+    """Tell which requests wait for their turn, in whose name, and why.
+
+    Of each pool: how full it is, and of those that wait the priorities, flows, and what keeps them.
+
+    Example: headgate flow --pool default/sim-8b --watch
+    """
+    from headgate.cli.flow import rendering, source
+
+    render = rendering.as_json if output == "json" else rendering.as_text
+    while True:
+        click.echo(render(source.ask(gateway, pool)), nl=False)
+        if not watch:
+            return
+        time.sleep(WATCH_S)
+        if output == "text":
+            click.echo()
