@@ -122,8 +122,8 @@ def test_it_is_told_who_waits_and_why(queue_of, wait, room):
     assert (view.requests, view.work, view.saturation) == (3, 4500, 1.0)
     assert (high.priority, high.requests, high.oldest_s, high.has_room) == (1, 2, 2.0, False)
     assert (high.flows[0].name, high.flows[0].weight, high.flows[0].requests) == ("gold", 2.0, 2)
-    assert high.flows[0].standing == "deficit 0 tokens, due in this round"
-    assert low.flows[0].standing == "deficit 0 tokens, due in 1 round"
+    assert high.flows[0].standing == "deficit 0 tokens, due in 1 round"
+    assert low.flows[0].standing == "deficit 0 tokens, due in 2 rounds"
     assert [row.why for row in high.first] == [
         "the pool is saturated (1.00)",
         "others of its band are before it",

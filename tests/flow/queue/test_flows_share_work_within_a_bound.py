@@ -14,7 +14,7 @@ NOW = 0.0
 
 
 def backlogged(room, works, weights, quantum):
-    """A queue in which each flow always has another request waiting, of the sizes that it is told."""
+    """A queue, and what adds the next request of a flow to it, of the sizes that are told; says if it did."""
     queue = FlowQueue(FlowSettings(weights=weights, quantum=quantum), room, random.Random(1))
     lines = {flow: iter(sizes) for flow, sizes in works.items()}
 
@@ -25,31 +25,45 @@ def backlogged(room, works, weights, quantum):
             assert queue.enter(waiting, NOW) is None
         return work is not None
 
-    for flow in works:
-        refill(flow)
-        refill(flow)
     return queue, refill
 
 
 @settings(max_examples=80, deadline=None)
-@given(data=st.data(), quantum=st.sampled_from([1, 100, 1000, 50_000]))
-def test_the_gap_between_two_flows_never_exceeds_the_bound(data, quantum):
+@given(data=st.data(), quantum=st.sampled_from([1, 100, 1000, 50_000]), late=st.integers(0, 6))
+def test_the_gap_between_two_flows_never_exceeds_the_bound(data, quantum, late):
     """|W_i/w_i - W_j/w_j| <= Q + L_i/w_i + L_j/w_j, over any stretch in which both have requests waiting."""
-    works = {flow: data.draw(st.lists(WORKS, min_size=4, max_size=40)) for flow in FLOWS}
+    works = {flow: data.draw(st.lists(WORKS, min_size=8, max_size=40)) for flow in FLOWS}
     weights = {flow: data.draw(st.sampled_from([0.5, 1.0, 3.0])) for flow in FLOWS}
     queue, refill = backlogged(Room(10**9), works, weights, quantum)
+    for flow in "aabb":
+        refill(flow)
     sent = dict.fromkeys(FLOWS, 0)
     history = [dict(sent)]
-    while True:
+    goes_on = True
+    while goes_on:
+        if len(history) == late + 1:  # the third comes when the others are in the middle of their turns
+            refill("c")
+            refill("c")
         waiting = queue.next(NOW)
         sent[waiting.flow] += waiting.work
         history.append(dict(sent))
-        if not refill(waiting.flow):
-            break
-    for one, other in (("a", "b"), ("b", "c"), ("a", "c")):
-        gaps = [each[one] / weights[one] - each[other] / weights[other] for each in history]
+        goes_on = refill(waiting.flow)
+    for one, other, since in (("a", "b", 0), ("b", "c", late), ("a", "c", late)):
+        gaps = [each[one] / weights[one] - each[other] / weights[other] for each in history[since:]]
         bound = quantum + max(works[one]) / weights[one] + max(works[other]) / weights[other]
         assert max(gaps) - min(gaps) <= bound + 1e-6
+
+
+def test_a_flow_that_comes_begins_with_the_next_round(queue_of, wait, drain):
+    """Before those that were there already, whose turns alternate with its own from then on."""
+    queue = queue_of(quantum=50)
+    for flow in "ab":
+        for _ in range(20):
+            queue.enter(wait(flow, flow=flow, work=10), NOW)
+    assert "".join(drain(queue, 3)) == "aaa"
+    for _ in range(20):
+        queue.enter(wait("c", flow="c", work=10), NOW)
+    assert "".join(drain(queue, 27)) == "aa" + "bbbbb" + "cccccaaaaabbbbbccccc"
 
 
 def test_small_requests_of_one_flow_go_as_far_as_large_ones_of_another(queue_of, wait, drain):
@@ -96,3 +110,30 @@ def test_an_answer_that_was_longer_than_thought_is_paid_for(queue_of, wait, drai
     usage = Usage(prompt_tokens=500, output_tokens=5500)
     queue.served("talker", 0, 1000, usage, NOW)
     assert drain(queue, 6).count("talker") <= 1
+
+
+def test_a_large_request_has_its_turn_however_many_flows_come(queue_of, wait, room):
+    """Ten rounds' work goes after ten rounds, although somebody new comes with each request that goes."""
+    queue = queue_of(quantum=1000)
+    for number in range(5):
+        queue.enter(wait("new", flow=f"first {number}", work=800), NOW)
+    queue.enter(wait("large", flow="large", work=10_000), NOW)
+    for number in range(100):
+        room.slots = 1
+        if queue.next(NOW).owner == "large":
+            break
+        queue.enter(wait("new", flow=f"new {number}", work=800), NOW)
+    assert 40 <= number <= 60
+
+
+def test_flows_that_are_gone_are_forgotten(queue_of, wait, room):
+    """Thousands of tenants that come once leave nothing behind."""
+    queue = queue_of()
+    queue.enter(wait("large", flow="large", work=10**9), NOW)
+    for number in range(3000):
+        queue.enter(wait(number, flow=str(number)), NOW)
+        room.slots = 1
+        queue.next(NOW)
+    band = queue._bands.of(0)
+    assert len(band.flows) == 1
+    assert len(band.fairness._due._heap) < 200

@@ -41,7 +41,8 @@ class Flow:
         self.deficit = 0.0
         """Tokens that it may still take before its next turn; less than 0 if it took more than its due."""
         self.round = 0
-        self.turn = 0
+        self.turn = (0, 0)
+        """Its place in each round: that it came in, the latest first, and the order of coming."""
         self.entry: tuple[tuple[float, ...], int, Flow] | None = None
         """What stands for it among the flows of its band; other entries that may be there are out of date."""
 

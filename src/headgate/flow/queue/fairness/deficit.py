@@ -6,14 +6,16 @@ instants in between, the work W that was sent of each differs by at most
 
     | W_i / w_i - W_j / w_j |  <=  Q + L_i / w_i + L_j / w_j
 
-with weights w, the quantum Q of a flow of weight 1, and the largest request L of each, in tokens: with equal
-weights 2 L + Q, which is theorem 2 of M. Shreedhar and G. Varghese, "Efficient Fair Queueing using Deficit
-Round Robin", SIGCOMM 1995. (In m turns a flow sends m w Q, and the difference of its deficits, each less than
-L between turns; turns of two flows differ by at most one.)
+with weights w, the quantum Q of a flow of weight 1, and the largest request L of each, in tokens. With equal
+weights that is 2 L + Q, the fairness measure that M. Shreedhar and G. Varghese prove in "Efficient Fair
+Queueing using Deficit Round Robin", SIGCOMM 1995. (In m turns a flow sends m w Q, and the difference of its
+deficits, each less than L between turns; the turns of two flows alternate.)
 
 In theirs a turn may pass without a request, and there are many of these where requests are larger than the
 quantum. Here a flow waits in a heap for the round in which its head is due, so that each request costs
-O(log flows) whatever its size, and a small quantum costs nothing; the order is the same.
+O(log flows) whatever its size, and a small quantum costs nothing. A flow that comes begins with the next
+round, before those that were there already: so a round ends, however many come, and two flows alternate from
+the first turn on.
 """
 
 from __future__ import annotations
@@ -27,25 +29,19 @@ from headgate.flow.queue.flow import Flow
 
 
 class DeficitRoundRobin(Fairness):
-    """Turns by `Flow.turn` in each round; `Flow.round` is the last in which a flow got its quantum."""
+    """`Flow.round` is the last round in which a flow got its quantum; in each, flows go by `Flow.turn`."""
 
     def __init__(self, quantum: int) -> None:
         self._quantum = quantum
         self._round = 0
-        self._turns = count(1)
+        self._numbers = count()
         self._due = Ranking()
         """By round and turn."""
-        self._had_turn: dict[str, int] = {}
-        """Flows that had their turn in this round and have nothing waiting: if they come back, they are
-        where they were. Otherwise one could have turn after turn in one round."""
 
     def joined(self, flow: Flow, now: float) -> None:
         flow.deficit = 0.0
-        turn = self._had_turn.pop(flow.name, None)
-        if turn is None:
-            flow.round, flow.turn = self._round - 1, next(self._turns)
-        else:
-            flow.round, flow.turn = self._round, turn
+        flow.round = self._round
+        flow.turn = (-self._round, next(self._numbers))
         self.moved(flow, now)
 
     def next(self, now: float) -> Flow:
@@ -55,7 +51,6 @@ class DeficitRoundRobin(Fairness):
         due = self._due_of(flow)
         if due > self._round and self._due.first() is flow:
             self._round = due
-            self._had_turn.clear()
         rounds = min(due, self._round) - flow.round
         if rounds > 0:
             flow.deficit += rounds * self._quantum * flow.weight
@@ -67,12 +62,10 @@ class DeficitRoundRobin(Fairness):
     def moved(self, flow: Flow, now: float) -> None:
         lacking = flow.head.work - flow.deficit
         rounds = math.ceil(lacking / (self._quantum * flow.weight)) if lacking > 0.0 else 0
-        self._due.put(flow, (flow.round + rounds, flow.turn))
+        self._due.put(flow, (flow.round + rounds, *flow.turn))
 
     def left(self, flow: Flow, now: float) -> None:
         self._due.drop(flow)
-        if flow.round >= self._round:
-            self._had_turn[flow.name] = flow.turn
 
     def served(self, name: str, flow: Flow | None, work: int, usage: Usage, now: float) -> None:
         """What a request took more than was thought is a debt of its flow, what it took less its credit."""
