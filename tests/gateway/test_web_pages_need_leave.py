@@ -118,7 +118,9 @@ async def test_credentials(start_gateway, endpoint):
     gateway = await start_gateway(endpoint, settings=ALLOWED | {"cors_credentials": True})
     told = _cors(await gateway.ask(Origin=APP))
     assert (told["allow-origin"], told["allow-credentials"]) == (APP, "true")
-    assert "*" not in told["expose-headers"]
+    exposed = told["expose-headers"].split(", ")
+    assert "*" not in exposed
+    assert {"retry-after", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests"} <= set(exposed)
     assert _cors(await _preflight(gateway))["allow-credentials"] == "true"
 
 

@@ -12,7 +12,12 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[
 _NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _NAMES = re.compile(rf"{_NAME}(?:[ \t]*,[ \t]*{_NAME})*".encode())
 _MAX_ASKED_BYTES = 2048
-_EXPOSED = b"x-request-id, retry-after, x-headgate-decision"
+_LIMITS = b", ".join(
+    b"x-ratelimit-%b-%b" % (what, counted)
+    for counted in (b"requests", b"tokens")
+    for what in (b"limit", b"remaining", b"reset")
+)
+_EXPOSED = b"x-request-id, retry-after, x-headgate-decision, " + _LIMITS
 """Headers of answers that a page with credentials may read; one without may read them all."""
 
 PREFIX = b"access-control-"

@@ -5,6 +5,8 @@ import json
 import openai
 import pytest
 
+from headgate import routing
+
 QUESTION = [{"role": "user", "content": "How deep is the canal?"}]
 TOOL = {
     "type": "function",
@@ -165,3 +167,20 @@ async def test_time_that_is_up(start_gateway, endpoint, openai_sdk):
     with pytest.raises(openai.InternalServerError) as raised:
         await sdk.completions.create(model="m", prompt="x")
     assert (raised.value.status_code, raised.value.code) == (504, "upstream_timeout")
+
+
+async def test_limits_are_obeyed(start_gateway, start_endpoint, openai_sdk, says):
+    """The SDK reads what is left, and does not send again what can never pass."""
+    limits = routing.TokenLimits(input=20, unit="month", unit_s=30 * 86_400)
+    usage = {"prompt_tokens": 15, "completion_tokens": 1, "total_tokens": 16}
+    endpoint = await start_endpoint(behave=says({"id": "c", "object": "x", "choices": [], "usage": usage}))
+    gateway = await start_gateway(endpoint, limits=limits)
+    sdk = openai_sdk(gateway).with_options(max_retries=2)
+    raw = await sdk.completions.with_raw_response.create(model="m", prompt="How deep is the canal?")
+    assert raw.headers["x-ratelimit-limit-tokens"] == "20"
+    with pytest.raises(openai.RateLimitError) as refused:
+        await sdk.completions.create(model="m", prompt="How deep is it? " * 20)
+    assert (refused.value.type, refused.value.code) == ("tokens", "rate_limit_exceeded")
+    assert "it can never pass" in refused.value.message
+    assert len(endpoint.calls) == 1
+    assert gateway.metric("headgate_gateway_requests_total", code="429") == 1
