@@ -161,7 +161,7 @@ async def world(start_gateway, start_endpoint):
     return World(await start_gateway(), endpoints)
 
 
-async def test_a1_a_target_is_asked_for_under_its_own_name(world):
+async def test_a8_a_target_is_asked_for_under_its_own_name(world):
     """The model of the body becomes the target's, with the right length, and the client's name comes back."""
     world.apply(*REFERENCE)
     response = await world.ask("my-model")
@@ -208,7 +208,7 @@ async def test_a_base_model_is_not_kept_on_few_endpoints(world):
     assert [request.adapter for request in seen] == ["sql-lora-1fdg2", "", ""]
 
 
-async def test_a7_a_model_without_targets_keeps_its_name(world):
+async def test_a_model_without_targets_keeps_its_name(world):
     """The body goes as it came."""
     world.apply(*REFERENCE)
     await world.ask("direct-model")
@@ -273,7 +273,7 @@ async def test_the_access_log_tells_which_target_was_asked_for(start_gateway, st
     }
 
 
-async def test_a18_a_reserved_name_is_refused(world):
+async def test_a_reserved_name_is_refused(world):
     """With the object that reserves it; the list of models does not have it."""
     world.apply(old_pool(), model("m", a=0))
     response = await world.ask("m")

@@ -49,7 +49,7 @@ def test_targets_share_by_weight(kit):
 
 
 def test_weights_that_are_not_set_are_equal(kit):
-    """A17: by the default of the reference."""
+    """By the default of the reference."""
     model = kit.model("a", targetModels=[{"name": "v1"}, {"name": "v2"}])
     assert [weight for *_, weight in targets(kit.translated(model, kit.pool()))] == [1, 1]
 
@@ -58,7 +58,7 @@ def test_weights_that_are_not_set_are_equal(kit):
     ("weights", "is_reserved"), [({"x": 0}, True), ({"x": 0, "y": 1}, False), ({}, False)]
 )
 def test_weights_of_0_alone_reserve_the_name(kit, weights, is_reserved):
-    """A18: the name is taken, and nobody serves it."""
+    """The name is taken, and nobody serves it."""
     match = routing.match(
         kit.translated(kit.model("a", targets=weights), kit.pool()), "m", "/", lambda name: ""
     )

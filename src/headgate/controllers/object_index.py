@@ -85,6 +85,12 @@ class ObjectIndex:
         """All that any server names, whether they exist or not."""
         return set(self._verified_by)
 
+    def known_secrets(self) -> set[api.ObjectKey]:
+        return set(self._secrets)
+
+    def known_services(self) -> set[api.ObjectKey]:
+        return set(self._services)
+
     def picker_of(self, pool: InferencePool) -> api.Service | None:
         """The Service that the pool names as its picker, if it exists."""
         key = relations.picker(pool)

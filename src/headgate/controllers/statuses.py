@@ -117,19 +117,23 @@ class StatusController:
         index = self._index
 
         def put(key: api.ObjectKey, obj: Observed | None) -> set[Subject]:
-            secrets, services = index.named_secrets(), index.named_services()
-            touched = index.put(Subject(kind, key), obj)
-            if (named := index.named_secrets()) != secrets:
-                self._secrets.follow(named)
-                for gone in secrets - named:
-                    index.put_secret(gone, None)
-            if (named := index.named_services()) != services:
-                self._services.follow(named)
-                for gone in services - named:
-                    index.put_service(gone, None)
+            subject = Subject(kind, key)
+            old = index.get(subject)
+            touched = index.put(subject, obj)
+            if _named(old) != _named(obj):
+                self._follow_named()
             return touched
 
         return put
+
+    def _follow_named(self) -> None:
+        """Follows what is named now; of what was, nothing is known any more."""
+        for gone in self._index.known_secrets() - (named := self._index.named_secrets()):
+            self._index.put_secret(gone, None)
+        self._secrets.follow(named)
+        for gone in self._index.known_services() - (named := self._index.named_services()):
+            self._index.put_service(gone, None)
+        self._services.follow(named)
 
     def _is_known(self, obj: Observed) -> bool:
         """Whether all that it names has been asked for: else it would be reported missing."""
@@ -182,3 +186,8 @@ class StatusController:
     def _tell(self, obj: Observed, condition: api.Condition) -> None:
         kind = cluster.EventType.NORMAL if condition.status == "True" else cluster.EventType.WARNING
         self._events.record(obj, kind, condition.reason, f"{condition.type}: {condition.message}")
+
+
+def _named(obj: Observed | None) -> tuple[api.ObjectKey | None, ...]:
+    """The Secret and the Service that it names."""
+    return (relations.authorities(obj), relations.picker(obj)) if obj is not None else (None, None)
