@@ -20,7 +20,7 @@ async def start(state: Path) -> asyncio.subprocess.Process:
         sys.executable, "-c", command, "--state", str(state), "--port", "0", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         line = await process.stdout.readline()
     assert line.startswith(b"API server ready at https://127.0.0.1:")
     return process

@@ -30,7 +30,7 @@ async def test_a_child_that_falls_over_is_started_again(
 
     child = Child("falls", python("print('fell'); raise SystemExit(3)"), tmp_path / "falls.log")
     task = asyncio.create_task(child.run(told))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await enough.wait()
     await child.stop(1)
     await task
@@ -45,7 +45,7 @@ async def test_a_child_that_ignores_the_signal_is_killed(tmp_path: Path) -> None
         "stubborn", python(f"{ignore}; print('on', flush=True); time.sleep(60)"), tmp_path / "stubborn.log"
     )
     task = asyncio.create_task(child.run(lambda *_: None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while child.last_lines(1) != ["on"]:
             await asyncio.sleep(0.01)
     assert await child.stop(0.1) is False
@@ -60,7 +60,7 @@ async def test_a_long_log_is_set_aside_before_the_next_start(tmp_path: Path) -> 
     child = Child("long", python("print('new')"), log)
     ended = asyncio.Event()
     task = asyncio.create_task(child.run(lambda *_: ended.set()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await ended.wait()
     await child.stop(1)
     task.cancel()
@@ -76,7 +76,7 @@ async def test_a_child_stopped_while_it_starts_ends(tmp_path: Path) -> None:
     await asyncio.sleep(0)  # the process is being made
     assert child.process is None
     assert await child.stop(1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await task
 
 

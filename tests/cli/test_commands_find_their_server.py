@@ -129,7 +129,7 @@ def test_a_watch_tells_changes_until_ctrl_c(headgate, route) -> None:
         headgate("apply", "-f", "-", stdin=route("b"))
         assert process.stdout.readline() == "modelroute.networking.volcano.sh/b\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "")
 
 

@@ -42,7 +42,7 @@ class Publisher:
         self.port = self._pub.bind_to_random_port("tcp://127.0.0.1")
 
     async def subscribed(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await self._pub.recv() == b"\1"
 
     async def publish(self, *events, is_lost=False, payload=None):
@@ -139,7 +139,7 @@ def _listening(start_gateway, start_endpoint, publisher):
 
 
 async def until(condition):
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -218,7 +218,7 @@ async def test_a_flood_of_messages_leaves_others_their_turns(publisher, start_ga
     gateway.proxy.kv_events.start()
     gateway.serve([endpoint], kv_events={told: events})
     read, most = 0, 0
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while read < 500:
             await asyncio.sleep(0)
             counts = gateway.proxy.kv_events.counts()

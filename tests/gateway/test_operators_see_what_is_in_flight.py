@@ -90,7 +90,7 @@ async def test_request_between_attempts(start_gateway, start_endpoint, eventuall
 
 
 async def _until_shown(gateway, phase):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             for shown in await _requests(gateway):
                 if shown["phase"] == phase:
@@ -108,7 +108,7 @@ async def test_oldest_requests_come_first(gateway, endpoint):
         client.post(X_Request_Id=f"request-{place}")
         calls.append(await endpoint.call())
     clients[4].post()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await _page(gateway, "/debug/requests"))["total"] < 6:
             await asyncio.sleep(0)
     page = await _page(gateway, "/debug/requests?limit=2")

@@ -57,7 +57,7 @@ async def test_a_gateway_that_leaves_ends_connections_with_their_next_answer(gat
     (await endpoint.call()).answer(b"before")
     first = await client.response()
     assert first.header("connection") is None
-    retiring = asyncio.create_task(gateway.proxy.retire(10))
+    retiring = asyncio.create_task(gateway.proxy.retire(60))
     await asyncio.sleep(0)
     client.post()
     (await endpoint.call()).answer(b"after")

@@ -44,7 +44,7 @@ async def test_a_stop_that_comes_as_an_upgrade_begins_is_told_to_the_next(superv
     with signals.heard():
         signals.upgrade.set()
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(signals.stop.wait(), 10)
+        await asyncio.wait_for(signals.stop.wait(), 60)
     assert signal.SIGTERM in signal.sigpending()
 
 
@@ -69,7 +69,7 @@ async def test_signals_that_another_thread_is_given_wait_as_well(supervisor):
     with signals.heard():
         signals.upgrade.set()
     os.kill(os.getpid(), signal.SIGTERM)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while signal.SIGTERM not in signal.sigpending():
             await asyncio.sleep(0)
     over.set()

@@ -37,7 +37,7 @@ async def reader(address, kind):
 
 async def replayed(address, first=0):
     """The batches from a number on, as who missed them gets them: number and decoded payload."""
-    async with asyncio.timeout(20), reader(address, zmq.DEALER) as socket:
+    async with asyncio.timeout(60), reader(address, zmq.DEALER) as socket:
         await socket.send_multipart((b"", first.to_bytes(8, "big")))
         batches = []
         while True:
@@ -56,7 +56,7 @@ async def ask(server, prompt, **body):
 
 async def test_a_subscriber_gets_topic_number_and_batch(serve):
     """Three frames; the topic names the address of the server and its model."""
-    async with serve(kv_events=publishing()) as server, asyncio.timeout(20):
+    async with serve(kv_events=publishing()) as server, asyncio.timeout(60):
         [source] = await sources(server)
         async with reader(source["endpoint"], zmq.SUB) as socket:
             prompt = 0
@@ -158,7 +158,7 @@ async def test_without_settings_there_are_no_sources(serve):
 @pytest.mark.parametrize("junk", [(b"x",), (b"", b"short"), (b"", b"1" * 8, b"more")])
 async def test_junk_on_the_replay_socket_is_ignored(serve, junk):
     """The next one who asks properly is answered."""
-    async with serve(kv_events=publishing()) as server, asyncio.timeout(20):
+    async with serve(kv_events=publishing()) as server, asyncio.timeout(60):
         [source] = await sources(server)
         async with reader(source["replay_endpoint"], zmq.DEALER) as socket:
             await socket.send_multipart(junk)

@@ -19,7 +19,7 @@ async def protocol(server):
 
 async def until_rooms(server, number):
     """Wait until so many bootstrap rooms are open."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await protocol(server))["open_rooms"] != number:
             await asyncio.sleep(0.001)
 
@@ -254,7 +254,7 @@ async def test_who_waits_for_the_other_side_is_let_go_as_the_server_stops(serve,
     ):
         async with running(settings, sock):
             asking = asyncio.ensure_future(client.post(TEXT, json=BODY | room(peer, 1)))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (await client.get("/admin/protocol")).json()["seen"]:
                     await asyncio.sleep(0.001)
             if role == "decode":

@@ -128,7 +128,7 @@ async def test_a_gateway_that_stops_holds_nobody(pool, endpoint):
     running = await pool.ask()
     call = await endpoint.call()
     waiting = await pool.wait()
-    draining = asyncio.create_task(pool.gateway.proxy.drain(10))
+    draining = asyncio.create_task(pool.gateway.proxy.drain(60))
     told(await waiting.response(), 503, "shutting_down", "rejected-shutting-down")
     call.answer(b"{}")
     assert (await running.response()).status == 200
@@ -140,7 +140,7 @@ async def test_a_gateway_that_is_replaced_lets_them_wait(pool, endpoint):
     running = await pool.ask()
     call = await endpoint.call()
     waiting = await pool.wait("waits")
-    retiring = asyncio.create_task(pool.gateway.proxy.retire(10))
+    retiring = asyncio.create_task(pool.gateway.proxy.retire(60))
     await asyncio.sleep(0)
     call.answer(b"{}")
     assert await pool.served() == "waits"

@@ -14,7 +14,7 @@ async def test_the_newest_that_may_be_shed_is_taken_back(start_pool, endpoint):
     response = await newer.response()
     assert (response.status, response.json["error"]["code"]) == (429, "evicted")
     assert response.header("x-llm-d-request-dropped-reason") == "evicted"
-    await asyncio.wait_for(endpoint.connections[1].lost, 10)
+    await asyncio.wait_for(endpoint.connections[1].lost, 60)
     assert await pool.served() == "important"
     kept.answer(b"{}")
     assert [(await client.response()).status for client in (older, important)] == [200, 200]
