@@ -24,9 +24,12 @@ def load_of() -> Callable[..., EndpointLoad]:
         running: int = 0,
         at: float = 0.0,
         is_streamed: bool = True,
+        is_known: bool = True,
         role: str = "",
     ) -> EndpointLoad:
         load = ledger.load(routing.Endpoint(f"e-{next(ports)}", "127.0.0.1", 8000))
+        if is_known:
+            load.estimator.rates.learn(1, 10_000, 1.0)
         for _ in range(requests):
             load.book(prompt, output, at, is_streamed)
         if waiting is not None or kv is not None:

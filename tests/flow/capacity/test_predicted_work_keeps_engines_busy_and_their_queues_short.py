@@ -118,3 +118,29 @@ def test_endpoints_that_fail_have_no_room(load_of, capacity_of):
     assert capacity.has_room(0, 0.0)
     failing.failed(0.0)
     assert not capacity.has_room(0, 0.0)
+
+
+def test_a_guess_holds_nobody_up(load_of, capacity_of):
+    """Where no first token was ever seen, nothing is known of how fast prompts are prefilled."""
+    load = load_of(requests=50, prompt=100_000, is_streamed=False, is_known=False)
+    capacity = capacity_of(load, without_reading=60)
+    assert capacity.has_room(0, 0.0)
+    for _ in range(10):
+        load.book(1, 50, 0.0, False)
+    assert not capacity.has_room(0, 0.0), "but requests are counted"
+
+
+def test_answers_that_have_ended_are_waited_for_no_more(load_of, capacity_of):
+    """Those that do not stream show their prefill only by their end, which may come sooner than predicted."""
+    load = load_of()
+    capacity = capacity_of(load)
+    bookings = [load.book(50_000, 50, 0.0, False) for _ in range(10)]
+    assert not capacity.has_room(0, 1.0)
+    for booking in bookings[1:]:
+        booking.first_token(1.0)
+        booking.end(1.0)
+    load.book(100, 50, 1.0, False)
+    bookings[0].first_token(1.0)
+    bookings[0].end(1.0)
+    assert load.estimator.busy_until > 10.0
+    assert capacity.has_room(0, 1.0)

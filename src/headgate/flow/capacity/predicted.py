@@ -22,8 +22,11 @@ class PredictedWork(Capacity):
     requests than it can work on.
 
     The prediction is the ledger's, so that it follows each request at once, and goes on where engines are not
-    read; readings add what the ledger cannot see. The saturation is that of the least loaded endpoint. One
-    with nothing in flight always has room: whatever is believed of a pool, it does not stand still.
+    read; readings add what the ledger cannot see. The saturation is that of the least loaded endpoint.
+
+    What is not known holds nobody up. Without a first token that was ever seen, as where no answer is
+    streamed, the rate of prefill is a guess, and requests alone are counted; no queue is longer than what the
+    requests in flight could make it; and an endpoint with nothing in flight always has room.
     """
 
     def __init__(
@@ -49,20 +52,22 @@ class PredictedWork(Capacity):
         ceiling = self.ceilings.fixed
         if ceiling is None:
             return super().has_room(priority, now)
-        # Asked for every request: the first endpoint with room is enough, and nothing is called for it.
-        latest = now + self._target_s * ceiling
+        # Asked for every request: the first endpoint with room is enough, and hardly anything is called.
+        target_s = self._target_s * ceiling
         for load, slots in self._slots.items():
             requests = load.requests
             if not requests:
                 return True
-            estimator = load.estimator
-            if estimator.busy_until >= latest or load.suspect_until > now or requests >= self.max_requests:
+            if requests >= self.max_requests or load.suspect_until > now:
                 continue
             if load.reading is not slots.reading:
                 slots.follow()
             if requests >= slots.bound * ceiling:
                 continue
-            if now <= estimator.is_simple_until or now + estimator.queue_s(now) < latest:
+            estimator = load.estimator
+            if now <= estimator.is_simple_until and estimator.busy_until < now + target_s:
+                return True
+            if _queue_s(load, now) < target_s:
                 return True
         return False
 
@@ -74,7 +79,7 @@ class PredictedWork(Capacity):
         for load, slots in self._slots.items():
             if load.requests < min(slots.bound * ceiling, self.max_requests):
                 room_at = load.estimator.busy_until - self._target_s * ceiling
-                if room_at > now:
+                if room_at > now and _queue_s(load, now) > 0.0:
                     at = min(at, room_at)
         return at
 
@@ -92,5 +97,18 @@ class PredictedWork(Capacity):
         if load.reading is not slots.reading:
             slots.follow()
         most = min(slots.bound, self.max_requests)
-        fullness = max(load.estimator.queue_s(now) / self._target_s, load.requests / most)
+        fullness = max(_queue_s(load, now) / self._target_s, load.requests / most)
         return max(fullness, 1.0) if load.suspect_until > now else fullness
+
+
+def _queue_s(load: EndpointLoad, now: float) -> float:
+    """Seconds of prefill before a request that comes now, as far as anything is known of it."""
+    estimator = load.estimator
+    rates = estimator.rates
+    if not rates.observations:
+        return 0.0
+    queue_s = estimator.queue_s(now)
+    if now > estimator.is_simple_until:
+        return queue_s
+    # Of requests that do not stream it is not seen when they are prefilled, only when they are over.
+    return min(queue_s, load.prefill_tokens * rates.token_s)
