@@ -312,6 +312,7 @@ async def test_criticality_is_a_priority_of_three_levels(world):
         pytest.param({"x-llm-d-inference-objective": "old"}, 1, id="B34 of another group"),
         pytest.param({"x-llm-d-inference-objective": "unknown"}, 1, id="unknown"),
         pytest.param({}, 1, id="none"),
+        pytest.param({"x-llm-d-inference-objective": ""}, 1, id="empty"),
         pytest.param(
             {"x-gateway-inference-objective": "low", "x-llm-d-inference-objective": "high"}, 10, id="both"
         ),
@@ -371,9 +372,10 @@ LOADED = "sql-lora-1fdg3"
 
 @pytest.fixture
 async def judging(start_gateway, start_endpoint):
-    """A world in which rooms are judged by what engines say, as the reference does."""
+    """A world in which nothing waits, and rooms are judged by what engines say, as in the reference."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    return World(await start_gateway(settings={"queue_detector": "utilization-detector"}), endpoints)
+    settings = {"flow_control": False, "queue_detector": "utilization-detector"}
+    return World(await start_gateway(settings=settings), endpoints)
 
 
 async def test_a4_sheddable_requests_are_shed_by_a_full_pool(judging):

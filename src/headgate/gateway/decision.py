@@ -26,6 +26,7 @@ READ_FROM_BYTES = 16 * 1024
 """Where the prompt is not hashed, smaller bodies count as one from end to end."""
 _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 """Where a stream ends with its token counts only if `stream_options` says so."""
+_NAME_OBJECTIVES = frozenset(routing.OBJECTIVE_HEADERS)
 
 
 class Turns(Protocol):
@@ -251,10 +252,11 @@ def _scheduled(
 
 def _priority(objectives: Mapping[str, int], request: Request, otherwise: int) -> int:
     """That of the objective that the request names, if it is one of the pool's."""
-    for header in routing.OBJECTIVE_HEADERS:
-        if name := request.header(header):
-            return objectives.get(name.strip(), otherwise)
-    return otherwise
+    named = {header: value for header, value in reversed(request.headers) if header in _NAME_OBJECTIVES}
+    if not named:
+        return otherwise
+    first = next(header for header in routing.OBJECTIVE_HEADERS if header in named)
+    return objectives.get(named[first].decode("latin-1").strip(), otherwise)
 
 
 def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused | None = None) -> Refusal:
