@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from headgate import routing
+from headgate.flow.capacity.predicted import TARGET_S
 from headgate.flow.queue.settings import FairnessName, OrderingName
 from headgate.gateway import cors, hosts, trust
 
@@ -281,7 +282,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             ge=0.01,
             le=3600,
         ),
-    ] = 0.5
+    ] = TARGET_S
     queue_max_in_flight: Annotated[
         int,
         _says(

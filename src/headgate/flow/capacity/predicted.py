@@ -12,7 +12,7 @@ from headgate.flow.capacity.ceilings import Ceilings
 from headgate.flow.capacity.slots import Slots
 from headgate.routing import PrefillDecode
 
-TARGET_S = 0.5
+TARGET_S = 0.2
 WITHOUT_READING = 256
 """Requests that an endpoint may have which says nothing of itself: vLLM's usual bound of a batch."""
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from headgate.flow.capacity.concurrency import ConcurrencyMode
+from headgate.flow.capacity.predicted import TARGET_S
 
 DetectorName: TypeAlias = Literal[
     "predicted-work",
@@ -60,7 +61,7 @@ class CapacitySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     detector: DetectorName = "predicted-work"
     ceilings: CeilingSettings = CeilingSettings()
-    target_s: float = 0.5
+    target_s: float = TARGET_S
     """predicted-work: how long an endpoint's queue may be."""
     without_reading: int = 256
     """predicted-work: requests of an endpoint whose engine is not read."""
