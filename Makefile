@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-apiserver soak soak-limits generated lock clean help
+.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-fairness bench-apiserver soak soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -40,6 +40,9 @@ bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, i
 
 bench-routing-live: $(DEV_STAMP)  ## where requests of a trace land, over HTTP, against the Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)
+
+bench-fairness: $(DEV_STAMP)  ## what a noisy neighbour costs others, by queue (ARGS="--live" for over HTTP)
+	$(BIN)/python bench/fairness.py $(ARGS)
 
 bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
 	$(BIN)/python bench/apiserver.py $(ARGS)

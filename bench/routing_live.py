@@ -9,13 +9,11 @@ of the Mooncake conversation trace asks, at its times. docs/benchmarks.md says w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,9 @@ import cpu
 import proxies
 from headgate.simulator import traces
 from headgate.simulator.fleet.summary import percentiles
-from live import clients, prompts
+from live import clients, prompts, running
 
-ENGINES = tuple(f"127.72.0.{number}" for number in range(1, 9))
+ENGINES = 8
 ROUTERS = ("headgate", "vllm-router", "sglang-router", "smg")
 BLOCK_TOKENS = prompts.BLOCK_TOKENS
 
@@ -51,34 +49,6 @@ class Slice:
     most_output: int
 
 
-@contextlib.contextmanager
-def engines(cache_tokens: int, did: list[dict[str, float]]) -> Iterator[list[tuple[str, int]]]:
-    """The engines' process; what they did is in `did` once the block is over."""
-    port = proxies.free_port(ENGINES[0])
-    addresses = [f"{host}:{port}" for host in ENGINES]
-    command = [sys.executable, "-m", "live.engines", *addresses, "--cache-tokens", str(cache_tokens)]
-    with (proxies.CACHE / "run" / "engines.err").open("wb") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=Path(__file__).parent,
-            start_new_session=True,
-        )
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline() != "ready\n":
-            raise click.ClickException("the simulated engines did not start")
-        yield [(host, port) for host in ENGINES]
-        said, _ = process.communicate(timeout=30)
-        did.extend(json.loads(said))
-    finally:
-        process.kill()
-        process.wait()
-
-
 def run(name: str, asked: Sequence[prompts.Request], chosen: Slice) -> dict[str, Any]:
     """One router's row: fresh engines with cold caches, the router, the slice."""
     proxy = proxies.PROXIES[name]()
@@ -88,7 +58,7 @@ def run(name: str, asked: Sequence[prompts.Request], chosen: Slice) -> dict[str,
     row: dict[str, Any] = {"router": name}
     try:
         row["version"] = proxy.install()
-        with engines(chosen.cache_blocks * BLOCK_TOKENS, did) as upstreams:
+        with running.engines(ENGINES, chosen.cache_blocks * BLOCK_TOKENS, did) as upstreams:
             port, pid = proxy.start(upstreams, cache_aware=True)
             before = cpu.cpu_seconds(pid)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -128,7 +98,7 @@ def summary(
 
 def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
     shown = Table(
-        title=f"{chosen.requests} requests of {chosen.trace.name} at {chosen.rate:g}/s over {len(ENGINES)} "
+        title=f"{chosen.requests} requests of {chosen.trace.name} at {chosen.rate:g}/s over {ENGINES} "
         f"engines with {chosen.cache_blocks} blocks of {BLOCK_TOKENS} tokens",
         title_justify="left",
     )

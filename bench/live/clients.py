@@ -7,14 +7,25 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 import httptools
 
 import load
-from live.prompts import Request
 
 GIVE_UP_S = 60.0
+
+
+class Asked(Protocol):
+    """One request, and when it comes."""
+
+    @property
+    def at_s(self) -> float: ...
+    @property
+    def headers(self) -> str:
+        """Further header lines, each with its end."""
+
+    def body(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +77,26 @@ class Asking(asyncio.Protocol):
         self._transport.abort()
 
 
-async def replay(port: int, requests: Sequence[Request]) -> list[Seen]:
+async def replay(port: int, requests: Sequence[Asked], give_up_s: float = GIVE_UP_S) -> list[Seen]:
     """Asks all of them at their times; returns what became of each, in their order."""
     bodies = [request.body() for request in requests]
     began = time.perf_counter() + 0.5
     asking = []
     for request, body in zip(requests, bodies, strict=True):
         await asyncio.sleep(max(0.0, began + request.at_s - time.perf_counter()))
-        asking.append(asyncio.ensure_future(_ask(port, body)))
+        asking.append(asyncio.ensure_future(_ask(port, body, request.headers, give_up_s)))
     return await asyncio.gather(*asking)
 
 
-async def _ask(port: int, body: bytes) -> Seen:
+async def _ask(port: int, body: bytes, headers: str, give_up_s: float) -> Seen:
     head = (
         f"POST {load.CHAT_PATH} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"{headers}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     began = time.perf_counter()
     client = Asking(head.encode() + body)
     try:
-        async with asyncio.timeout(GIVE_UP_S):
+        async with asyncio.timeout(give_up_s):
             await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", port)
             await client.done
     except TimeoutError:

@@ -26,6 +26,7 @@ class Request:
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...]
+    headers: str = ""
 
     def body(self) -> bytes:
         """A streamed chat request whose prompt has as many tokens, at four bytes each."""

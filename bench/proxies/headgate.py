@@ -21,6 +21,11 @@ class Headgate(ProxyProcesses):
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
     _executable = Path(sys.executable).with_name("headgate")
 
+    def __init__(self, cpu: int | None = None, flags: tuple[str, ...] = ()) -> None:
+        """`flags` are further ones of the gateway."""
+        super().__init__(cpu)
+        self._flags = flags
+
     def install(self) -> str:
         for command in ("apiserver", "gateway"):
             shown = subprocess.run(
@@ -45,6 +50,7 @@ class Headgate(ProxyProcesses):
             # The limits that the idle streams would reach.
             *("--max-clients", "20000", "--max-endpoint-connections", "20000"),
             *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
+            *self._flags,
         )
         wait_until(
             lambda: httpx2.get(f"http://127.0.0.1:{admin}/readyz").status_code == 200,

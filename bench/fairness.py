@@ -1,0 +1,146 @@
+"""What a noisy neighbour costs the others: our queue beside the known ones, in virtual time and live.
+
+Eight tenants have equal shares of a fleet; one of them asks for ten times its own. Each queue in turn has the
+same requests before the same engines. The goal: the p99 of the others' times to the first token is within 1.3
+times of what a tenant has alone, on an eighth of the fleet. docs/benchmarks.md says more.
+
+    make bench-fairness
+    make bench-fairness ARGS="--live --seconds 60"
+    make bench-fairness ARGS="--longer 8"
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import cpu
+from headgate.simulator.traces import TimedRequest
+from neighbours import live, virtual
+from neighbours.queues import QUEUES
+from neighbours.seen import Outcome, Seen, outcome
+from neighbours.traffic import QUIET, TENANTS, Traffic
+
+ALONE, WITHOUT = "alone on an eighth", "without the noise"
+PROBE_S = 60.0
+"""How much traffic the fleet's own rate is found with."""
+
+progress = Console(stderr=True)
+
+
+def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
+    alone = rows[ALONE]
+    shown = Table(
+        title=f"Seven tenants at {traffic.share:.2f} requests/s, one at {traffic.times:g} times that work "
+        f"({traffic.longer:g} times as long), {traffic.seconds:.0f} s {where}",
+        title_justify="left",
+        box=box.SIMPLE,
+    )
+    columns = ("queue", "TTFT p50", "p99", "x alone", "noisy p50", "share", "tokens/s")
+    for place, column in enumerate(columns):
+        shown.add_column(column, justify="right" if place else "left")
+    for name, row in rows.items():
+        noisy = "-" if row.noisy_p50_s is None else f"{row.noisy_p50_s:.2f} s"
+        times = row.quiet_p99_s / alone.quiet_p99_s
+        shown.add_row(
+            f"{name}{f' ({row.lost} lost)' if row.lost else ''}",
+            f"{row.quiet_p50_s:.2f} s",
+            f"{row.quiet_p99_s:.2f} s",
+            "" if name == ALONE else f"{times:.2f}",
+            noisy,
+            f"{row.noisy_share:.0%}",
+            f"{row.work_per_s:,.0f}",
+        )
+    return shown
+
+
+@click.command(help=__doc__)
+@click.option("--live", "is_live", is_flag=True, help="Over HTTP, in real time, through a gateway process.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(8),
+    default=8,
+    show_default=True,
+    help="Engines; an eighth of them is for one tenant alone.",
+)
+@click.option("--seconds", type=click.FloatRange(min=10), default=300.0, show_default=True)
+@click.option("--load", type=click.FloatRange(0.1, 0.95), default=0.8, show_default=True, help="All shares.")
+@click.option("--times", type=click.FloatRange(1), default=10.0, show_default=True, help="Of its share.")
+@click.option(
+    "--longer",
+    type=click.FloatRange(1),
+    default=1.0,
+    show_default=True,
+    help="Noisy prompts, by the others'.",
+)
+@click.option("--prompt-tokens", type=click.IntRange(16), default=4000, show_default=True, help="Mean.")
+@click.option("--output-tokens", type=click.IntRange(1), default=32, show_default=True, help="Mean.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--only", default=",".join(QUEUES), show_default=True, help="Queues.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def main(
+    is_live: bool,
+    replicas: int,
+    seconds: float,
+    load: float,
+    times: float,
+    longer: float,
+    prompt_tokens: int,
+    output_tokens: int,
+    seed: int,
+    only: str,
+    output: str,
+) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in QUEUES]:
+        raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(QUEUES)}", param_hint="--only")
+
+    def traffic(rate: float, seconds: float) -> Traffic:
+        return Traffic(
+            rate=rate,
+            load=load,
+            times=times,
+            longer=longer,
+            seconds=seconds,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            seed=seed,
+        )
+
+    probe = traffic(8.0 * replicas, PROBE_S).requests(noise=False)
+    chosen = traffic(virtual.carried(probe, replicas, seed), seconds)
+
+    def run(asked: list[TimedRequest], replicas: int, queue: str) -> list[Seen]:
+        if is_live:
+            return live.run(asked, replicas, queue)
+        return virtual.run(asked, replicas, QUEUES[queue], seed)
+
+    rows = {}
+    progress.print(f"[dim]{ALONE}")
+    tenants = QUIET[:1] if is_live else QUIET
+    alone = [run(chosen.quiet(tenant), replicas // TENANTS, names[0]) for tenant in tenants]
+    rows[ALONE] = outcome([each for seen in alone for each in seen], seconds)
+    progress.print(f"[dim]{WITHOUT}")
+    rows[WITHOUT] = outcome(run(chosen.requests(noise=False), replicas, names[0]), seconds)
+    for name in names:
+        progress.print(f"[dim]{name}")
+        rows[name] = outcome(run(chosen.requests(noise=True), replicas, name), seconds)
+    if output == "json":
+        shown = {name: asdict(row) for name, row in rows.items()}
+        click.echo(
+            json.dumps({"settings": asdict(chosen), "machine": cpu.machine(), "rows": shown}, indent=2)
+        )
+    else:
+        Console().print(table(rows, chosen, "over HTTP" if is_live else "of virtual time"))
+
+
+if __name__ == "__main__":
+    main()

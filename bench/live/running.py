@@ -1,0 +1,43 @@
+"""The process of the simulated engines, while a router is measured before them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+import proxies
+
+
+@contextlib.contextmanager
+def engines(count: int, cache_tokens: int, did: list[dict[str, float]]) -> Iterator[list[tuple[str, int]]]:
+    """So many engines, by address and port; what they did is in `did` once the block is over."""
+    hosts = [f"127.72.0.{number}" for number in range(1, count + 1)]
+    port = proxies.free_port(hosts[0])
+    addresses = [f"{host}:{port}" for host in hosts]
+    command = [sys.executable, "-m", "live.engines", *addresses, "--cache-tokens", str(cache_tokens)]
+    with (proxies.CACHE / "run" / "engines.err").open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=Path(__file__).parents[1],
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            raise click.ClickException("the simulated engines did not start")
+        yield [(host, port) for host in hosts]
+        said, _ = process.communicate(timeout=30)
+        did.extend(json.loads(said))
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,85 @@
+"""The contest over HTTP: a gateway process, simulated engines in another, clients in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import uvloop
+
+import proxies
+import upstream
+from headgate.simulator.traces import TimedRequest
+from live import clients, running
+from neighbours.queues import QUEUES
+from neighbours.seen import Seen
+from neighbours.virtual import CACHE_TOKENS
+from proxies.headgate import Headgate
+
+BYTES_PER_TOKEN = 4
+GIVE_UP_S = 600.0
+_ENDLESS = ("--queue-ttl-s", "0", "--queue-max-requests", "0", "--queue-band-max-requests", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the traffic as a client sends it; no prompt begins like another."""
+
+    number: int
+    timed: TimedRequest
+
+    @property
+    def at_s(self) -> float:
+        return self.timed.at_s
+
+    @property
+    def headers(self) -> str:
+        return f"x-headgate-fairness-id: {self.timed.tenant}\r\n"
+
+    def body(self) -> bytes:
+        unit = f"{self.number:07x} "
+        size = self.timed.prompt_tokens * BYTES_PER_TOKEN
+        prompt = unit * (size // len(unit) + 1)
+        return json.dumps(
+            {
+                "model": upstream.MODEL,
+                "messages": [{"role": "user", "content": prompt[:size]}],
+                "max_tokens": self.timed.output_tokens,
+                "ignore_eos": True,
+                "stream": True,
+            }
+        ).encode()
+
+
+def run(traffic: Sequence[TimedRequest], replicas: int, queue: str) -> list[Seen]:
+    """What became of each request, in their order."""
+    flow = QUEUES[queue]
+    if flow is None:
+        flags: tuple[str, ...] = ("--flow-control", "false")
+    else:
+        flags = ("--flow-control", "true", "--queue-fairness", flow.band.fairness, *_ENDLESS)
+    (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
+    gateway = Headgate(flags=flags)
+    gateway.passes_bytes = False  # type: ignore[misc]
+    gateway.install()
+    asked = [Asked(number, timed) for number, timed in enumerate(traffic)]
+    try:
+        with running.engines(replicas, CACHE_TOKENS, []) as upstreams:
+            port, _ = gateway.start(upstreams, cache_aware=True)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                seen = runner.run(clients.replay(port, asked, GIVE_UP_S))
+            gateway.stop()
+    finally:
+        gateway.stop()
+    return [
+        Seen(
+            tenant=timed.tenant,
+            asked_at_s=timed.at_s,
+            prompt_tokens=timed.prompt_tokens,
+            first_token_s=each.first_token_s if each.is_whole else None,
+            ended_at_s=timed.at_s + each.total_s,
+        )
+        for timed, each in zip(traffic, seen, strict=True)
+    ]
