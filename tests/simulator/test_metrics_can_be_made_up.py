@@ -4,6 +4,8 @@ import pytest
 
 from headgate.simulator.server.metrics.fake import value_at
 
+TOLD = ("stop", "length")
+
 
 async def figures(server):
     """Running, waiting, KV usage and the lists of adapters, as /metrics shows them."""
@@ -30,9 +32,59 @@ async def test_the_page_shows_what_it_is_told(serve):
         assert await figures(server) == [0, 0, 0, "", ""]
 
 
+async def test_counts_and_histograms_can_be_made_up(serve):
+    """Buckets are cumulative on the page, and their values lie in the middle; what is not told stays true."""
+    async with serve() as server:
+        body = {"model": "tiny", "prompt": "How deep?", "max_tokens": 3}
+        await server.client.post("/v1/completions", json=body)
+        told = {
+            "counters": {"prompt_tokens": 100, "stop": 7},
+            "histograms": {"time_to_first_token_seconds": [0, 4, 6], "request_queue_time_seconds": []},
+        }
+        assert (await fake(server, told)).status_code == 200
+        page = (await server.client.get("/metrics")).text
+
+        def value(name, labels=""):
+            return float(re.search(rf"^vllm:{name}{{{labels}.*}} (\S+)$", page, re.MULTILINE)[1])
+
+        assert (value("prompt_tokens_total"), value("generation_tokens_total")) == (100, 3)
+        reasons = {end: value("request_success_total", f'engine="0",finished_reason="{end}"') for end in TOLD}
+        assert reasons == {"stop": 7, "length": 1}
+        buckets = [
+            value("time_to_first_token_seconds_bucket", f'engine="0",le="{bound}"')
+            for bound in ("0.001", "0.005", "0.01", "0.02", r"\+Inf")
+        ]
+        assert buckets == [0, 4, 10, 10, 10]
+        assert value("time_to_first_token_seconds_sum") == pytest.approx(4 * 0.003 + 6 * 0.0075)
+        assert value("request_queue_time_seconds_count") == 0
+        assert value("e2e_request_latency_seconds_count") == 1
+        await fake(server, None)
+        page = (await server.client.get("/metrics")).text
+        assert value("prompt_tokens_total") == 3
+
+
+async def test_the_former_path_sets_them_too(serve):
+    """POST /fake_metrics, with the figures alone."""
+    async with serve() as server:
+        assert (await server.client.post("/fake_metrics", json={"waiting": 7})).status_code == 200
+        assert (await figures(server))[1] == 7
+        assert (await server.client.post("/fake_metrics", json={"speed": 7})).status_code == 400
+        assert (await server.client.post("/fake_metrics", content=b"null")).status_code == 200
+        assert (await figures(server))[1] == 0
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"running": -1}, {"running": "sine:1:2:3"}, {"waiting": "ramp:1:2"}, {"speed": 1}, {"kv_usage": "x"}],
+    [
+        {"running": -1},
+        {"running": "sine:1:2:3"},
+        {"waiting": "ramp:1:2"},
+        {"speed": 1},
+        {"kv_usage": "x"},
+        {"counters": {"tokens": 1}},
+        {"histograms": {"time_to_first_token_seconds": [-1]}},
+        {"histograms": {"ttft": [1]}},
+    ],
 )
 async def test_wrong_figures_are_refused(serve, wrong):
     """A 400, and the page stays as it was."""

@@ -1,12 +1,14 @@
 """Made-up figures for the metrics page, to see what follows from them: constants or functions of time."""
 
+import copy
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headgate.simulator.server.metrics.series import Reading
+from headgate.simulator.server.metrics.timings import Timings
 
 Constant = Annotated[float, Meta(ge=0)]
 Function = Annotated[
@@ -14,6 +16,35 @@ Function = Annotated[
 ]
 """`name:start:end:period`, the period in seconds."""
 Figure = Constant | Function
+Counted = Literal["prompt_tokens", "generation_tokens", "stop", "length", "abort"]
+_HISTOGRAMS = {
+    "time_to_first_token_seconds": "ttft",
+    "inter_token_latency_seconds": "inter_token",
+    "request_time_per_output_token_seconds": "tpot",
+    "e2e_request_latency_seconds": "e2e",
+    "request_queue_time_seconds": "queue",
+    "request_inference_time_seconds": "inference",
+    "request_prefill_time_seconds": "prefill",
+    "request_decode_time_seconds": "decode",
+    "request_prompt_tokens": "prompt_size",
+    "request_generation_tokens": "output_size",
+    "request_params_max_tokens": "asked_size",
+}
+"""The attributes of timings by vLLM's names."""
+Observed = Literal[
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds",
+    "request_queue_time_seconds",
+    "request_inference_time_seconds",
+    "request_prefill_time_seconds",
+    "request_decode_time_seconds",
+    "request_prompt_tokens",
+    "request_generation_tokens",
+    "request_params_max_tokens",
+]
+Counts = Annotated[tuple[Annotated[int, Meta(ge=0, le=10**12)], ...], Meta(max_length=100)]
 Names = Annotated[tuple[str, ...], Meta(max_length=1000)]
 
 
@@ -26,6 +57,10 @@ class FakeMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """From 0 to 1."""
     running_adapters: Names | None = None
     waiting_adapters: Names | None = None
+    counters: dict[Counted, Figure] = {}
+    """Totals: of tokens, and of requests that ended for a reason."""
+    histograms: dict[Observed, Counts] = {}
+    """How often each bucket had a value, the first bucket first; those that are left out had none."""
 
     def over(self, reading: Reading, age_s: float) -> Reading:
         """A reading with these figures, as they are so long after they were set."""
@@ -43,7 +78,26 @@ class FakeMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             if (names := getattr(self, name)) is not None
         }
         statistics = msgspec.structs.replace(now, **changes)
-        return msgspec.structs.replace(reading, statistics=statistics, **adapters)
+        timings = self._timings(reading.timings, age_s)
+        return msgspec.structs.replace(reading, statistics=statistics, timings=timings, **adapters)
+
+    def _timings(self, true: Timings, age_s: float) -> Timings:
+        """A copy with these counts."""
+        if not (self.counters or self.histograms):
+            return true
+        told = copy.copy(true)
+        told.finished_by_reason = true.finished_by_reason.copy()
+        for name, figure in self.counters.items():
+            total = round(value_at(figure, age_s))
+            if name == "prompt_tokens":
+                told.prompt_tokens = total
+            elif name == "generation_tokens":
+                told.output_tokens = total
+            else:
+                told.finished_by_reason[name] = total
+        for observed, counts in self.histograms.items():
+            setattr(told, _HISTOGRAMS[observed], getattr(true, _HISTOGRAMS[observed]).with_counts(counts))
+        return told
 
 
 def value_at(figure: Figure, age_s: float) -> float:
