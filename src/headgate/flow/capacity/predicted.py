@@ -52,22 +52,26 @@ class PredictedWork(Capacity):
         ceiling = self.ceilings.fixed
         if ceiling is None:
             return super().has_room(priority, now)
-        # Asked for every request: the first endpoint with room is enough, and hardly anything is called.
+        # Asked for every request: the first endpoint with room is enough, and hardly anything is called. It
+        # says what `_queue_s` does, of which the time until `busy_until` is the least.
         target_s = self._target_s * ceiling
+        latest = now + target_s
         for load, slots in self._slots.items():
             requests = load.requests
             if not requests:
                 return True
-            if requests >= self.max_requests or load.suspect_until > now:
-                continue
             if load.reading is not slots.reading:
                 slots.follow()
-            if requests >= slots.bound * ceiling:
+            if requests >= slots.bound * ceiling or requests >= self.max_requests or load.suspect_until > now:
                 continue
             estimator = load.estimator
-            if now <= estimator.is_simple_until and estimator.busy_until < now + target_s:
+            rates = estimator.rates
+            if not rates.observations:
                 return True
-            if _queue_s(load, now) < target_s:
+            if now <= estimator.is_simple_until:
+                if estimator.busy_until < latest or load.prefill_tokens * rates.token_s < target_s:
+                    return True
+            elif estimator.busy_until < latest and estimator.queue_s(now) < target_s:
                 return True
         return False
 
