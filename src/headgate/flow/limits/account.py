@@ -23,12 +23,3 @@ class Account:
         """Tokens of requests that are over."""
         self.refused = 0
         """Requests for which there was not enough."""
-
-    def settle(self, reserved: int, used: int, now: float) -> None:
-        """Puts what was used in the place of what was reserved."""
-        self.reserved -= reserved
-        self.used += used
-        if used < reserved:
-            self.budget.give_back(reserved - used, now)
-        elif used > reserved:
-            self.budget.charge(used - reserved, now)

@@ -39,9 +39,23 @@ class Reservation:
         """Counts what was used: less than what was reserved is given back, more goes into debt."""
         assert not self.is_settled, "a reservation is settled once"
         self.is_settled = True
-        if self.input is not None:
-            self.input.settle(self.input_tokens, input_tokens, now)
-        if self.output is not None:
-            self.output.settle(self.output_tokens, output_tokens, now)
+        account = self.input
+        if account is not None:
+            spare = self.input_tokens - input_tokens
+            account.reserved -= self.input_tokens
+            account.used += input_tokens
+            if spare > 0:
+                account.budget.give_back(spare, now)
+            elif spare < 0:
+                account.budget.charge(-spare, now)
+        account = self.output
+        if account is not None:
+            spare = self.output_tokens - output_tokens
+            account.reserved -= self.output_tokens
+            account.used += output_tokens
+            if spare > 0:
+                account.budget.give_back(spare, now)
+            elif spare < 0:
+                account.budget.charge(-spare, now)
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens

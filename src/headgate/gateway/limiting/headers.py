@@ -44,7 +44,8 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
             requests_allowed = might
         if available / most < share:
             allowed, left, share = most, int(available), available / most
-    reset = duration((1 - share) * limit.written.unit_s)
+    missing_s = (1 - share) * limit.written.unit_s
+    reset = duration(missing_s) if missing_s < 1 else _whole(math.ceil(missing_s))
     if left < 0:
         left = 0
     if requests_left < 0:

@@ -47,7 +47,7 @@ def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) 
         return None
     shortage = limit.shortage(input_tokens, now)
     limit.refused(shortage)
-    told = _told(limit, input_tokens, output_tokens, now)
+    told = _with_trouble(limit, headers.lines(limit, input_tokens, output_tokens, now))
     if limit.is_cut_off and not shortage.is_for_ever:
         return refusing.cut_off(limit.name, told)
     return refusing.refusal(limit.name, shortage, told)
@@ -55,12 +55,13 @@ def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) 
 
 def lines(reservation: Reservation, now: float) -> bytes:
     """Header lines of the answer, that tell the client what is left now."""
-    return _told(reservation.limit, reservation.input_tokens, reservation.output_tokens, now)
+    limit = reservation.limit
+    told = headers.lines(limit, reservation.input_tokens, reservation.output_tokens, now)
+    return told if limit.written.redis_address is None else _with_trouble(limit, told)
 
 
-def _told(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
-    told = headers.lines(limit, input_tokens, output_tokens, now)
-    return told + DEGRADED if limit.written.redis_address is not None and limit.is_parted else told
+def _with_trouble(limit: RouteLimit, told: bytes) -> bytes:
+    return told + DEGRADED if limit.is_parted else told
 
 
 def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
