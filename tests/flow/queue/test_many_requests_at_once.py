@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from headgate.flow.queue import FAIRNESS, BandSettings
+
 
 def calls(action):
     """How many functions of Python `action` calls: a measure of its cost that is the same on any machine."""
@@ -23,9 +25,10 @@ def calls(action):
 
 
 @pytest.mark.parametrize("flows", [1, 50, 5000])
-def test_five_thousand_waiting_requests_are_released_at_once(queue_of, wait, room, flows):
+@pytest.mark.parametrize("fairness", [each for each in FAIRNESS if each != "program-aware-fairness"])
+def test_five_thousand_waiting_requests_are_released_at_once(queue_of, wait, room, flows, fairness):
     """F22: as soon as there is room, one after the other, each for the same few calls however many flows."""
-    queue = queue_of()
+    queue = queue_of(band=BandSettings(fairness=fairness))
     for number in range(5000):
         queue.enter(wait(number, flow=str(number % flows), work=number), 0.0)
     room.slots = 5000
@@ -38,6 +41,21 @@ def test_five_thousand_waiting_requests_are_released_at_once(queue_of, wait, roo
     assert calls(release) / 5000 <= 45
     assert sorted(released) == list(range(5000))
     queue.validate()
+
+
+def test_a_thousand_programs_are_not_all_looked_at_for_each_request(queue_of, wait, room):
+    """Their scores depend on all of them; where they are many, they are ranked now and then."""
+    queue = queue_of(band=BandSettings(fairness="program-aware-fairness"))
+    for number in range(2000):
+        queue.enter(wait(number, flow=str(number % 1000)), 0.0)
+    room.slots = 2000
+
+    def release():
+        while queue.next(1.0) is not None:
+            pass
+
+    assert calls(release) / 2000 <= 200
+    assert len(queue) == 0
 
 
 def test_a_request_enters_for_the_same_cost_however_many_wait(queue_of, wait):

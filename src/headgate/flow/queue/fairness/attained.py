@@ -4,19 +4,43 @@
 
 `service` is what the flow's requests have taken when they were over, prompt tokens once and output tokens
 twice, of which half is forgotten every 60 s; `wait` is how long its head has waited. Both are between 0, the
-least of the flows that wait now, and 1, the most: so each choice looks at all of them, which is O(flows).
+least of the flows that wait now, and 1, the most. So each choice looks at all of them; where they are many,
+they are ranked ten times a second, and in between only those that change are judged anew, on the same scale.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from headgate.flow.queue.fairness.fairness import Fairness, Usage
+from headgate.flow.queue.fairness.ranking import Rank, Ranking
 from headgate.flow.queue.flow import Flow
 
 SERVICE_WEIGHT, WAIT_WEIGHT = 0.8, 0.2
 HALF_LIFE_S = 60.0
 OUTPUT_WEIGHT = 2
+MANY = 64
+"""Up to so many flows are all looked at for each choice."""
+RANKED_FOR_S = 0.1
 MAX_KNOWN = 4096
 """Flows whose service is remembered; of more, those are forgotten that were served longest ago."""
+
+
+class _Scale:
+    """Where the flows that wait lie between the least and the most service and wait, at one moment."""
+
+    __slots__ = ("_per_s", "_per_token")
+
+    def __init__(self, services: Sequence[float], waits: Sequence[float]) -> None:
+        least, most = min(services), max(services)
+        shortest, longest = min(waits), max(waits)
+        self._per_token = SERVICE_WEIGHT / (most - least) if most > least else 0.0
+        self._per_s = WAIT_WEIGHT / (longest - shortest) if longest > shortest else 0.0
+
+    def rank(self, service: float, wait_s: float, order: int) -> Rank:
+        """The least is next: what is constant in the score is left out."""
+        return (service * self._per_token - wait_s * self._per_s, -wait_s, order)
 
 
 class LeastAttained(Fairness):
@@ -26,30 +50,30 @@ class LeastAttained(Fairness):
         self._flows: dict[str, Flow] = {}
         self._service: dict[str, tuple[float, float]] = {}
         """What each flow has had, and when that was so; who was served last comes last."""
+        self._ranking = Ranking()
+        self._scale = _Scale((0.0,), (0.0,))
+        self._ranked_at = -math.inf
 
     def joined(self, flow: Flow, now: float) -> None:
         self._flows[flow.name] = flow
+        self.moved(flow, now)
 
     def next(self, now: float) -> Flow:
-        flows = list(self._flows.values())
-        if len(flows) == 1:
-            return flows[0]
-        services = [self._attained(flow.name, now) for flow in flows]
-        waits = [now - flow.head.arrived for flow in flows]
-        least, most = min(services), max(services)
-        shortest, longest = min(waits), max(waits)
-        per_token = SERVICE_WEIGHT / (most - least) if most > least else 0.0
-        per_s = WAIT_WEIGHT / (longest - shortest) if longest > shortest else 0.0
-        scores = [
-            (wait * per_s - service * per_token, wait, -flow.head.order)
-            for flow, service, wait in zip(flows, services, waits, strict=True)
-        ]
-        return flows[scores.index(max(scores))]
+        if len(self._flows) <= MANY or now - self._ranked_at >= RANKED_FOR_S:
+            self._rank_all(now)
+        return self._ranking.first()
 
     def took(self, flow: Flow, work: int, now: float) -> None:
         """What it takes is known when it is over."""
+        if flow.members:
+            self.moved(flow, now)
+
+    def moved(self, flow: Flow, now: float) -> None:
+        service, head = self._attained(flow.name, now), flow.head
+        self._ranking.put(flow, self._scale.rank(service, now - head.arrived, head.order))
 
     def left(self, flow: Flow, now: float) -> None:
+        self._ranking.drop(flow)
         del self._flows[flow.name]
 
     def served(self, name: str, flow: Flow | None, work: int, usage: Usage, now: float) -> None:
@@ -59,9 +83,22 @@ class LeastAttained(Fairness):
         if len(self._service) >= MAX_KNOWN:
             del self._service[next(iter(self._service))]
         self._service[name] = (service, now)
+        if flow is not None:
+            self.moved(flow, now)
 
     def standing(self, flow: Flow, now: float) -> str:
         return f"{self._attained(flow.name, now):.0f} tokens attained"
+
+    def _rank_all(self, now: float) -> None:
+        self._ranked_at = now
+        flows = self._flows.values()
+        services = [self._attained(flow.name, now) for flow in flows]
+        heads = [flow.head for flow in flows]
+        waits = [now - head.arrived for head in heads]
+        self._scale = _Scale(services, waits)
+        rank = self._scale.rank
+        for flow, service, head, wait_s in zip(flows, services, heads, waits, strict=True):
+            self._ranking.put(flow, rank(service, wait_s, head.order))
 
     def _attained(self, name: str, now: float) -> float:
         service, at = self._service.get(name, (0.0, now))
