@@ -98,9 +98,9 @@ def test_debt_is_nothing_left():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.0, b"0ms"),
+        (0.0, b"0s"),
         (0.0201, b"21ms"),
-        (0.9999, b"1000ms"),
+        (0.9999, b"1s"),
         (1.0, b"1s"),
         (7.2, b"8s"),
         (59.5, b"1m0s"),

@@ -44,8 +44,7 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
             requests_allowed = might
         if available / most < share:
             allowed, left, share = most, int(available), available / most
-    missing_s = (1 - share) * limit.written.unit_s
-    reset = duration(missing_s) if missing_s < 1 else _whole(math.ceil(missing_s))
+    reset = duration((1 - share) * limit.written.unit_s)
     if left < 0:
         left = 0
     if requests_left < 0:
@@ -55,7 +54,8 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
 
 def duration(seconds: float) -> bytes:
     """As OpenAI writes it: 20ms, 8s, 1m30s, 1h0m0s; never less than it is."""
-    return b"%dms" % math.ceil(seconds * 1000) if seconds < 1 else _whole(math.ceil(seconds))
+    milliseconds = math.ceil(seconds * 1000)
+    return b"%dms" % milliseconds if 0 < milliseconds < 1000 else _whole(math.ceil(seconds))
 
 
 @functools.lru_cache(4096)
