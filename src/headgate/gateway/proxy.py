@@ -20,6 +20,7 @@ from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections
 from headgate.gateway.kv_events import KvEventSources
+from headgate.gateway.limiting.lease_source import Transport
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
@@ -52,8 +53,10 @@ class Proxy:
         loop: asyncio.AbstractEventLoop,
         rng: random.Random | None = None,
         phase: float | None = None,
+        accounts: Transport | None = None,
     ) -> None:
-        """`phase` is which part of their rounds the weighted splits begin after; None for any."""
+        """`phase` is which part of their rounds the weighted splits begin after; None for any. `accounts` are
+        those of limits that are counted in no Redis, where other processes count as well."""
         self.settings = settings
         self.policy = ClientPolicy(settings)
         self.recorder = recorder
@@ -71,7 +74,7 @@ class Proxy:
         """When the last snapshot was taken up, in seconds since 1970."""
         self.model_list = local.model_list(routing.EMPTY)
         self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
-        self.limit_sources = Sources(settings, loop, self.rng)
+        self.limit_sources = Sources(settings, loop, self.rng, accounts)
         self.token_limits = RouteLimits(self.limit_sources.make)
         self.pools: dict[ObjectRef, PoolState] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))

@@ -15,6 +15,7 @@ from headgate import cluster, serving, telemetry
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.limiting.conditions import LimitConditions
+from headgate.gateway.limiting.lease_source import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
@@ -28,17 +29,23 @@ LOG_FLUSH_INTERVAL_S = 0.1
 class Service:
     """One worker's data path, with the objects that it follows and the log that it writes.
 
-    `phase` is which part of their rounds its weighted splits begin after.
+    `phase` is which part of their rounds its weighted splits begin after. `accounts` is how limits that are
+    counted in no Redis are counted together with other workers.
     """
 
-    def __init__(self, settings: GatewaySettings, phase: float | None = None) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        phase: float | None = None,
+        accounts: Transport | None = None,
+    ) -> None:
         settings = limits.affordable(settings)
         self.registry = telemetry.Registry()
         self._lines: telemetry.LineLog | None = None
         self._recorder = Recorder(self.registry, None)
         self._write_log(settings.access_log)
         self._loop = asyncio.get_running_loop()
-        self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase)
+        self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
         gauges.add_gauges(self.registry, self.proxy)
         telemetry.add_process_metrics(self.registry)

@@ -153,6 +153,7 @@ class LeaseSource:
         self._budgets[budget] = None
         if self.trouble:
             budget.part(now)
+        self._wake.set()
         return budget
 
     def __contains__(self, budget: object) -> bool:
@@ -238,7 +239,7 @@ class LeaseSource:
     async def _until_called(self) -> None:
         """Until there is something to say. Where there is trouble, that is at once: is anybody there?"""
         self._look()
-        while not (self._called or self.trouble or self._is_count_due()):
+        while not (self._budgets and (self._called or self.trouble or self._is_count_due())):
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):

@@ -46,12 +46,14 @@ def add_metrics(registry: Registry, proxy: Proxy) -> None:
             "Tokens of a route's limit that are left.",
             _LABELS,
             each(lambda account: max(available(account), 0.0)),
+            over="max",
         ),
         Gauge(
             f"{prefix}_debt_tokens",
             "Tokens that a route has used beyond its limit, and that must come in before a request goes.",
             _LABELS,
             each(lambda account: max(-available(account), 0.0)),
+            over="max",
         ),
         Gauge(
             f"{prefix}_reserved_tokens",
@@ -77,7 +79,7 @@ def add_metrics(registry: Registry, proxy: Proxy) -> None:
 
 
 def _add_sources(registry: Registry, proxy: Proxy) -> None:
-    """Of each Redis that counts for routes."""
+    """Of each Redis that counts for routes, and of the supervisor that counts for all workers."""
 
     def each(value: Callable[[LeaseSource], float]) -> Callable[[], _Samples]:
         return lambda: [((source.name,), value(source)) for source in proxy.limit_sources.all()]
@@ -86,7 +88,8 @@ def _add_sources(registry: Registry, proxy: Proxy) -> None:
     registry.add(
         Gauge(
             f"{prefix}_away",
-            "1 while a Redis that counts limits does not answer in time, and gateways go by shares.",
+            "1 while a Redis that counts limits does not answer in time, and gateways go by shares; or the "
+            "supervisor, which counts for all workers.",
             ("source",),
             each(lambda source: bool(source.trouble)),
             over="max",

@@ -18,24 +18,36 @@ from headgate.gateway.settings import GatewaySettings
 if TYPE_CHECKING:
     from headgate.flow.limits import RouteLimit
 
+SUPERVISOR = "supervisor"
+"""The name of the source that counts for all workers of this gateway."""
 USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
 
 
 class Sources:
-    """The sources of all budgets: one for each Redis that a route names."""
+    """The sources of all budgets: one for each Redis that a route names, and one for what this gateway counts
+    alone, where it has several processes."""
 
     def __init__(
-        self, settings: GatewaySettings, loop: asyncio.AbstractEventLoop, rng: random.Random
+        self,
+        settings: GatewaySettings,
+        loop: asyncio.AbstractEventLoop,
+        rng: random.Random,
+        accounts: Transport | None = None,
     ) -> None:
+        """`accounts` are those of the whole gateway, if this is but one process of it."""
         self._settings = settings
         self._loop = loop
         self._rng = rng
         self._by_address: dict[str, LeaseSource] = {}
+        self._gateway = self._started(SUPERVISOR, accounts, False) if accounts is not None else None
 
     def make(self, route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
         """The budget of one direction of a route. All routes for one model share one in Redis."""
         assert route.limits is not None
         address = route.limits.redis_address
+        if address is None and self._gateway is not None:
+            account = f"{route.name}:{route.uid}:{direction}"
+            return self._gateway.budget(account, limit, route.limits.unit_s)
         if address is None:
             return LocalBudget(limit, route.limits.unit_s, now)
         account = f"{route.model or route.name}:{direction}"
@@ -45,12 +57,13 @@ class Sources:
         source = self._by_address.get(address)
         if source is None:
             transport = _transport(address, self._settings)
-            source = self._by_address[address] = self._started(f"redis://{address}", transport)
+            source = self._by_address[address] = self._started(
+                f"redis://{address}", transport, self._settings.rate_limit_strict
+            )
         return source
 
-    def _started(self, name: str, transport: Transport) -> LeaseSource:
-        settings = self._settings
-        wait_s, is_strict = settings.rate_limit_wait_s, settings.rate_limit_strict
+    def _started(self, name: str, transport: Transport, is_strict: bool) -> LeaseSource:
+        wait_s = self._settings.rate_limit_wait_s
         source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict)
         source.start()
         return source
@@ -61,13 +74,15 @@ class Sources:
         return None if source is None or not (source.trouble or source.exchanges) else source.trouble
 
     def all(self) -> list[LeaseSource]:
-        return list(self._by_address.values())
+        found = list(self._by_address.values())
+        return found if self._gateway is None else [self._gateway, *found]
 
     def keep(self, limits: Iterable[RouteLimit]) -> None:
         """Goes on for the budgets of these alone."""
-        if self._by_address:
+        sources = self.all()
+        if sources:
             used = {account.budget for limit in limits for account in limit.accounts()}
-            for source in self.all():
+            for source in sources:
                 source.keep(used)
 
     def unused(self) -> list[LeaseSource]:
@@ -80,7 +95,8 @@ class Sources:
     def change(self, settings: GatewaySettings) -> None:
         self._settings = settings
         for source in self.all():
-            source.change(settings.rate_limit_wait_s, settings.rate_limit_strict)
+            is_strict = settings.rate_limit_strict and source is not self._gateway
+            source.change(settings.rate_limit_wait_s, is_strict)
 
     def wait(
         self, limit: RouteLimit, input_tokens: int, output_tokens: int, then: Callable[[], None]

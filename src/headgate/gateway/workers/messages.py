@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headgate.flow.limits import Claim, Grant
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry.sums import Family
 
@@ -22,6 +23,8 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     settings: dict[str, Any]
     listeners: list[int] = []
     """Descriptors of all listening sockets, which the worker has from its start."""
+    keeps_accounts: bool = False
+    """Whether the supervisor answers Claims."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
@@ -74,6 +77,13 @@ class Hush(msgspec.Struct, tag=True, frozen=True):
     """The supervisor is about to be replaced: answer with Hushed, then say nothing until the next order."""
 
 
+class Grants(msgspec.Struct, tag=True, frozen=True):
+    """The answer to Claims, in their order."""
+
+    id: int
+    grants: list[Grant]
+
+
 # -- from a worker
 
 
@@ -111,8 +121,15 @@ class Hushed(msgspec.Struct, tag=True, frozen=True):
     """The answer to Hush."""
 
 
-Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush
-Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed
+class Claims(msgspec.Struct, tag=True, frozen=True):
+    """Of accounts by their names, which all workers of a gateway share, if its supervisor keeps them."""
+
+    id: int
+    claims: list[tuple[str, Claim]]
+
+
+Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush | Grants
+Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims
 
 
 def known(settings: dict[str, Any]) -> GatewaySettings:

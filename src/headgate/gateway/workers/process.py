@@ -18,6 +18,7 @@ import msgspec
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
+from headgate.gateway.workers.accounts import Accounts
 from headgate.telemetry.sums import Family
 
 CLOSED_S = 60.0
@@ -76,6 +77,8 @@ class WorkerProcess:
         """As waitpid has it."""
         self.families: list[Family] = []
         """What it counted, as it last told."""
+        self.accounts: Accounts | None = None
+        """Of which it may claim; a worker of an earlier version claims nothing."""
         self._serves: list[int] | None = None
         self._sock = sock
         self._channel: wire.Channel[messages.Report, messages.Order] | None = None
@@ -100,7 +103,8 @@ class WorkerProcess:
                 ours.close()
                 raise
         worker = cls(pid, slot, ours, time.time(), listeners)
-        worker.tell(messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners)))
+        begin = messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners), workers > 1)
+        worker.tell(begin)
         return worker
 
     @classmethod
@@ -180,6 +184,9 @@ class WorkerProcess:
                 self._answered(number, report)
             case messages.Answered(number):
                 self._answered(number, report)
+            case messages.Claims(number, claims):
+                if self.accounts is not None:
+                    self.tell(messages.Grants(number, self.accounts.claim(claims, self.heard_at)))
 
     def _answered(self, number: int, report: messages.Answered | messages.Counted) -> None:
         future = self._answers.pop(number, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Awaitable
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from headgate import telemetry
 from headgate.gateway.workers import messages
+from headgate.gateway.workers.accounts import Accounts
 from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.process import Adopted, WorkerProcess
@@ -73,6 +75,7 @@ class Supervisor:
         self.sums = sums.Sums(past.kept)
         self.registry = registry
         self.slots = [_Slot(number) for number in range(configuration.settings.workers)]
+        self.accounts = Accounts(uuid.uuid4().hex)
         self.workers: set[WorkerProcess] = set()
         """All that have not ended."""
         self.is_stopping = False
@@ -147,6 +150,7 @@ class Supervisor:
     # -- workers
 
     def _watch(self, worker: WorkerProcess) -> None:
+        worker.accounts = self.accounts
         self.workers.add(worker)
         task = self._tasks.create_task(self._until_ended(worker))
         self._watching.add(task)

@@ -17,6 +17,7 @@ from headgate.gateway import pages
 from headgate.gateway.service import Service
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
+from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
 COUNT_INTERVAL_S = 5.0
@@ -33,10 +34,13 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
     channel = await wire.to_supervisor(sock)
     try:
         begin = begin or await _first(channel)
-        service = Service(messages.known(begin.settings), begin.worker / begin.workers)
+        accounts = SupervisorTransport(channel.send, begin.workers) if begin.keeps_accounts else None
+        service = Service(messages.known(begin.settings), begin.worker / begin.workers, accounts)
         try:
-            await _Worker(channel, service, begin.listeners).run()
+            await _Worker(channel, service, begin.listeners, accounts).run()
         finally:
+            if accounts is not None:
+                accounts.is_heard = False
             await service.close()
             channel.send(messages.Counted(0, sums.families(service.registry)))
     except* wire.Closed:
@@ -71,7 +75,9 @@ class _Worker:
         channel: wire.Channel[messages.Order, messages.Report],
         service: Service,
         listeners: list[int],
+        accounts: SupervisorTransport | None,
     ) -> None:
+        self._accounts = accounts
         self._channel = channel
         self._service = service
         self._listeners = listeners
@@ -123,6 +129,8 @@ class _Worker:
             while True:
                 order = await self._channel.receive()
                 self._is_hushed = False
+                if self._accounts is not None:
+                    self._accounts.is_hushed = False
                 while self._unsaid:
                     self._channel.send(self._unsaid.pop(0))
                 await self._do(order)
@@ -152,9 +160,14 @@ class _Worker:
                 self._say(await answer(self._pages, order))
             case messages.Count(number):
                 self._say(messages.Counted(number, sums.families(self._service.registry)))
+            case messages.Grants():
+                if self._accounts is not None:
+                    self._accounts.granted(order)
             case messages.Hush():
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True
+                if self._accounts is not None:
+                    self._accounts.is_hushed = True
 
     async def _let_go(self) -> None:
         """Of all listening sockets: as long as anybody has one, the kernel takes connections in for it."""
