@@ -133,6 +133,7 @@ async def test_a_limit_that_is_new_while_redis_is_away_holds(limiter, way, event
     """A gateway that never reached Redis allows what the limit is, as far as it knows of no other gateway."""
     await way.close()
     one = limiter()
+    one.budget(1_000, account="other:input")
     await eventually(lambda: one.source.trouble)
     budget = one.budget(1_000, MONTH_S)
     assert await one.request(budget, 600)
@@ -144,6 +145,7 @@ async def test_a_redis_without_the_password_is_trouble(limiter, client, eventual
     await client.config_set("requirepass", "secret")
     try:
         locked_out, let_in = limiter(), limiter(password="secret")
+        locked_out.budget(1_000, MONTH_S)
         await eventually(lambda: locked_out.source.trouble)
         assert "uthentication" in locked_out.source.trouble
         budget = let_in.budget(1_000, MONTH_S)

@@ -73,6 +73,8 @@ async def test_the_long_silent_are_forgotten(limiter, client):
 async def test_gateways_are_counted(limiter, client, eventually):
     """Each knows how many there are, which is what the limit is divided by while Redis is away."""
     gateways = [limiter() for _ in range(3)]
+    for each in gateways:
+        each.budget(1_000)
     await eventually(lambda: all(each.source.statistics()["exchanges"] for each in gateways))
     assert await client.zcard(redis_script.PRESENT_KEY) == 3
     last = limiter()
