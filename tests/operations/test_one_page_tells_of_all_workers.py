@@ -64,7 +64,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
 
 
 async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
-    """Each says which worker serves it; so do the views of the endpoints. What is asked of them is judged."""
+    """Each says which worker serves it; so do the views of endpoints and queues. What is asked is judged."""
     gateway = await start_gateway("--workers", "2", "--max-body-bytes", "100000")
     body = json.dumps({"model": "m", "prompt": "hello", "stream": True}).encode()
     request = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
@@ -84,6 +84,9 @@ async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, co
             (f"default/engine-{number}", worker) for number in (0, 1) for worker in (0, 1)
         ]
         assert sum(each["requests"] for each in endpoints) == 20
+        queues = gateway.get("/debug/flow").json()["default/m"]
+        assert [each["worker"] for each in queues] == [0, 1]
+        assert sum(each["in_flight"] + each["queue"]["requests"] for each in queues) == 20
     finally:
         engine.hold.clear()
     answer = gateway.get("/debug/requests?limit=many")

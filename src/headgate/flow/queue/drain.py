@@ -42,7 +42,8 @@ class DrainRate:
         return tokens / (MEMORY_S * -math.expm1(-measured_s / MEMORY_S))
 
     def retry_after_s(self, work: int, now: float, rng: random.Random) -> int:
-        """Seconds until so many tokens have gone: from 1 to 300, and 1 if nothing is known.
+        """Seconds until so many tokens have gone: from 1 to 300, and 1 if nothing is known. While nothing
+        goes, as long again as that has been so.
 
         Up to a quarter is added by chance, so that those who are refused together do not come together.
         """
@@ -50,5 +51,5 @@ class DrainRate:
             return 1
         per_s = self.per_s(now)
         if not per_s:
-            return MOST_S
+            return min(max(math.ceil(now - self._began), 1), MOST_S)
         return min(max(math.ceil(work / per_s * (1.0 + rng.random() / 4.0)), 1), MOST_S)

@@ -218,6 +218,10 @@ class FlowQueue:
             "dropped": self._drops,
         }
 
+    def drain_per_s(self, now: float) -> float:
+        """Tokens of work that leave it in a second; 0 if nothing left it lately."""
+        return self._drain.per_s(now)
+
     def explain(self, now: float) -> QueueView:
         rows = []
         why = ""
@@ -232,7 +236,7 @@ class FlowQueue:
             bytes=self._bytes,
             work=sum(band.work for band in self._bands.in_order),
             saturation=self.capacity.saturation(now),
-            drain_per_s=self._drain.per_s(now),
+            drain_per_s=self.drain_per_s(now),
             is_without_endpoints=self.capacity.is_empty(),
             bands=rows,
         )

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 _FAULTY = Dropped(reason=reasons.NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
 
-AT_ONCE = 256
+AT_ONCE = 64
 """Requests that are sent in one turn of the loop; then connections have theirs."""
 BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
 SOONEST_S = 0.001
@@ -127,7 +127,10 @@ class PoolQueue:
         """What a client hears that waits."""
         if self.is_empty:
             return "queued, no endpoint is ready yet"
-        return f"queued, position {self._positions.of(place, self._waits, now)}"
+        position, work = self._positions.of(place, self._waits, now)
+        per_s = self._flow.drain_per_s(now)
+        when = f", about {max(work / per_s, 1.0):.0f} s" if per_s else ""
+        return f"queued, position {position}{when}"
 
     def saturation(self) -> Mapping[str, float]:
         """How full the pool is; from 1 on there is no room. Where prefill and decode are apart, of each."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,23 +22,24 @@ class Positions:
     """Of one queue."""
 
     def __init__(self) -> None:
-        self._positions: dict[Waiting, int] = {}
+        self._positions: dict[Waiting, tuple[int, int]] = {}
         self._at = 0.0
 
-    def of(self, place: Waiting, all_waiting: Iterable[Waiting], now: float) -> int:
-        """From 1, which is next. `all_waiting` are in the order of their arrival."""
+    def of(self, place: Waiting, all_waiting: Iterable[Waiting], now: float) -> tuple[int, int]:
+        """From 1, which is next; and the tokens of work up to its own. Of `all_waiting`, oldest first."""
         if now - self._at >= FRESH_S or place not in self._positions:
             self._at = now
             self._positions = _counted(all_waiting)
         return self._positions[place]
 
 
-def _counted(all_waiting: Iterable[Waiting]) -> dict[Waiting, int]:
+def _counted(all_waiting: Iterable[Waiting]) -> dict[Waiting, tuple[int, int]]:
     before: Counter[tuple[int, str]] = Counter()
     keys: list[tuple[int, int, int, Waiting]] = []
     for order, waiting in enumerate(all_waiting):
         flow = (waiting.priority, waiting.flow)
         keys.append((-waiting.priority, before[flow], order, waiting))
         before[flow] += 1
-    keys.sort()
-    return {key[3]: position for position, key in enumerate(keys, 1)}
+    keys.sort()  # no two have the same order, so that requests themselves are never compared
+    works = accumulate(waiting.work for *_, waiting in keys)
+    return {key[3]: (position, work) for position, (key, work) in enumerate(zip(keys, works, strict=True), 1)}

@@ -1,0 +1,103 @@
+"""F22: when room returns, all that wait for it go, without a tick in between, and others have their turns."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from headgate import api, routing, scheduling
+from headgate.gateway import GatewaySettings
+from headgate.gateway.decision import Decision
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.queueing import pool_queue
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.request import Request
+from headgate.gateway.trust import Networks, Peer
+from headgate.telemetry import Registry
+
+KEY = api.ObjectRef("ModelServer", "default", "pool")
+ENDPOINT = routing.Endpoint("default/pod", "127.0.0.1", 1)
+SETTINGS = GatewaySettings(queue_detector="concurrency-detector", queue_max_in_flight=1_000_000)
+
+
+class Held:
+    """A request as its queue sees it; it notes when it was sent."""
+
+    sent: list["Held"]
+
+    def __init__(self, number: int, now: float) -> None:
+        headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % 50))]
+        peer = Peer("", Networks(()))
+        self.request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
+        self.decision = Decision()
+        self.decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
+        self.wait = None
+        self.settled = False
+
+    def go(self, pool) -> None:
+        assert pool.loads
+        self.sent.append(self)
+
+    def turn_away(self, refusal) -> None:
+        raise AssertionError(refusal)
+
+
+@pytest.fixture
+async def proxy():
+    proxy = Proxy(SETTINGS, Recorder(Registry(), None), asyncio.get_running_loop())
+    yield proxy
+    await proxy.close()
+
+
+def serve(proxy, *endpoints):
+    proxy.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))
+    return proxy.pools[KEY].queue
+
+
+async def test_five_thousand_that_waited_for_an_endpoint(proxy):
+    """They go as fast as they can be sent; the event loop has its turn after each few of them."""
+    Held.sent = []
+    queue = serve(proxy)
+    waiting = [Held(number, proxy.now()) for number in range(5000)]
+    for each in waiting:
+        queue.hold(each)
+    assert queue.held == 5000
+    assert serve(proxy, ENDPOINT) is queue
+    turns = 0
+    while queue.held:
+        before = len(Held.sent)
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(Held.sent) - before <= pool_queue.AT_ONCE
+    assert len(Held.sent) == len({id(each) for each in Held.sent}) == 5000
+    assert turns <= 5000 / pool_queue.AT_ONCE + 3
+    queue._flow.validate()
+
+
+async def test_one_that_cannot_be_sent_stops_nobody(proxy, caplog):
+    """The log says why; the others go."""
+    Held.sent = []
+    queue = serve(proxy)
+    waiting = [Held(number, proxy.now()) for number in range(3)]
+    for each in waiting:
+        queue.hold(each)
+    told = []
+    waiting[1].go = lambda pool: 1 / 0
+    waiting[1].turn_away = told.append
+    serve(proxy, ENDPOINT)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert Held.sent == [waiting[0], waiting[2]]
+    assert [refusal.status for refusal in told] == [500]
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_settings_that_are_none_of_its_own_leave_a_queue_alone(proxy):
+    """What flows have had is remembered."""
+    queue = serve(proxy, ENDPOINT)
+    capacity = queue._capacity
+    proxy.change(msgspec.structs.replace(SETTINGS, keep_alive_s=1.0))
+    assert queue._capacity is capacity
+    proxy.change(msgspec.structs.replace(SETTINGS, queue_ttl_s=1.0))
+    assert queue._capacity is not capacity
+    assert queue.settings.ttl_s == 1.0
