@@ -7,8 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headgate.simulator.model import QueueFullError, RefusedError
+from headgate.simulator.server import lengths
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
+from headgate.simulator.server.answers.openai import ChatAnswer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
 from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.encoder import Encoder
@@ -78,14 +80,25 @@ class Generator:
             scripts = _unless_turned_away(scripts, ticket)
             answer_id = exchange.request_id or exchange.new_id()
             answer = shape(generation, ticket, scripts, answer_id)
+            answer.has_image = self._sends_image(exchange, answer)
             answer.ec_transfer_params = self._transfers.encoded(generation.items)
             async with self._while_connected(exchange, ticket):
                 if generation.stream:
-                    await _stream(exchange, answer, transfer)
+                    await _stream(exchange, answer, transfer, self._settings.image_s)
                 else:
-                    await _whole(exchange, answer, transfer)
+                    await _whole(exchange, answer, transfer, self._settings.image_s)
         finally:
             transfer.close()
+
+    def _sends_image(self, exchange: Exchange, answer: Answer) -> bool:
+        """Whether a chat is answered with an image: because it asks for one, or by chance."""
+        if not (self._settings.omni and isinstance(answer, ChatAnswer)):
+            return False
+        if exchange.header(b"x-send-image").lower() == "true":
+            return True
+        rate = self._settings.image_emission_rate
+        rng = lengths.rng_of(answer.generation.prompts[0], self._settings.seed, "image")
+        return rng.random() * 100 < rate
 
     def start(self, generation: Generation) -> tuple[Ticket, list[Script]]:
         """Let the engine begin, for who is answered otherwise than by an Exchange and ends the ticket."""
@@ -237,15 +250,17 @@ async def _finished(ticket: Ticket) -> None:
         await ticket.changed()
 
 
-async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
+async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer, image_s: float) -> None:
     ticket = answer.ticket
     await _finished(ticket)
     if ticket.aborted:
         raise STOPPED
+    if answer.has_image:
+        await asyncio.sleep(image_s)
     await exchange.answer(answer.whole(_computed(answer, transfer)))
 
 
-async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
+async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer, image_s: float) -> None:
     """One send for each token, as soon as its step ends."""
     ticket = answer.ticket
     await exchange.start(200, EVENT_STREAM)
@@ -258,6 +273,9 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
         running = ticket.unfinished > 0
         for index, choice in enumerate(ticket.choices):
             while sent[index] < choice.told and not ticket.aborted:
+                if answer.has_image and answer.is_last(choice, sent[index]):
+                    await asyncio.sleep(image_s)
+                    await exchange.write(answer.image(index))
                 if event := answer.token(index, sent[index]):
                     await exchange.write(event)
                 sent[index] += 1

@@ -82,6 +82,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that encoding an image takes, one after the other."""
     mm_cached_items: int = 1000
     """How many encoded images are kept for the next request that has them."""
+    omni: bool = False
+    """Whether chats may be answered with an image behind the words."""
+    image_emission_rate: float = 0.0
+    """Percent of chats that are."""
+    image_s: float = 0.0
+    """Seconds that making an image takes, after the last token."""
     dataset_path: str | None = None
     """A file whose answers are given in place of made-up words."""
     dataset_url: str | None = None
@@ -129,8 +135,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
         if not 1 <= self.embedding_dimensions <= 65_536:
             yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
-        if not 0 <= self.mm_encode_s < math.inf:
-            yield f"mm_encode_s: must be seconds, got {self.mm_encode_s}"
+        for name in ("mm_encode_s", "image_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                yield f"{name}: must be seconds, got {getattr(self, name)}"
+        if not 0 <= self.image_emission_rate <= 100:
+            yield f"image_emission_rate: must be 0 to 100 percent, got {self.image_emission_rate}"
+        if self.image_emission_rate and not self.omni:
+            yield "image_emission_rate: needs omni"
         if self.mm_cached_items < 0:
             yield f"mm_cached_items: must not be negative, got {self.mm_cached_items}"
         if not 1 <= self.data_parallel_size <= 64:

@@ -47,6 +47,8 @@ class Certificate:
     def reload(self) -> None:
         """Connections that are accepted from now on have what the files say now."""
         try:
+            # A certificate whose key does not fit would stay there: what is tried first is not in use.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
             raise CertificateError(f"cannot use {' with '.join(self._files)}: {error}") from error

@@ -21,6 +21,22 @@ IMAGES = options(
         show_default=True,
         help="Encoded images that are kept for the next request that has them.",
     ),
+    click.option("--omni/--no-omni", help="Whether chats may be answered with an image behind the words."),
+    click.option(
+        "--image-emission-rate",
+        type=click.FloatRange(0, 100),
+        default=0.0,
+        show_default=True,
+        help="Percent of chats that are; those with the header X-Send-Image: true always.",
+    ),
+    click.option(
+        "--time-to-generate-image",
+        "image_s",
+        type=SECONDS,
+        default=0.0,
+        show_default=True,
+        help="Seconds that making one takes, after the last token.",
+    ),
 )
 DATASET = options(
     click.option(
