@@ -76,13 +76,15 @@ async def test_request_from_its_beginning_to_its_end(gateway, endpoint, eventual
 async def test_request_between_attempts(start_gateway, start_endpoint, eventually):
     """A request that waits for its next attempt has no endpoint; one that connects has."""
     failing = await start_endpoint(behave=lambda call: call.answer(b"", "503 Busy"))
-    gateway = await start_gateway(failing, await start_endpoint(), attempts=1, retry_interval_s=0.2)
+    gateway = await start_gateway(failing, await start_endpoint(), attempts=1, retry_interval_s=60)
+    timers = gateway.timers
     client = await gateway.connect()
     client.post()
     connecting = await _until_shown(gateway, "connecting")
     assert (connecting["endpoint"], connecting["attempts"]) == ("default/pod-0", 1)
     waiting = await _until_shown(gateway, "waiting to retry")
     assert (waiting["endpoint"], waiting["attempts"]) == (None, 1)
+    timers.end(60)
     sent = await _until_shown(gateway, "sent")
     assert (sent["endpoint"], sent["attempts"]) == ("default/pod-1", 2)
     client.close()

@@ -71,9 +71,12 @@ async def test_an_engine_that_has_gone_is_not_believed(
     """What it said last is shown with its age, but nobody goes by it; the log tells it once."""
     caplog.set_level(logging.INFO)
     endpoint = await start_endpoint(behave=engine)
-    gateway = await start_looking(endpoint, settings={"engine_metrics_stale_s": 0.3})
+    gateway = await start_looking(endpoint, settings={"engine_metrics_stale_s": 600})
     await eventually(lambda: load_of(gateway).reading)
     await endpoint.stop()
+    await eventually(lambda: gateway.proxy.scraper.pages["failed"])
+    assert load_of(gateway).reading
+    gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
     assert shown(gateway)["reading"]["state"] == "stale"
     assert shown(gateway)["reading"]["problem"] == "it cannot be connected to"
@@ -104,12 +107,13 @@ async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine
 
     gateway = await start_looking(
         await start_endpoint(behave=behave),
-        settings={"engine_metrics_timeout_s": 0.2, "engine_metrics_stale_s": 0.3},
+        settings={"engine_metrics_timeout_s": 0.2, "engine_metrics_stale_s": 600},
     )
     await eventually(lambda: load_of(gateway).reading)
-    wrong = True
+    before, wrong = gateway.proxy.scraper.pages["failed"], True
+    await eventually(lambda: gateway.proxy.scraper.pages["failed"] > before)
+    gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
-    await eventually(lambda: gateway.proxy.scraper.pages["failed"])
     assert shown(gateway)["reading"]["state"] == "stale"
     assert shown(gateway)["reading"]["problem"].startswith("it ")
 
