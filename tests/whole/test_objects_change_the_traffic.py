@@ -89,3 +89,18 @@ def test_a_malformed_route_is_refused_with_every_error(machine):
     assert "spec.rules[0].targetModels[0].weight: Invalid value: 101" in said
     assert 'spec.rateLimit.unit: Unsupported value: "week": supported values: "second", "minute"' in said
     assert "spec.rateLimit.inputTokensPerUnit: Invalid value: 0" in said
+
+
+def test_a_limit_acts_and_goes_at_once(machine, eventually):
+    """kubectl apply sets a limit and takes it away again, amid traffic (R33)."""
+    plain = ROUTE.format(name="limited", model="limited", server="sim-8b")
+    machine.kubectl("apply", "-f", "-", text=plain + "  rateLimit: {unit: month, outputTokensPerUnit: 10}\n")
+    eventually(lambda: machine.ask(model="limited", tokens=20).status_code == 200)
+    refused = machine.ask(model="limited", tokens=1)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert int(refused.headers["retry-after"]) > 86_400
+    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+    machine.kubectl("apply", "-f", "-", text=plain)
+    eventually(lambda: machine.ask(model="limited", tokens=1).status_code == 200)
+    assert "x-ratelimit-limit-tokens" not in machine.ask(model="limited", tokens=1).headers
+    machine.kubectl("delete", "modelroute", "limited")
