@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from headgate.cli.simulate import simulate
 from headgate.simulator import server
+from headgate.simulator.model import Engine, RequestId, SimulatedRequest
 from headgate.simulator.server.schema import value_of
 
 
@@ -152,3 +153,48 @@ async def test_how_often_tools_are_called_can_be_said(serve):
             counts.append(len(answer["choices"][0]["message"]["tool_calls"]))
     assert counts == [1, 8]
     assert json.loads(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]) == {}
+
+
+def times(config, requests=1, prompt_tokens=100):
+    """Seconds to the first token, and between the next two, of one of some requests."""
+    engine = Engine(config)
+    told = []
+    for number in range(requests):
+        request = SimulatedRequest(
+            request_id=RequestId(str(number)), prompt_tokens=prompt_tokens, output_tokens=50
+        )
+        engine.submit(request, 0.0)
+    while (outcome := engine.step(0.0)) is not None:
+        told += [each.gap_s for each in outcome.emitted if each.request_id == "0"]
+        first = told[0] if told else 0.0
+        if len(told) > 1 and engine.statistics().waiting == 0:
+            return first, outcome.duration_s
+    return first, 0.0
+
+
+def test_latencies_can_be_said_as_such(settings):
+    """Of a lone request, and of one beside as many as can run; a number alone is milliseconds."""
+    words = ("--time-to-first-token", "200", "--inter-token-latency", "20ms", "--max-num-seqs", "5")
+    config = settings(*words, "--time-factor-under-load", "3").engine
+    assert times(config) == pytest.approx((0.2, 0.02))
+    assert times(config, prompt_tokens=5)[0] == pytest.approx(0.2)
+    assert times(config, requests=5)[1] == pytest.approx(0.06)
+    per_token = ("--prefill-overhead", "30ms", "--prefill-time-per-token", "250us")
+    assert times(settings(*per_token).engine)[0] == pytest.approx(0.03 + 100 * 250e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--time-to-first-token", "soon"], "'soon' is not a time such as 200ms or 1.5s"),
+        (
+            ["--time-to-first-token", "1", "--inter-token-latency", "20"],
+            "must be at least the time of a step",
+        ),
+        (["--time-factor-under-load", "2"], "needs --inter-token-latency too"),
+        (["--time-to-first-token", "90", "--prefill-overhead", "9"], "leave it out where prefill has"),
+    ],
+)
+def test_latencies_that_cannot_be_are_refused(settings, words, told):
+    """With what would do."""
+    assert told in " ".join(settings(*words).split())

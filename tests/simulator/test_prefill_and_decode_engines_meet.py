@@ -65,6 +65,20 @@ async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
         assert prefill.live.statistics().kv_blocks_used == 0
 
 
+@pytest.mark.parametrize("slow", [{"kv_transfer_s": 600.0}, {"kv_transfer_s_per_token": 60.0}])
+async def test_a_prompt_takes_its_time_to_come(serve, eventually, slow):
+    """A fixed one, and more for each token: until then the decode engine has nothing to do."""
+    async with serve() as prefill, serve(**slow) as decode:
+        params = await prefilled(prefill)
+        asking = asyncio.ensure_future(
+            decode.client.post(TEXT, json=BODY | {"max_tokens": 5, "kv_transfer_params": params})
+        )
+        await eventually(lambda: prefill.live.statistics().kv_blocks_used == 0)
+        assert decode.live.statistics().submitted_total == 0
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
 async def test_blocks_that_nobody_reads_are_let_go(serve, eventually):
     """After the time for which they are held, without anybody asking."""
     async with serve(kv_hold_s=0.02) as prefill:

@@ -122,7 +122,8 @@ class Generator:
         """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
         tokens = await transfer.arrive()
         if tokens:
-            await asyncio.sleep(sum(tokens) * self._settings.kv_transfer_s_per_token)
+            per_token_s = self._settings.kv_transfer_s_per_token
+            await asyncio.sleep(self._settings.kv_transfer_s + sum(tokens) * per_token_s)
         return tokens
 
     @contextlib.asynccontextmanager

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.simulate.engine import latencies
 from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
+from headgate.cli.simulate.engine.latencies import LATENCIES
 from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE, PROTOCOLS, SERVER
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Serve the OpenAI API from a simulated engine.")
 @PLACE
 @ENGINE
+@LATENCIES
 @JITTER
 @SPECULATION
 @SERVER
@@ -56,10 +59,13 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     ]
     made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
     body_mb = given.pop("max_body_mb")
+    times = {name: given.pop(name) for name in latencies.NAMES}
     own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}
     return server.ServerSettings(
         **own,
-        engine=_override(profile.config, given | {"by_priority": policy == "priority"}),
+        engine=latencies.apply(
+            _override(profile.config, given | {"by_priority": policy == "priority"}), times
+        ),
         models=served or models,
         max_body_bytes=body_mb * 1024 * 1024,
         made_up=server.MadeUp(**made_up),
