@@ -177,6 +177,10 @@ class Queue(RuleBasedStateMachine):
     def is_sane(self):
         estimator = self.load.estimator
         assert estimator.queue_s(self.now) >= 0.0
+        for loads in (False, True):
+            told = estimator.predicted(1000, self.now, loads_adapter=loads)
+            summed = estimator.first_token_s(1000, self.now, loads_adapter=loads)
+            assert told.first_token_s == pytest.approx(summed)
         assert estimator.first_token_s(1, self.now) <= estimator.first_token_s(1000, self.now)
         if not self.open:
             assert not estimator._waiting

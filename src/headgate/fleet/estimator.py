@@ -125,17 +125,22 @@ class Estimator:
         queue_s = max(0.0, self.busy_until - now)
         if now <= self.is_simple_until:
             return queue_s
-        if now > (head_due := self._head_due()):
+        token_s = self._token_s()
+        if now > (head_due := self._head_due(token_s)):
             queue_s = self.busy_until + now - 2.0 * head_due
         if self.room.total_tokens:
-            waiting_tokens = queue_s / self._token_s()
+            waiting_tokens = queue_s / token_s
             queue_s = max(queue_s, self.room.wait_s(waiting_tokens + uncached_tokens, now))
         return queue_s
 
     def first_token_s(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> float:
         """Seconds until the first token of a request of which so many tokens are to be prefilled here, and
-        whose adapter may have to be loaded before."""
-        return self.predicted(uncached_tokens, now, loads_adapter=loads_adapter).first_token_s
+        whose adapter may have to be loaded before: the sum that `predicted` has in its parts."""
+        rates = self.rates
+        seconds = self.queue_s(now, uncached_tokens) + uncached_tokens * rates.token_s + rates.delay_s
+        if self.decoding:
+            seconds += self.decoding * rates.beside_s * (1.0 + uncached_tokens / STEP_TOKENS)
+        return seconds + rates.pool.adapter_s if loads_adapter else seconds
 
     def predicted(self, uncached_tokens: float, now: float, *, loads_adapter: bool = False) -> Prediction:
         """The same in its parts."""
@@ -161,7 +166,8 @@ class Estimator:
 
     def _token_s(self) -> float:
         """Seconds for each token of the queue, beside what decodes now."""
-        return self.rates.token_s + self.decoding * self.rates.beside_s / STEP_TOKENS
+        rates = self.rates
+        return rates.token_s * (1.0 + self.decoding * rates.pool.beside_tokens / STEP_TOKENS)
 
     # -- what happens
 
@@ -241,7 +247,7 @@ class Estimator:
             self.room.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
             self._decodes(-1, now)
-            if self._served != self._booked:
+            if self._waiting:
                 self._set_clock()
         elif booking.position > self._served:
             self._void += booking.owed_tokens
@@ -317,12 +323,14 @@ class Estimator:
         room = self.room
         if room.total_tokens and room.is_tight(owed_tokens):
             self.is_simple_until = -math.inf
+        elif self._waiting:
+            self.is_simple_until = self._head_due(token_s)
         else:
-            self.is_simple_until = self._head_due() if self._waiting else math.inf
+            self.is_simple_until = math.inf
 
-    def _head_due(self) -> float:
+    def _head_due(self, token_s: float) -> float:
         """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
         if not self._waiting:
             return math.inf
         tokens = self._waiting[0].position - self._served
-        return self._since + self._delay_s + tokens * self._token_s() + self._others_s
+        return self._since + self._delay_s + tokens * token_s + self._others_s

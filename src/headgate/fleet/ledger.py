@@ -6,6 +6,7 @@ herding onto the endpoint that looked idle a moment ago.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
@@ -153,6 +154,7 @@ class Booking:
         self.is_over = False
         self.loads_adapter = False
         """Whether its adapter has to be loaded first."""
+        self._began_at = math.inf
         self.position = self.owed_tokens = 0
         """Where it ends in the queue of the endpoint, and how long it is there, as its estimator counts."""
         load.requests += 1
@@ -173,10 +175,12 @@ class Booking:
         load.decoding += 1
         if self.is_streamed:
             load.estimator.first_token(self, now)
-        self._began_at, self._began_with = now, load.estimator.so_far(now)
+        if self.is_streamed or not self.uncached_tokens:
+            self._began_at, self._began_with = now, load.estimator.so_far(now)
 
     def paced(self, answer_tokens: int, now: float) -> None:
-        """A streamed answer that had so many tokens is complete just now: its pace is learned."""
+        """A streamed answer that had so many tokens is complete just now: its pace is learned. One whose
+        prompt was prefilled elsewhere counts, though it was booked as one that tells nothing of prefill."""
         if not self.is_prefilled or answer_tokens < 2 or now <= self._began_at:
             return
         estimator, steps, lasted_s = self.load.estimator, answer_tokens - 1, now - self._began_at
