@@ -3,8 +3,11 @@
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headgate.fleet import EngineReading
+from headgate import routing
+from headgate.fleet import EndpointLoad, EngineReading
 from headgate.flow.capacity import PredictedWork
 
 
@@ -31,7 +34,22 @@ def test_a_queue_that_is_long_enough_gets_no_more(load_of, capacity_of):
     assert load.estimator.queue_s(0.0) >= 0.5
     at = capacity.room_at(0, 0.0)
     assert 0.0 < at < math.inf
-    assert load.estimator.busy_until - at == pytest.approx(0.5)
+    assert load.estimator.busy_until - at == pytest.approx(0.5, abs=0.002)
+    assert not capacity.has_room(0, at - 0.002)
+
+
+@settings(max_examples=200, deadline=None)
+@given(now=st.floats(0.0, 1e6), tokens=st.lists(st.integers(1, 9000), min_size=1, max_size=9))
+def test_there_is_room_when_it_was_said_that_there_would_be(now, tokens):
+    """To the last bit of a float: who is woken then does not go to sleep again for nothing."""
+    load = EndpointLoad(routing.Endpoint("e", "127.0.0.1", 8000))
+    load.estimator.rates.learn(1, 10_000, 1.0)
+    for each in tokens:
+        load.book(each, 50, now, False)
+    capacity = PredictedWork()
+    capacity.follow([load])
+    at = capacity.room_at(0, now)
+    assert capacity.has_room(0, now) or capacity.has_room(0, at)
 
 
 def test_one_endpoint_with_room_is_enough(load_of, capacity_of):

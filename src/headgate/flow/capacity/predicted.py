@@ -13,6 +13,8 @@ from headgate.flow.capacity.slots import Slots
 from headgate.routing import PrefillDecode
 
 TARGET_S = 0.2
+LATE_S = 0.001
+"""Room that time makes is looked for so much later: to the last bit, sums of times are not what they say."""
 WITHOUT_READING = 256
 """Requests that an endpoint may have which says nothing of itself: vLLM's usual bound of a batch."""
 
@@ -83,8 +85,8 @@ class PredictedWork(Capacity):
         for load, slots in self._slots.items():
             if load.requests < min(slots.bound * ceiling, self.max_requests):
                 room_at = load.estimator.busy_until - self._target_s * ceiling
-                if room_at > now and _queue_s(load, now) > 0.0:
-                    at = min(at, room_at)
+                if room_at + LATE_S > now and _queue_s(load, now) > 0.0:
+                    at = min(at, room_at + LATE_S)
         return at
 
     def saturation(self, now: float) -> float:
