@@ -10,6 +10,9 @@ import functools
 import json
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -20,7 +23,6 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.telemetry import Registry
 
-STEP_S = 0.005
 KEY = api.ObjectRef("ModelServer", "default", "pool")
 ROUTE = api.ObjectRef("ModelRoute", "default", "route")
 
@@ -46,28 +48,38 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
     while not source.exchanges:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
-    stalls = Stalls()
-    watching = loop.create_task(stalls.watch())
+    waits = Waits(proxy)
     await loop.run_in_executor(None, sys.stdin.read)
-    watching.cancel()
     server.close()
     cpu_s = time.process_time()
     await proxy.close()
-    print(json.dumps(source.statistics() | {"cpu_s": cpu_s, "longest_stall_s": stalls.longest_s}), flush=True)
+    told = {"cpu_s": cpu_s, "longest_wait_alone_s": waits.longest_s}
+    print(json.dumps(source.statistics() | told), flush=True)
 
 
-class Stalls:
-    """How long the process got nothing done, for want of a processor."""
+class Waits:
+    """How long requests waited for leases, less the time for which this process got no processor then."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: Proxy) -> None:
         self.longest_s = 0.0
+        self._loop = proxy.loop
+        self._wait = proxy.limit_sources.wait
+        proxy.limit_sources.wait = self.wait
 
-    async def watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            before = loop.time()
-            await asyncio.sleep(STEP_S)
-            self.longest_s = max(self.longest_s, loop.time() - before - STEP_S)
+    def wait(self, limit: Any, input_tokens: int, output_tokens: int, then: Callable[[], None]) -> Any:
+        began, without = self._loop.time(), without_processor_s()
+
+        def ended() -> None:
+            waited_s = self._loop.time() - began - (without_processor_s() - without)
+            self.longest_s = max(self.longest_s, waited_s)
+            then()
+
+        return self._wait(limit, input_tokens, output_tokens, ended)
+
+
+def without_processor_s() -> float:
+    """For how long this process was ready to run, and another did."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 
 if __name__ == "__main__":

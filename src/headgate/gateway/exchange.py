@@ -81,7 +81,7 @@ class Exchange(PairedDelivery):
         if self._connecting is not None:
             return "connecting"
         if self._upstream is None:
-            return "waiting to retry"
+            return "waiting to retry" if self.attempts else "waiting for tokens"
         return "answering" if self.status else "sent"
 
     @property

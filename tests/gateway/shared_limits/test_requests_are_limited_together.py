@@ -103,6 +103,8 @@ async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_ser
         client = await gateway.connect()
         client.post(prompt(10))
         await eventually(lambda: any(each.exchange for each in gateway.proxy.clients))
+        (waiting,) = gateway.proxy.clients
+        assert waiting.exchange.phase == "waiting for tokens"
         client.writer.transport.abort()
         await eventually(lambda: not gateway.proxy.clients)
     finally:
