@@ -158,3 +158,35 @@ async def test_about_the_share_of_chats_is_answered_with_an_image(serve):
             told.append(isinstance(answer["choices"][0]["message"]["content"], list))
     assert told[:20] == told[20:]
     assert 4 <= sum(told[:20]) <= 16
+
+
+async def test_audio_and_video_are_handed_on_as_images_are(serve):
+    """Each with its modality and its size."""
+    parts = [
+        {"type": "video_url", "video_url": {"url": "a.mp4"}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+        {"type": "audio_url", "audio_url": {"url": "b.mp3"}},
+    ]
+    async with serve() as server:
+        rendered = await post(server, f"{CHAT}/render", messages=[{"role": "user", "content": parts}])
+        answer = await post(server, CHAT, messages=[{"role": "user", "content": parts}], max_tokens=1)
+    assert rendered["features"]["mm_placeholders"] == {
+        "video": [{"offset": 0, "length": 1024}],
+        "audio": [{"offset": 1024, "length": 128}, {"offset": 1152, "length": 128}],
+    }
+    assert len(answer["ec_transfer_params"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"type": "video_url"}, "messages[0].content[0].video_url"),
+        ({"type": "input_audio", "audio_url": "a"}, "messages[0].content[0].input_audio"),
+        ({"type": "smell"}, "messages[0].content[0].type"),
+    ],
+)
+async def test_parts_without_what_they_are_of_are_refused(serve, part, field):
+    """A 400 that names the field."""
+    async with serve() as server:
+        answer = await post(server, CHAT, status=400, messages=[{"role": "user", "content": [part]}])
+    assert answer["error"]["param"] == field

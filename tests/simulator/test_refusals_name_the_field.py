@@ -16,7 +16,7 @@ MESSAGES = [{"role": "user", "content": "Hello"}]
         (CHAT, {"model": "tiny", "messages": [*MESSAGES, {"role": 3}]}, "messages[1].role"),
         (
             CHAT,
-            {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "video_url"}]}]},
+            {"model": "tiny", "messages": [{"role": "user", "content": [{"type": "hologram"}]}]},
             "messages[0].content[0].type",
         ),
         (

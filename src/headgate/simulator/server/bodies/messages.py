@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from headgate.simulator.model import Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import decode, wrong
-from headgate.simulator.server.bodies.multimodal import image
+from headgate.simulator.server.bodies.multimodal import item
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation, Item
 
@@ -107,7 +107,7 @@ def _tokens(field: str, content: str | list[Block], at: int, items: list[Item]) 
                 tokens += tokenize(block.text)
             case "image":
                 name = bytes(block.source).decode("utf-8", "replace")
-                tokens += image(name, at + len(tokens), items)
+                tokens += item("image", name, at + len(tokens), items)
             case "tool_use":
                 tokens += tokenize(bytes(block.input).decode("utf-8", "replace"))
             case "tool_result":

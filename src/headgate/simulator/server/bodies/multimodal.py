@@ -1,4 +1,4 @@
-"""Images in prompts: which tokens they are, and how engines that pass prompts on tell of them."""
+"""Images, audio and video in prompts: which tokens they are, and how engines tell each other of them."""
 
 import hashlib
 from array import array
@@ -13,8 +13,8 @@ from headgate.simulator.model import LARGEST_TOKEN, Tokens
 from headgate.simulator.server.bodies.decoding import wrong
 from headgate.simulator.server.generation import Item
 
-IMAGE_TOKENS = 256
-"""Of an image, whatever its size."""
+TOKENS = {"image": 256, "audio": 128, "video": 1024}
+"""Of each, whatever its size."""
 MOST_ITEMS = 1000
 
 Hash = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -37,11 +37,11 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     """What an encoder would work on; not looked at here."""
 
 
-def image(name: str, at: int, items: list[Item]) -> Tokens:
-    """The tokens of an image that is known by its address or its content; it is added to `items`."""
+def item(modality: str, name: str, at: int, items: list[Item]) -> Tokens:
+    """The tokens of what is known by its address or its content; it is added to `items`."""
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    items.append(Item(modality="image", hash=digest, offset=at, length=IMAGE_TOKENS))
-    return tokens_of(digest, IMAGE_TOKENS)
+    items.append(Item(modality=modality, hash=digest, offset=at, length=TOKENS[modality]))
+    return tokens_of(digest, TOKENS[modality])
 
 
 def tokens_of(digest: str, length: int) -> Tokens:
@@ -56,25 +56,25 @@ def features(items: Sequence[Item]) -> dict[str, Any] | None:
         return None
     hashes: dict[str, list[str]] = {}
     places: dict[str, list[dict[str, int]]] = {}
-    for item in items:
-        hashes.setdefault(item.modality, []).append(item.hash)
-        places.setdefault(item.modality, []).append({"offset": item.offset, "length": item.length})
+    for each in items:
+        hashes.setdefault(each.modality, []).append(each.hash)
+        places.setdefault(each.modality, []).append({"offset": each.offset, "length": each.length})
     return {"mm_hashes": hashes, "mm_placeholders": places, "kwargs_data": None}
 
 
 def place(prompt: Tokens, told: Features) -> tuple[Tokens, tuple[Item, ...]]:
     """A prompt whose placeholders are the tokens of its items. `ApiError` names the field."""
-    items = sorted(_items(told, len(prompt)), key=lambda item: item.offset)
+    items = sorted(_items(told, len(prompt)), key=lambda each: each.offset)
     if len(items) > MOST_ITEMS:
         raise wrong("features.mm_hashes", f"has {len(items)} items; send at most {MOST_ITEMS}")
     placed = prompt[:]
     end = 0
-    for item in items:
-        if item.offset < end:
-            problem = f"the one at {item.offset} begins before that in front of it ends"
-            raise wrong(f"features.mm_placeholders.{item.modality}", problem)
-        end = item.offset + item.length
-        placed[item.offset : end] = tokens_of(item.hash, item.length)
+    for each in items:
+        if each.offset < end:
+            problem = f"the one at {each.offset} begins before that in front of it ends"
+            raise wrong(f"features.mm_placeholders.{each.modality}", problem)
+        end = each.offset + each.length
+        placed[each.offset : end] = tokens_of(each.hash, each.length)
     return placed, tuple(items)
 
 
@@ -95,5 +95,5 @@ def _items(told: Features, prompt_tokens: int) -> Iterator[Item]:
 def transfer_params(items: Sequence[Item], host: str, port: int) -> Mapping[str, Any]:
     """What another engine is told of items that are encoded here: where each is, by its hash."""
     return {
-        item.hash: {"peer_host": host, "peer_port": port, "num_encoder_tokens": item.length} for item in items
+        each.hash: {"peer_host": host, "peer_port": port, "num_encoder_tokens": each.length} for each in items
     }

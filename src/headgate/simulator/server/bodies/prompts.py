@@ -7,22 +7,29 @@ import msgspec
 
 from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import wrong
-from headgate.simulator.server.bodies.multimodal import image
+from headgate.simulator.server.bodies.multimodal import item
 from headgate.simulator.server.generation import Item
 
 TokenIds = list[int]
 
 
-class ImageUrl(msgspec.Struct, frozen=True):
+class Url(msgspec.Struct, frozen=True):
     url: str
 
 
+class Audio(msgspec.Struct, frozen=True):
+    data: str
+
+
 class ContentPart(msgspec.Struct, frozen=True):
-    """A part of a message: text or an image, in chats and in the Responses API."""
+    """A part of a message: text, or what is not, in chats and in the Responses API."""
 
     type: str
     text: str | None = None
-    image_url: ImageUrl | str | None = None
+    image_url: Url | str | None = None
+    audio_url: Url | str | None = None
+    video_url: Url | str | None = None
+    input_audio: Audio | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -33,10 +40,20 @@ class Message(msgspec.Struct, frozen=True):
     tool_calls: msgspec.Raw = msgspec.Raw()
 
 
+_SOURCES = {
+    "image_url": ("image", "image_url"),
+    "input_image": ("image", "image_url"),
+    "audio_url": ("audio", "audio_url"),
+    "input_audio": ("audio", "input_audio"),
+    "video_url": ("video", "video_url"),
+}
+"""What a part is by its type, and the field by which it is known."""
+
+
 def chat_prompt(messages: Sequence[Message], tools: bytes = b"", items: list[Item] | None = None) -> Tokens:
     """The tokens of a conversation: those of its messages, each of which begins a token of its own.
 
-    Tools come first, as in most chat templates. Images are added to `items`.
+    Tools come first, as in most chat templates. What is no text is added to `items`.
     """
     items = [] if items is None else items
     prompt = tokenize(tools.decode("utf-8", "replace"))
@@ -50,25 +67,24 @@ def chat_prompt(messages: Sequence[Message], tools: bytes = b"", items: list[Ite
 def content_tokens(
     field: str, content: str | Sequence[ContentPart] | None, at: int, items: list[Item]
 ) -> Tokens:
-    """The tokens of one message, which begins `at` so many; its images are added to `items`."""
+    """The tokens of one message, which begins `at` so many; what is no text is added to `items`."""
     if content is None:
         return array("I")
     if isinstance(content, str):
         return tokenize(content)
     text = ""
-    images: Tokens = array("I")
+    others: Tokens = array("I")
     for position, part in enumerate(content):
         if part.type in ("text", "input_text", "output_text"):
             if part.text is None:
                 raise wrong(f"{field}[{position}].text", f"is required in a part of type {part.type!r}")
             text += part.text
-        elif part.type in ("image_url", "input_image"):
-            images += _image(f"{field}[{position}]", part, at + len(images), items)
+        elif part.type in _SOURCES:
+            others += _other(f"{field}[{position}]", part, at + len(others), items)
         else:
-            raise wrong(
-                f"{field}[{position}].type", f"{part.type!r} is not simulated, only text and images are"
-            )
-    return images + tokenize(text)
+            problem = f"{part.type!r} is not simulated, only text and {', '.join(_SOURCES)} are"
+            raise wrong(f"{field}[{position}].type", problem)
+    return others + tokenize(text)
 
 
 def plain_text(content: str | Sequence[ContentPart] | None) -> str:
@@ -108,8 +124,10 @@ def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
     return tokenize(element) if isinstance(element, str) else token_ids(field, element)
 
 
-def _image(field: str, part: ContentPart, at: int, items: list[Item]) -> Tokens:
-    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
-    if not url:
-        raise wrong(f"{field}.image_url", f"is required in a part of type {part.type!r}")
-    return image(url, at, items)
+def _other(field: str, part: ContentPart, at: int, items: list[Item]) -> Tokens:
+    modality, source = _SOURCES[part.type]
+    value = getattr(part, source)
+    name = value.url if isinstance(value, Url) else value.data if isinstance(value, Audio) else value
+    if not name:
+        raise wrong(f"{field}.{source}", f"is required in a part of type {part.type!r}")
+    return item(modality, name, at, items)
