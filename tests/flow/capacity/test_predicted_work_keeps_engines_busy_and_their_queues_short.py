@@ -38,7 +38,7 @@ def test_a_queue_that_is_long_enough_gets_no_more(load_of, capacity_of):
     assert not capacity.has_room(0, at - 0.002)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(now=st.floats(0.0, 1e6), tokens=st.lists(st.integers(1, 9000), min_size=1, max_size=9))
 def test_there_is_room_when_it_was_said_that_there_would_be(now, tokens):
     """To the last bit of a float: who is woken then does not go to sleep again for nothing."""

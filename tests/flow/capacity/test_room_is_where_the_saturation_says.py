@@ -18,7 +18,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(events=EVENTS)
 def test_there_is_room_as_long_as_the_pool_is_not_saturated(events):
     """After any history of bookings, first tokens, ends, readings and failures."""

@@ -170,5 +170,5 @@ class SharedBudget(RuleBasedStateMachine):
         assert self.account.statistics(self.now)["leased"] == 0
 
 
-SharedBudget.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SharedBudget.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestSharedBudget = SharedBudget.TestCase

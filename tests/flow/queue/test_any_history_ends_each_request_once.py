@@ -204,5 +204,5 @@ class Histories(RuleBasedStateMachine):
         self.queue.validate()
 
 
-Histories.TestCase.settings = hypothesis_settings(max_examples=80, stateful_step_count=30, deadline=None)
+Histories.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestHistories = Histories.TestCase

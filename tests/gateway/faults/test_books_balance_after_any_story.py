@@ -331,4 +331,4 @@ class Stories(RuleBasedStateMachine):
 
 
 TestStories = Stories.TestCase
-TestStories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStories.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
