@@ -118,7 +118,7 @@ def test_people_read_who_waits_and_why(gateway: str) -> None:
     """Of each pool a line, and below it bands and flows that wait."""
     text = run("--gateway", gateway).stdout
     assert "default/busy: endpoints 2, in flight 6, saturation 1.25, waiting 12\n" in text
-    assert "a request that comes now waits: the pool has no room" in text
+    assert "a request that comes now would wait: the pool has no room" in text
     assert "priority 1: waiting 2 (most: 50), the oldest for 2.5 s; deficit-round-robin" in text
     assert "batch  9        900     2       2.5s    deficit 5; deficit 4\n" in text
     assert "default/idle: endpoints 2, in flight 6, saturation 0.50, waiting 0\n" in text

@@ -21,7 +21,7 @@ async def test_a_pool_without_room(pool, endpoint):
     await endpoint.call()
     assert explained(pool).waits == "the pool has no room: its saturation is 1.00"
     await pool.wait()
-    assert explained(pool).waits == "requests wait before it: 1"
+    assert explained(pool).waits == "1 wait before it"
     assert pool.queue.held == 1
 
 

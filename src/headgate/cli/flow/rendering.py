@@ -31,7 +31,7 @@ def _pool(name: str, shown: QueueShown) -> Iterator[str]:
     if not shown.is_on:
         yield "    flow control is off: nothing waits"
     elif shown.why:
-        yield f"    a request that comes now waits: {shown.why}"
+        yield f"    a request that comes now would wait: {shown.why}"
     if not queue.requests:
         return
     drain = f", {queue.drain_per_s:.0f} of them leave in a second" if queue.drain_per_s else ""
@@ -64,7 +64,7 @@ def _band(band: BandRow) -> Iterator[str]:
         yield f"        and {len(band.flows) - SHOWN_FLOWS} more flows"
     if band.first:
         oldest = band.first[0]
-        yield f"        the oldest, of {oldest.flow}, waits as {oldest.why}"
+        yield f"        the oldest is of {oldest.flow}: {oldest.why}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_DELETED = Dropped(
+    reason=reasons.NO_ENDPOINTS, message="was deleted while the request was on its way to it", retry_after_s=1
+)
 _FAULTY = Dropped(reason=reasons.NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
 
 AT_ONCE = 64
@@ -70,6 +73,7 @@ class PoolQueue:
         self._positions = Positions()
         self._woken: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_removed = False
         self._is_starved = False
         """Whether requests wait because there is no endpoint."""
 
@@ -107,7 +111,7 @@ class PoolQueue:
             return f"no endpoint is ready: it waits up to {wait_s:g} s for one" if wait_s else ""
         ahead = sum(wait.place.priority >= priority for wait in self.waits())
         if ahead:
-            return f"requests wait before it: {ahead}"
+            return f"{ahead} wait before it"
         if not self._capacity.has_room(priority, now):
             return f"the pool has no room: its saturation is {self._capacity.saturation(now):.2f}"
         return ""
@@ -183,14 +187,11 @@ class PoolQueue:
 
     def remove(self) -> None:
         """The pool is gone."""
-        now, key = self._proxy.now(), self._pool.pool.key
-        why = f"{key} was deleted while the request waited for it"
-        gone = reasons.refusal(Dropped(reason=reasons.NO_ENDPOINTS, message=why, retry_after_s=1))
+        self._is_removed = True
+        now = self._proxy.now()
         for waiting, wait in list(self._waits.items()):
             self._flow.leave(waiting, now)
-            wait.dropped_reason = reasons.NO_ENDPOINTS
-            self._end(wait, reasons.NO_ENDPOINTS, now)
-            _exchange(wait).turn_away(gone)
+            self._drop(wait, _DELETED, now)
         self._sleep()
 
     def _counts_all(self) -> bool:
@@ -206,6 +207,8 @@ class PoolQueue:
         request, decision = exchange.request, exchange.decision
         says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
         ttl_s = self.settings.ttl_s
+        if decision.body is not request.body:
+            request.body = b""  # of the two, one is sent
         waiting = Waiting(
             exchange,
             flow=says.flow,
@@ -226,6 +229,8 @@ class PoolQueue:
         self.wake()
 
     def _refused(self, waiting: Waiting, now: float) -> Dropped | None:
+        if self._is_removed:
+            return _DELETED
         if self._pool.pool.fault and self._capacity.is_empty():
             return _FAULTY  # no Pod that comes will help
         return self._flow.enter(waiting, now)
@@ -339,7 +344,7 @@ class PoolQueue:
 
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
         """The answer, with what is known here of a pool without endpoints."""
-        if dropped.reason != reasons.NO_ENDPOINTS:
+        if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
             told = f"{self._pool.pool.key}: {dropped.message}"
             return reasons.refusal(msgspec.structs.replace(dropped, message=told))
         none = no_endpoint(self._pool, self._proxy.settings.max_endpoint_connections)
