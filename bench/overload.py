@@ -1,0 +1,124 @@
+"""What a queue in front of a fleet does when the fleet gets more than it can do, in virtual time.
+
+The same requests before the same engines, sent at once or held until there is room. A tenth of them is
+critical, three tenths are sheddable; nobody is refused, so that both serve the same. docs/flow-control.md has
+the table.
+
+    python bench/overload.py
+    python bench/overload.py --part 0.2
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from headgate import scheduling
+from headgate.fleet.prefix import PrefixIndex
+from headgate.flow.queue import FlowSettings
+from headgate.simulator.fleet import EngineGroup, FleetDescription, FleetRun, run_fleet
+from headgate.simulator.model import PROFILES, EngineConfig
+from headgate.simulator.traces import TimedRequest
+from headgate.simulator.workloads import Chat, SharedPrefix
+from headgate.simulator.workloads.workload import Workload
+
+ENGINE = PROFILES["8b-h100"].config
+PRIORITIES, SHARES = (1, 0, -1), (0.1, 0.6, 0.3)
+ENDLESS = FlowSettings(ttl_s=0, max_requests=0, max_bytes=0)
+
+
+class Case(NamedTuple):
+    name: str
+    workload: Workload
+    groups: tuple[EngineGroup, ...]
+
+
+def engines(count: int, engine: EngineConfig = ENGINE) -> tuple[EngineGroup, ...]:
+    return (EngineGroup(name="e", engine=engine, count=count),)
+
+
+CASES = (
+    Case(
+        "long prompts",
+        SharedPrefix(
+            requests=2500, rate=26, prefixes=60, prefix_tokens=2000, question_tokens=500, output_tokens=150
+        ),
+        engines(4),
+    ),
+    Case(
+        "long answers, batches of 64",
+        SharedPrefix(
+            requests=3000, rate=40, prefixes=30, prefix_tokens=128, question_tokens=100, output_tokens=300
+        ),
+        engines(4, msgspec.structs.replace(ENGINE, max_num_seqs=64)),
+    ),
+    Case("conversations", Chat(requests=1500, rate=20), engines(2)),
+    Case(
+        "prefill and decode apart",
+        SharedPrefix(
+            requests=1200, rate=16, prefixes=40, prefix_tokens=2000, question_tokens=500, output_tokens=150
+        ),
+        (
+            EngineGroup(name="p", engine=ENGINE, count=2, role="prefill"),
+            EngineGroup(name="d", engine=ENGINE, count=2, role="decode"),
+        ),
+    ),
+)
+
+
+def requests_of(workload: Workload, part: float) -> list[TimedRequest]:
+    """With priorities: of all requests of a conversation the same."""
+    workload = msgspec.structs.replace(workload, requests=max(round(workload.requests * part), 1))
+    told, chance = [], random.Random(5)
+    for request in workload.generate(random.Random(3)):
+        by = chance if request.session < 0 else random.Random(request.session)
+        told.append(msgspec.structs.replace(request, priority=by.choices(PRIORITIES, SHARES)[0]))
+    return told
+
+
+def served(case: Case, requests: Sequence[TimedRequest], flow: FlowSettings | None) -> FleetRun:
+    prefixes = PrefixIndex()
+    description = FleetDescription(groups=case.groups, scrape_s=1.0, flow=flow)
+    policy = scheduling.PredictedFirstToken(prefixes)
+    return run_fleet(iter(requests), description, policy, seed=1, prefixes=prefixes)
+
+
+def row(case: Case, queue: str, run: FleetRun) -> list[str]:
+    ends = sorted(record.ended_s for record in run.records)
+    cells = [case.name, queue, f"{ends[-1]:.1f} s", f"{ends[len(ends) * 9 // 10]:.1f} s"]
+    cells.append(f"{run.summary().hit_rate:.1%}")
+    for priority, share in ((1, 0.5), (1, 0.95), (0, 0.5), (-1, 0.5)):
+        first = sorted(
+            record.ttft_s
+            for record in run.records
+            if record.priority == priority and record.ttft_s is not None
+        )
+        cells.append(f"{first[int(len(first) * share)]:.2f} s")
+    return cells
+
+
+@click.command()
+@click.option("--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="How much of the traffic.")
+def main(part: float) -> None:
+    """Prints when all and nine tenths are served, hits, and times to the first token by priority."""
+    table = Table(box=box.SIMPLE)
+    for column in ("traffic", "queue"):
+        table.add_column(column)
+    for column in ("all served", "90 %", "hits", "critical p50", "p95", "default p50", "sheddable p50"):
+        table.add_column(column, justify="right")
+    for case in CASES:
+        requests = requests_of(case.workload, part)
+        for queue, flow in (("none", None), ("headgate", ENDLESS)):
+            table.add_row(*row(case, queue, served(case, requests, flow)))
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()
