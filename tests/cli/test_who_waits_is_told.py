@@ -69,6 +69,7 @@ PAGE = {
         queue(1, band(0, batch=4)),
     ],
     "default/idle": [queue(0), queue(1)],
+    "InferencePool/default/base": [queue(0)],
     "no_answer": ["worker 2 is starting"],
 }
 
@@ -129,7 +130,15 @@ def test_one_pool_may_be_asked_for(gateway: str) -> None:
     assert "default/busy" not in run("--gateway", gateway, "--pool", "default/idle").stdout
     refused = run("--gateway", gateway, "--pool", "default/none")
     assert refused.exit_code == 1
-    assert "no pool 'default/none'; it has: default/busy, default/idle" in refused.output
+    assert "no pool 'default/none'; it has: InferencePool/default/base, default/busy" in refused.output
+
+
+@pytest.mark.parametrize("name", ["default/base", "base", "InferencePool/default/base"])
+def test_a_pool_may_be_asked_for_without_its_kind(gateway: str, name: str) -> None:
+    """An InferencePool as well as a ModelServer, by as much of its name as is known."""
+    found = run("--gateway", gateway, "--pool", name, "-o", "json")
+    assert list(json.loads(found.stdout)) == ["InferencePool/default/base"]
+    assert run("--gateway", gateway, "--pool", "ase").exit_code == 1
 
 
 def test_a_gateway_that_cannot_be_asked() -> None:

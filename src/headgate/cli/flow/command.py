@@ -18,7 +18,7 @@ DEFAULT_GATEWAY = "http://localhost:8081"
     metavar="URL",
     help="Admin port of the gateway.",
 )
-@click.option("--pool", metavar="NAME", help="This pool only, as namespace/name.")
+@click.option("--pool", metavar="NAME", help="Pools of this name only, as namespace/name.")
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
 )

@@ -14,17 +14,19 @@ PATIENCE_S = 10.0
 
 
 def ask(url: str, pool: str | None) -> dict[str, QueueShown]:
-    """The queue of each pool, or of the one that is named. Raises ClickException."""
+    """The queue of each pool, or of those of one name. Raises ClickException."""
     return _chosen(_ask(url), pool)
 
 
 def _chosen(pools: dict[str, QueueShown], pool: str | None) -> dict[str, QueueShown]:
     if pool is None:
         return pools
-    if pool not in pools:
+    # An InferencePool is called by its kind as well, as a ModelServer may have the same name.
+    chosen = {name: shown for name, shown in pools.items() if name == pool or name.endswith(f"/{pool}")}
+    if not chosen:
         known = ", ".join(sorted(pools)) or "none"
         raise click.ClickException(f"the gateway has no pool {pool!r}; it has: {known}")
-    return {pool: pools[pool]}
+    return chosen
 
 
 def _ask(url: str) -> dict[str, QueueShown]:
