@@ -21,6 +21,7 @@ from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.gateway.workers import collector
 from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -49,6 +50,7 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
     waits = Waits(proxy)
+    collector.spare_what_there_is()
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
     cpu_s = time.process_time()
@@ -62,15 +64,14 @@ class Waits:
 
     def __init__(self, proxy: Proxy) -> None:
         self.longest_s = 0.0
-        self._loop = proxy.loop
         self._wait = proxy.limit_sources.wait
         proxy.limit_sources.wait = self.wait
 
     def wait(self, limit: Any, input_tokens: int, output_tokens: int, then: Callable[[], None]) -> Any:
-        began, without = self._loop.time(), without_processor_s()
+        began, without = time.monotonic(), without_processor_s()
 
         def ended() -> None:
-            waited_s = self._loop.time() - began - (without_processor_s() - without)
+            waited_s = time.monotonic() - began - (without_processor_s() - without)
             self.longest_s = max(self.longest_s, waited_s)
             then()
 

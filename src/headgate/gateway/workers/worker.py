@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from headgate.gateway import pages
 from headgate.gateway.service import Service
 from headgate.gateway.workers import channel as wire
-from headgate.gateway.workers import messages
+from headgate.gateway.workers import collector, messages
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
@@ -97,7 +97,7 @@ class _Worker:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 working = [
-                    tasks.create_task(self._service.run(lambda: self._say(messages.Ready()))),
+                    tasks.create_task(self._service.run(self._ready)),
                     tasks.create_task(self._tell_counts()),
                     tasks.create_task(self._obey()),
                 ]
@@ -106,6 +106,10 @@ class _Worker:
                     task.cancel()
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
+
+    def _ready(self) -> None:
+        collector.spare_what_there_is()
+        self._say(messages.Ready())
 
     def _say(self, report: messages.Report) -> None:
         """Tells the supervisor, or, while that is being replaced, its successor."""
