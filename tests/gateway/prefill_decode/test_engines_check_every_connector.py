@@ -163,3 +163,15 @@ async def test_a_conversation_goes_on_where_its_cache_is(engines):
     decisions = "headgate_gateway_prefill_decisions_total"
     assert some.gateway.metric(decisions, decision="remote") == 1
     assert some.gateway.metric(decisions, decision="cached") == 1
+
+
+@pytest.mark.parametrize(("connector", "learned"), [("nixl", 2), ("sglang", 0)])
+async def test_how_long_caches_take_to_come_is_learned(engines, connector, learned):
+    """From streamed answers, unless both engines are asked at once, when the prefill is in the wait too."""
+    some = await engines(connector)
+    for stream in (True, True, False):
+        answer = await some.client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+        assert answer.status_code == 200
+    await some.gateway.idle()
+    (pool,) = some.gateway.proxy.pools.values()
+    assert pool.rates.pool.handovers == learned

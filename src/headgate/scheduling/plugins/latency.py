@@ -38,7 +38,10 @@ def first_token_ms(cycle: Cycle, loads: Loads) -> list[float]:
     """Predicted milliseconds to the request's first token, on each endpoint."""
     request, now = cycle.request, cycle.now
     return [
-        load.estimator.first_token_s(max(request.prompt_tokens - held, 0.0), now) * 1e3
+        load.estimator.first_token_s(
+            max(request.prompt_tokens - held, 0.0), now, loads_adapter=not load.has_adapter(request.adapter)
+        )
+        * 1e3
         for load, held in zip(loads, cycle.held_tokens(loads), strict=True)
     ]
 
