@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex
+from headgate.scheduling.predicted import in_flight_tokens
 
 BLOCK_TOKENS = 64
 
@@ -187,3 +188,30 @@ def test_what_is_given_as_the_reason():
         "first token in 0.604 s (queue 0.520 + prefill 0.084): 640 prompt tokens to prefill at 10000/s "
         "(6400 are cached), counted 1.0 times; 1 request in flight, by the ledger alone"
     )
+
+
+@pytest.mark.parametrize(("beside_tokens", "weight"), [(0.1, 150.0), (1.2, 301.8), (20.0, 600.0)])
+def test_who_is_in_flight_counts_by_what_each_adds_to_a_step(beside_tokens, weight):
+    """For each step of the prompt and of the answer, within bounds: among idle queues it decides."""
+    pool = Pool(2)
+    rates = pool.loads[0].estimator.rates
+    pool.loads[1].estimator.join(rates)
+    rates.pool.beside_tokens = beside_tokens
+    request = scheduling.Request(model="m", prompt_tokens=1024)
+    assert in_flight_tokens(request, rates.pool) == pytest.approx(weight)
+    pool.loads[0].book(0, 0, 0.0, is_streamed=False)
+    assert pool.pick(request, 1.0).load is pool.loads[1]
+
+
+def test_an_adapter_that_has_to_be_loaded_counts_as_prefill():
+    """A queue that is shorter than the load is waited for, a longer one not."""
+    pool = Pool(2)
+    home, other = pool.loads
+    home.book(0, 0, 0.0, adapter="a").end(1.0)
+    request = scheduling.Request(model="a", adapter="a", prompt_tokens=100)
+    home.book(2_000, 0, 10.0)
+    choice = pool.pick(request, 10.0)
+    assert choice.load is home
+    assert "adapter 0.300" in pool.policy.why(request, other, choice, 10.0)
+    home.book(4_000, 0, 10.0)
+    assert pool.pick(request, 10.0).load is other

@@ -30,14 +30,15 @@ MOST_DELAYED = 8.0
 with the popular prefixes would have all of the queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
-MOST_IN_FLIGHT_TOKENS = 600.0
-"""A request in flight counts for no more than this: beyond it caches would be given up for evenness."""
+LEAST_IN_FLIGHT_TOKENS, MOST_IN_FLIGHT_TOKENS = 150.0, 600.0
+"""A request in flight counts for no more than this, as caches would be given up for evenness, and for no
+less, as it will want room in the cache, and its length is a guess."""
 
 
 def in_flight_tokens(request: Request, pool: PoolRates) -> float:
     """What each request in flight on an endpoint costs another one there, in tokens of prefill: it makes each
     of its steps longer, those of its prompt and those of its answer."""
-    return min(pool.beside_tokens * request.steps, MOST_IN_FLIGHT_TOKENS)
+    return max(min(pool.beside_tokens * request.steps, MOST_IN_FLIGHT_TOKENS), LEAST_IN_FLIGHT_TOKENS)
 
 
 class PredictedFirstToken(Policy):
