@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 
 async def test_a_request_goes_at_once_where_there_is_room(pool, endpoint):
     """Nothing is made for it."""
@@ -36,6 +38,20 @@ async def test_an_endpoint_with_all_its_connections_is_waited_for(start_pool, en
     await pool.wait("second")
     first.answer(b"{}")
     assert await pool.served() == "second"
+
+
+async def test_engines_that_are_waited_for_are_looked_at_often(pool, endpoint):
+    """They know nothing of what waits here."""
+    await pool.ask()
+    await endpoint.call()
+    (load,) = pool.gateway.proxy.ledger.loads()
+    scraper = pool.gateway.proxy.scraper
+    assert not scraper.is_waited_for(load)
+    await pool.wait()
+    assert scraper.is_waited_for(load)
+    settings = pool.gateway.proxy.settings
+    assert scraper.pace.after(None, 0.0) == settings.engine_metrics_interval_s
+    assert scraper.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(settings.engine_metrics_quick_s)
 
 
 async def test_who_is_more_important_goes_first(pool, endpoint):

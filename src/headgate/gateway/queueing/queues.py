@@ -49,6 +49,10 @@ class Queues:
             if queue.held and queue.serves(load):
                 queue.wake()
 
+    def waits_for(self, load: EndpointLoad) -> bool:
+        """Whether requests wait for a pool with this endpoint."""
+        return any(queue.held and queue.serves(load) for queue in self._queues.values())
+
     def sweep(self) -> None:
         """Called about once a second."""
         for queue in self._queues.values():

@@ -34,7 +34,7 @@ def refusal(dropped: Dropped) -> Refusal:
         status=dropped.status,
         type=_TYPES[dropped.status],
         code=CODES[dropped.reason],
-        message=dropped.message,
+        message=f"{dropped.message}; try again in {dropped.retry_after_s} s",
         retry_after_s=dropped.retry_after_s,
         lines=lines(dropped.reason),
     )

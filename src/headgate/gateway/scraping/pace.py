@@ -33,10 +33,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     old_s: float = 5.0
     """Readings of this age are relied on in any case."""
 
-    def after(self, reading: EngineReading | None, took_s: float) -> float:
-        """Until the next look, after one that took `took_s` and came to `reading`."""
+    def after(self, reading: EngineReading | None, took_s: float, *, is_waited_for: bool = False) -> float:
+        """Until the next look, after one that took `took_s` and came to `reading`; requests may wait for the
+        engine in the gateway, of which it knows nothing."""
         quick_s = min(self.quick_s, self.rest_s)
-        wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** pressure(reading)
+        wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** (
+            1.0 if is_waited_for else pressure(reading)
+        )
         return max(wanted_s, min(took_s * self.lookers / ENGINE_SHARE, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:

@@ -127,6 +127,10 @@ class Scraper:
     def malformed(self, families: int) -> None:
         self.malformed_families += families
 
+    def is_waited_for(self, load: fleet.EndpointLoad) -> bool:
+        """Whether requests wait until an endpoint, or another of its pool, has room."""
+        return self._proxy.queues.waits_for(load)
+
     def heard(self, load: fleet.EndpointLoad) -> None:
         """An endpoint has another reading."""
         self._proxy.queues.learned(load)

@@ -145,7 +145,8 @@ class Watch:
         scraper.count(result)
         if result == "read":
             self._failures = 0
-            return scraper.pace.after(self.observation.reading, scraper.now() - began)
+            took_s, is_waited_for = scraper.now() - began, scraper.is_waited_for(self.load)
+            return scraper.pace.after(self.observation.reading, took_s, is_waited_for=is_waited_for)
         self._failures += 1
         return scraper.pace.after_failures(self._failures)
 
