@@ -109,6 +109,8 @@ class Way:
         self.cut_after: int | None = None
         """Each connection breaks after so many bytes of answers."""
         self.connections = 0
+        self.passed = 0
+        """Pieces that went to Redis."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -153,6 +155,7 @@ class Way:
             back = asyncio.create_task(self._pass_back(below, writer))
             with suppress(OSError):
                 while data := await reader.read(65536):
+                    self.passed += 1
                     above.write(data)
                     await above.drain()
             back.cancel()

@@ -115,6 +115,22 @@ async def test_an_answer_that_breaks_off_is_asked_for_again(limiter, way, client
     await settled(client, 400)
 
 
+async def test_a_redis_that_may_not_write_counts_nothing(limiter, client, eventually):
+    """A replica, as one finds it amid a failover, is no account; it is again once it is the primary."""
+    one = limiter()
+    budget = one.budget(1_000, MONTH_S)
+    assert await one.request(budget, 100)
+    await client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        while not one.source.trouble:
+            await one.request(budget, 1)
+            await asyncio.sleep(0.01)
+        assert "read only replica" in one.source.trouble
+    finally:
+        await client.execute_command("REPLICAOF", "NO", "ONE")
+    await eventually(lambda: not one.source.trouble)
+
+
 async def test_strict_limits_refuse_without_redis(limiter, way, eventually):
     """Where the limit must hold whatever happens, nothing goes that Redis has not granted."""
     one = limiter(is_strict=True)

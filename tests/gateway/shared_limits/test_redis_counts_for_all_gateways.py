@@ -5,7 +5,10 @@ import time
 
 import pytest
 
+from headgate.api.addresses import Address
+from headgate.flow.limits import Claim, LeasedBudget
 from headgate.gateway.limiting import redis_script
+from headgate.gateway.limiting.redis_transport import RedisAccess, RedisTransport
 
 KEY = "kthena:ratelimit:m:input"
 
@@ -113,3 +116,24 @@ async def test_what_is_left_is_given_back_at_the_end(limiter, client):
     assert await one.request(one.budget(1_000, unit_s=2_592_000), 10)
     await one.source.close()
     assert float(await client.hget(KEY, "tokens")) == pytest.approx(990, abs=0.1)
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_taken_for_another(way, eventually):
+    """What was given up before its answer came is not answered with the next."""
+    transport = RedisTransport(Address.parse(way.address), RedisAccess())
+
+    def claim(limit: int) -> list[tuple[str, Claim]]:
+        budget = LeasedBudget("", "me", limit, 2_592_000, 0.0, lambda _: None)
+        return [(f"{limit}:input", budget.claim(0.0))]
+
+    await transport.exchange(claim(100), True)
+    way.delay_s = 0.1
+    passed = way.passed
+    given_up = asyncio.create_task(transport.exchange(claim(200), False))
+    await eventually(lambda: way.passed > passed)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    way.delay_s = 0.0
+    (grant,), _ = await transport.exchange(claim(300), False)
+    assert grant.level == pytest.approx(300, abs=1)
+    await transport.close()

@@ -18,6 +18,8 @@ from headgate.gateway.limiting import redis_script
 from headgate.gateway.limiting.lease_source import Answer, Refused, Unreachable
 
 DEFAULT_PORT = 6379
+OF_ONE_KEY = "WRONGTYPE"
+"""In an error that is not about the server: somebody else keeps something under the key."""
 TIMEOUT_S = 2.0
 """For a connection, and for an answer on it."""
 
@@ -75,13 +77,12 @@ class RedisTransport:
             # What is still to come on this connection would be taken for the answers to what is asked next.
             await self._drop()
             raise
+        for each in results:
+            if isinstance(each, ResponseError) and OF_ONE_KEY not in str(each):
+                # Such as a replica says it, or a server that is full or still loading: it counts nothing.
+                raise Unreachable(str(each))
         members = results.pop() if count else 0
-        answers = [_answer(each) for each in results]
-        if isinstance(members, ResponseError):
-            if all(isinstance(each, Refused) for each in answers):
-                raise Unreachable(str(members))
-            members = 0
-        return answers, cast("int", members)
+        return [_answer(each) for each in results], members if isinstance(members, int) else 0
 
     async def _call(self, calls: Sequence[tuple[str, str, list[str | int]]]) -> list[Any]:
         """What each script returned, or a ResponseError."""
