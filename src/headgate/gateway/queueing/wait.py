@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.gateway import limiting
 from headgate.gateway.chunks import LAST_CHUNK, chunk
 from headgate.gateway.queueing import continuation
 from headgate.gateway.refusals import error_event
@@ -65,9 +66,11 @@ class Wait:
         if self.has_head:
             return comment
         self.has_head = True
-        request = exchange.request
-        begin = continuation.head(request.answer_lines, exchange.request_id, keep_alive=request.keep_alive)
-        return begin + comment
+        request, reservation = exchange.request, exchange.reservation
+        lines = request.answer_lines
+        if reservation is not None:
+            lines += limiting.lines(reservation, now)
+        return continuation.head(lines, exchange.request_id, keep_alive=request.keep_alive) + comment
 
     def refused(self, refusal: Refusal, target: bytes) -> bytes:
         """What ends the stream whose head its client has."""
