@@ -115,31 +115,35 @@ class LeasedBudget:
         return True
 
     def give_back(self, tokens: int, now: float) -> None:
+        if self._share is not None and self._held < 0:
+            # What was used beyond the lease came from the share, and goes back there first.
+            self._share.give_back(min(tokens, -self._held), now)
         self._held += tokens
         if self._is_closed and not self.is_called:
             self._make_call()
-        if self._share is not None:
-            self._share.give_back(tokens, now)
 
     def charge(self, tokens: int, now: float) -> None:
+        if self._share is not None and tokens > self._held:
+            self._share.charge(tokens - max(self._held, 0), now)
         self._held -= tokens
         if self._held < self._low and not self.is_called and now >= self._ask_at:
             self._make_call()
-        if self._share is not None:
-            self._share.charge(tokens, now)
 
     def available(self, now: float) -> float:
         """What it has and what is left for all, as far as it knows; negative is debt."""
         held = self._held if now < self._until else min(self._held, 0)
         if self._share is not None:
-            return max(held, 0) + (0.0 if self.is_strict else self._share.available(now))
+            share = 0.0 if self.is_strict else self._share.available(now)
+            return min(max(held, 0) + share, self.limit)
         return min(held + self._filled(now), self.limit)
 
     def wait_s(self, tokens: int, now: float) -> float:
         if tokens > self.limit:
             return math.inf
         if self._share is not None and not self.is_strict:
-            return self._share.wait_s(tokens, now)
+            wait_s = self._share.wait_s(tokens - max(self._held, 0), now)
+            # What no share ever has, the account may have as soon as it is back.
+            return wait_s if wait_s < math.inf else LOOK_AGAIN_S
         missing = tokens - self.available(now)
         return max(missing * self._unit_s / self.limit, max(self._ask_at - now, 0.0))
 
