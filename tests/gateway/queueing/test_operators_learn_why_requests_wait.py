@@ -1,5 +1,7 @@
 """Whether a request would wait, and why, is told before it is sent; how it waited, with its answer."""
 
+import math
+
 from headgate.gateway import explaining
 
 BODY = b'{"model": "m", "prompt": "hello"}'
@@ -30,6 +32,13 @@ async def test_a_pool_without_endpoints(start_pool):
     pool = await start_pool(no_endpoint_wait_s=45.0)
     pool.gateway.serve([])
     assert explained(pool).waits == "no endpoint is ready: it waits up to 45 s for one"
+
+
+async def test_a_pool_that_will_never_have_room(pool, monkeypatch):
+    """Its saturation is a number that JSON can have."""
+    monkeypatch.setattr(type(pool.queue._capacity), "saturation", lambda self, now: math.inf)
+    (shown,) = (await pool.page("/debug/flow"))["default/pool"]
+    assert shown["queue"]["saturation"] == 1000.0
 
 
 async def test_without_flow_control_nothing_waits(start_pool, endpoint):

@@ -7,7 +7,6 @@ was woken; if only time will make room, a timer wakes it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.access_log import SERVED
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, making, reasons
+from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
@@ -37,16 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DELETED = Dropped(
-    reason=reasons.NO_ENDPOINTS, message="was deleted while the request was on its way to it", retry_after_s=1
-)
-_FAULTY = Dropped(reason=reasons.NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
-
 AT_ONCE = 64
 """Requests that are sent in one turn of the loop; then connections have theirs."""
 BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
-SOONEST_S = 0.001
-"""Between two looks that are owed to the time alone."""
+MOST_SATURATED = 1000.0
+"""As it is shown: JSON knows nothing infinite."""
 
 
 class PoolQueue:
@@ -71,8 +66,9 @@ class PoolQueue:
         self.held = 0
         """How many these are."""
         self._positions = Positions()
-        self._woken: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(proxy.loop, self._look)
+        self.wake = self._alarm.wake
+        """Says that there may be room."""
         self._is_removed = False
         self._is_starved = False
         """Whether requests wait because there is no endpoint."""
@@ -118,13 +114,13 @@ class PoolQueue:
 
     def shown(self) -> QueueShown:
         """For whoever asks what it does."""
-        now = self._proxy.now()
+        view = self._flow.explain(self._proxy.now())
         return QueueShown(
             is_on=self.settings.is_on,
             endpoints=len(_answering(self._pool)),
             in_flight=self._capacity.in_flight(),
             why=self.why_wait(0),
-            queue=self._flow.explain(now),
+            queue=msgspec.structs.replace(view, saturation=min(view.saturation, MOST_SATURATED)),
         )
 
     def progress(self, place: Waiting, now: float) -> str:
@@ -191,8 +187,8 @@ class PoolQueue:
         now = self._proxy.now()
         for waiting, wait in list(self._waits.items()):
             self._flow.leave(waiting, now)
-            self._drop(wait, _DELETED, now)
-        self._sleep()
+            self._drop(wait, reasons.DELETED, now)
+        self._alarm.stop()
 
     def _counts_all(self) -> bool:
         settings = self.settings
@@ -230,9 +226,9 @@ class PoolQueue:
 
     def _refused(self, waiting: Waiting, now: float) -> Dropped | None:
         if self._is_removed:
-            return _DELETED
+            return reasons.DELETED
         if self._pool.pool.fault and self._capacity.is_empty():
-            return _FAULTY  # no Pod that comes will help
+            return reasons.FAULTY  # no Pod that comes will help
         return self._flow.enter(waiting, now)
 
     def _work(self, exchange: Delivery) -> int:
@@ -285,14 +281,9 @@ class PoolQueue:
 
     # -- whose turn it is
 
-    def wake(self) -> None:
-        """There may be room."""
-        if self._woken is None:
-            self._woken = self._proxy.loop.call_soon(self._look)
-
     def _look(self) -> None:
         """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
-        self._sleep()
+        self._alarm.stop()
         now = self._proxy.now()
         self._turn_away(self._flow.dropped(now), now)
         sent = 0
@@ -306,19 +297,7 @@ class PoolQueue:
         if sent == AT_ONCE:
             self.wake()
         elif self.held:
-            self._sleep_until(self._flow.wake_at(now), now)
-
-    def _sleep(self) -> None:
-        if self._woken is not None:
-            self._woken.cancel()
-            self._woken = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _sleep_until(self, at: float, now: float) -> None:
-        if self._woken is None and at < math.inf:
-            self._timer = self._proxy.loop.call_at(max(at, now + SOONEST_S), self.wake)
+            self._alarm.wake_at(self._flow.wake_at(now), now)
 
     def _send(self, wait: Wait, now: float) -> None:
         exchange = _exchange(wait)
@@ -345,13 +324,9 @@ class PoolQueue:
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
         """The answer, with what is known here of a pool without endpoints."""
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
-            told = f"{self._pool.pool.key}: {dropped.message}"
-            return reasons.refusal(msgspec.structs.replace(dropped, message=told))
+            return reasons.refusal(dropped, str(self._pool.pool.key))
         none = no_endpoint(self._pool, self._proxy.settings.max_endpoint_connections)
-        if waited_s < 1:
-            return msgspec.structs.replace(none, lines=reasons.lines(dropped.reason))
-        told = f"{none.message}, and none came in {waited_s:.0f} s"
-        return reasons.refusal(msgspec.structs.replace(dropped, message=told))
+        return reasons.without_endpoints(dropped, none, waited_s)
 
     def _evict(self, waiting: Waiting, dropped: Dropped) -> None:
         """Ends a running request for others that wait."""

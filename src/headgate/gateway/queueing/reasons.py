@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
+from headgate.flow.queue import Dropped, Reason
 from headgate.gateway.refusals import Refusal
-
-if TYPE_CHECKING:
-    from headgate.flow.queue import Dropped, Reason
 
 _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
 HEADERS = (b"x-headgate-dropped-reason", b"x-llm-d-request-dropped-reason")
@@ -28,13 +26,30 @@ CODES: dict[Reason, str] = {
 """Of each reason: the code of the error, which is the outcome in metrics and the access log."""
 
 
-def refusal(dropped: Dropped) -> Refusal:
-    """The answer to a request that waited, or wanted to."""
+DELETED = Dropped(
+    reason=NO_ENDPOINTS, message="was deleted while the request was on its way to it", retry_after_s=1
+)
+FAULTY = Dropped(reason=NO_ENDPOINTS, message="it cannot have endpoints", retry_after_s=1)
+
+
+def refusal(dropped: Dropped, pool: str) -> Refusal:
+    """The answer to a request that waited for a pool, or wanted to."""
+    return _refusal(dropped, f"{pool}: {dropped.message}")
+
+
+def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refusal:
+    """The same where the pool has no endpoint; `none` says why, to those that do not wait for one."""
+    if waited_s < 1:
+        return msgspec.structs.replace(none, lines=lines(dropped.reason))
+    return _refusal(dropped, f"{none.message}, and none came in {waited_s:.0f} s")
+
+
+def _refusal(dropped: Dropped, message: str) -> Refusal:
     return Refusal(
         status=dropped.status,
         type=_TYPES[dropped.status],
         code=CODES[dropped.reason],
-        message=f"{dropped.message}; try again in {dropped.retry_after_s} s",
+        message=f"{message}; try again in {dropped.retry_after_s} s",
         retry_after_s=dropped.retry_after_s,
         lines=lines(dropped.reason),
     )

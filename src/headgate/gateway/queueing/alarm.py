@@ -1,0 +1,41 @@
+"""When somebody looks again: soon, once, however often that is asked for; or when the time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+SOONEST_S = 0.001
+"""Between two looks that are owed to the time alone."""
+
+
+class Alarm:
+    """Calls `look` in a later turn of the loop; while that is due, it is asleep no more."""
+
+    __slots__ = ("_look", "_loop", "_timer", "_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
+        self._loop = loop
+        self._look = look
+        self._woken: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake(self) -> None:
+        """In the next turn."""
+        if self._woken is None:
+            self._woken = self._loop.call_soon(self._look)
+
+    def wake_at(self, at: float, now: float) -> None:
+        """At a time, unless before; infinite is never."""
+        if self._woken is None and at < math.inf:
+            self._timer = self._loop.call_at(max(at, now + SOONEST_S), self.wake)
+
+    def stop(self) -> None:
+        """Whoever looks has begun to, or nobody has to."""
+        if self._woken is not None:
+            self._woken.cancel()
+            self._woken = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
