@@ -72,7 +72,8 @@ class LeasedBudget:
         """Before this time, asking for more is of no use,"""
         self._refused = 0
         """or for so many, if requests wait for them."""
-        self._is_closed = False
+        self.is_closed = False
+        """Whether no route needs it any more."""
         self._epoch = ""
         self._level = float(limit)
         self._level_at = self._asked_at = self._used_at = now
@@ -119,7 +120,7 @@ class LeasedBudget:
             # What was used beyond the lease came from the share, and goes back there first.
             self._share.give_back(min(tokens, -self._held), now)
         self._held += tokens
-        if self._is_closed and not self.is_called:
+        if self.is_closed and not self.is_called:
             self._make_call()
 
     def charge(self, tokens: int, now: float) -> None:
@@ -188,19 +189,23 @@ class LeasedBudget:
 
     def is_due(self, now: float) -> bool:
         """Whether a claim should be made though nobody asks: to tell of use, or to give the lease back."""
-        if self._used != self._told:
+        if not self.has_told_all:
             return now - self._asked_at >= TELL_S
         return self._held != 0 and now - self._used_at >= IDLE_S
 
     @property
     def is_settled(self) -> bool:
         """Whether it holds nothing and has told all."""
-        return self._held == 0 and self._used == self._told
+        return self._held == 0 and self.has_told_all
+
+    @property
+    def has_told_all(self) -> bool:
+        return self._used == self._told
 
     @property
     def is_over(self) -> bool:
         """Whether the account need hear nothing of it any more, unless it calls."""
-        return self._is_closed and self.is_settled and not self.is_called
+        return self.is_closed and self.is_settled and not self.is_called
 
     @property
     def _used(self) -> int:
@@ -208,7 +213,7 @@ class LeasedBudget:
 
     def wants_lease(self, now: float) -> int:
         """Tokens that it would like to have on lease, by what was used of late and what is waited for."""
-        if self._is_closed or (now - self._used_at >= IDLE_S and not self._need):
+        if self.is_closed or (now - self._used_at >= IDLE_S and not self._need):
             return 0
         usual = max(self._per_s * HORIZON_S, self._request_tokens * LEAST_REQUESTS)
         return max(min(math.ceil(usual), self.limit // LARGEST_SHARE), self._need)
@@ -301,7 +306,7 @@ class LeasedBudget:
         self._share = None
         self._level_at = now
         self._ask_at = -math.inf
-        if self._used != self._told and not self.is_called:
+        if not self.has_told_all and not self.is_called:
             self._make_call()
 
     @property
@@ -315,7 +320,7 @@ class LeasedBudget:
 
     def close(self) -> None:
         """Nobody takes from it any more: the lease is given back, and what was used is told."""
-        self._is_closed = True
+        self.is_closed = True
         if not self.is_called:
             self._make_call()
 

@@ -36,6 +36,8 @@ TROUBLED_GAP_S = 0.1
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
 """Until it is tried again after a failure."""
+GIVE_UP_S = 60.0
+"""What was used of accounts that are out of reach for so long is told to nobody, once no route needs them."""
 CANCEL_AGAIN_S = 0.05
 LAST_WORDS_S = 0.25
 """For giving all leases back at the end."""
@@ -61,7 +63,7 @@ class Transport(Protocol):
 
     async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
         """Answers to claims, each with the name of its account, in their order; and if `count`, how many
-        processes there are that ask, else 0. Raises Unreachable."""
+        processes there are that ask, else 0, as it is if that is not known. Raises Unreachable."""
 
     async def close(self) -> None: ...
 
@@ -138,6 +140,7 @@ class LeaseSource:
         self._refused: dict[LeasedBudget, str] = {}
         self._wake = asyncio.Event()
         self._counted_at = self._looked_at = -math.inf
+        self._lost_at = math.inf
         self._task: asyncio.Task[None] | None = None
         self._id = f"{rng.getrandbits(64):016x}"
         self._numbers = itertools.count(1)
@@ -235,6 +238,17 @@ class LeaseSource:
     def _failed(self, why: str) -> None:
         self.failures += 1
         self._lose(why)
+        is_given_up = self._loop.time() - self._lost_at >= GIVE_UP_S
+        for budget in [each for each in self._budgets if each.is_closed]:
+            if budget.has_told_all or is_given_up:
+                self._let_go(budget)
+
+    def _let_go(self, budget: LeasedBudget) -> None:
+        """A request of it that ends later has it told once more."""
+        budget.is_called = False
+        for known in (self._budgets, self._called, self._refused):
+            known.pop(budget, None)
+        self._end(self._waiting.pop(budget, ()))
 
     async def _until_called(self) -> None:
         """Until there is something to say. Where there is trouble, that is at once: is anybody there?"""
@@ -278,8 +292,8 @@ class LeaseSource:
             late.cancel()
         now = self._loop.time()
         self.claims += len(claims)
-        if members:
-            self._members = members
+        if is_counting:
+            self._members = members or self._members
             self._counted_at = now
         for budget, claim, answer in zip(budgets, claims, answers, strict=True):
             self._answered(budget, claim, answer, now)
@@ -301,18 +315,20 @@ class LeaseSource:
                 log.error("%s does not count %s: %s", self.name, budget.account, answer)
             self._refused[budget] = answer
             budget.part(now)
+            if budget.is_closed:
+                self._let_go(budget)
             return
         budget.granted(claim, answer, now)
         budget.members = max(budget.members, self._members)
         if self._refused.pop(budget, None) is not None and not self.trouble:
             budget.rejoin(now)
         if budget.is_over:
-            self._budgets.pop(budget, None)
+            self._let_go(budget)
 
     def _lose(self, why: str) -> None:
         now = self._loop.time()
         if not self.trouble:
-            self.trouble_since = time.time()
+            self.trouble_since, self._lost_at = time.time(), now
             does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
             log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
