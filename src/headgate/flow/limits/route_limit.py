@@ -49,7 +49,7 @@ class RouteLimit:
 
         A direction that is no longer limited is forgotten, one that is limited anew begins full. In between
         what was used stays used. Where it is another Redis that counts, or none any more, the new count is as
-        it is there.
+        it is there, and requests under way are settled in the old one.
         """
         before, limits = self.written, route.limits
         assert limits is not None
@@ -72,7 +72,8 @@ class RouteLimit:
         if limit is None or account is None:
             return self._account(route, direction, limit, now)
         if is_elsewhere:
-            account.budget = self._make(route, direction, limit, now)
+            before, account = account, Account(direction, self._make(route, direction, limit, now))
+            account.used, account.refused = before.used, before.refused
         else:
             account.budget.change(limit, self.written.unit_s, now)
         return account
