@@ -86,6 +86,7 @@ def start_pool(start_gateway, endpoint, eventually):
 
     async def start(**settings) -> Pool:
         gateway = await start_gateway(endpoint, settings=ROOM_FOR_ONE | settings)
+        gateway.proxy._sweeper.cancel()  # whoever goes is woken by what happens, and not once a second
         metrics.add_gauges(gateway.registry, gateway.proxy.queues)
         return Pool(gateway, endpoint, eventually)
 
