@@ -2,6 +2,8 @@
 
 import math
 
+import msgspec
+
 from headgate.gateway import explaining
 
 BODY = b'{"model": "m", "prompt": "hello"}'
@@ -71,3 +73,27 @@ async def test_a_refusal_tells_why_it_was_dropped(start_pool, endpoint):
     response = await pool.gateway.ask(x_headgate_explain="1")
     told = response.header("x-headgate-decision")
     assert told.endswith("refused=queue_timeout; dropped=rejected-ttl-expired")
+
+
+async def test_the_share_of_each_bound_is_measured(start_pool, endpoint):
+    """Of requests and bytes, of a priority and of all; a bound that is none has no share."""
+    name = "headgate_gateway_flow_control_"
+    bounds = {"queue_max_requests": 10, "queue_max_bytes": 10_000, "queue_band_max_requests": 4}
+    pool = await start_pool(**bounds, queue_band_max_bytes=5_000)
+    await pool.ask()
+    await endpoint.call()
+    for priority in ("1", "0"):
+        await pool.wait(x_priority=priority)
+    size = pool.gateway.metric(f"{name}queue_bytes", priority="1")
+    assert size > 0
+    assert pool.gateway.metric(f"{name}capacity_utilization_requests", priority="1") == 0.25
+    assert pool.gateway.metric(f"{name}capacity_utilization_bytes", priority="1") == size / 5_000
+    assert pool.gateway.metric(f"{name}global_capacity_utilization_requests") == 0.2
+    assert pool.gateway.metric(f"{name}global_capacity_utilization_bytes") == 2 * size / 10_000
+    settings = msgspec.structs.replace(
+        pool.gateway.proxy.settings, queue_max_requests=0, queue_band_max_bytes=0
+    )
+    pool.gateway.proxy.change(settings)
+    told = pool.gateway.registry.render().decode()
+    assert f"\n{name}global_capacity_utilization_requests{{" not in told
+    assert f"\n{name}capacity_utilization_bytes{{" not in told

@@ -76,6 +76,32 @@ async def test_flows_take_turns(pool, endpoint):
     assert order.index("quiet") <= 1
 
 
+async def test_what_an_endpoint_holds_is_no_work(pool, endpoint):
+    """A prompt whose beginning is in a cache costs its flow only the rest."""
+    known, new = "known " * 5000, "other " * 5000
+    client = await pool.ask(known)
+    (await endpoint.call()).answer(b"{}")
+    assert (await client.response()).status == 200
+    await pool.ask("runs")
+    await endpoint.call()
+    for prompt in (known, new):
+        await pool.wait(prompt)
+    work = [wait.place.work for wait in pool.queue.waits()]
+    assert work[0] < work[1] / 2
+
+
+async def test_objectives_of_the_first_token_may_order(start_pool, endpoint):
+    """Where that is set: who wants it soonest goes first, under both names of the header."""
+    pool = await start_pool(queue_order="slo-deadline-ordering-policy")
+    await pool.ask()
+    first = await endpoint.call()
+    await pool.wait("none")
+    await pool.wait("late", x_slo_ttft_ms="600000")
+    await pool.wait("soon", x_llm_d_slo_ttft_ms="1000")
+    first.answer(b"{}")
+    assert [await pool.served() for _ in range(3)] == ["soon", "late", "none"]
+
+
 async def test_the_first_token_makes_room(pool, endpoint, monkeypatch):
     """Where room is what the endpoint has yet to prefill, nobody waits for the end of a stream."""
     monkeypatch.setattr(
