@@ -90,12 +90,21 @@ def test_keys_of_a_selector_are_keys_of_labels(version: str, key: str, valid: bo
 
 
 def test_a_target_without_a_weight_has_weight_1() -> None:
-    """Beside targets with weights too: the default fills it in before rules look."""
+    """A19: beside targets with weights too, as the default fills it in before rules look."""
     targets = [{"name": "a"}, {"name": "b", "weight": 3}]
     spec = {"modelName": "chat", "poolRef": {"name": "pool"}, "targetModels": targets}
     obj, errors = judged("InferenceModel", "v1alpha1", spec=spec)
     assert errors == []
     assert [target["weight"] for target in obj["spec"]["targetModels"]] == [1, 3]
+
+
+@pytest.mark.parametrize(("weight", "valid"), [(0, True), (1_000_000, True), (-1, False), (1_000_001, False)])
+def test_weights_have_bounds(weight: int, valid: bool) -> None:
+    """A20: 0 is one of them, as it reserves a name."""
+    targets = [{"name": "a", "weight": weight}]
+    spec = {"modelName": "chat", "poolRef": {"name": "pool"}, "targetModels": targets}
+    errors = judged("InferenceModel", "v1alpha1", spec=spec)[1]
+    assert [error.split(":")[0] for error in errors] == ([] if valid else ["spec.targetModels[0].weight"])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from headgate import api, routing
     ],
 )
 async def test_body_that_cannot_be_routed(gateway, body, code, param):
-    """A body without a usable model is a 400 that names the field (R16), and the connection goes on."""
+    """A body without a usable model is a 400 that names the field (R16, A10), and the connection goes on."""
     client = await gateway.connect()
     for _ in range(2):
         client.post(body)
