@@ -1,6 +1,7 @@
 """The picker's file and Kthena's environment say how requests wait, in place of the settings."""
 
 import msgspec
+import pytest
 
 PICKER = {
     "apiVersion": "llm-d.ai/v1alpha1",
@@ -48,6 +49,23 @@ async def test_who_had_least_goes_first(start_pool):
     call = await pool.endpoint.call()
     call.answer(b'{"usage": {"prompt_tokens": 900, "completion_tokens": 50, "total_tokens": 950}}')
     assert [await pool.served() for _ in range(3)] == ["b1", "a1", "a2"]
+
+
+async def test_the_pickers_file_says_how_long_endpoints_are_waited_for(start_pool, caplog, eventually):
+    """And so does the log; the setting counts for nothing then."""
+    flow = PICKER["flowControl"] | {"noEndpointRequestTTL": "45s"}
+    pool = await start_pool(scheduling=PICKER | {"flowControl": flow}, no_endpoint_wait_s=0)
+    pool.gateway.serve([])
+    await pool.wait("held")
+    await eventually(lambda: "requests wait up to 45 s for one" in caplog.text)
+
+
+@pytest.mark.parametrize("environment", [SESSIONS, FAIR])
+async def test_what_kthena_has_no_name_for_is_as_the_settings_say(start_pool, environment):
+    """With 0, a pool without endpoints holds nobody."""
+    pool = await start_pool(kthena_environment=environment, no_endpoint_wait_s=0)
+    pool.gateway.serve([])
+    assert (await pool.gateway.ask()).status == 503
 
 
 async def test_a_file_may_go(start_pool):

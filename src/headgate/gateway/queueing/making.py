@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from headgate.flow import configuration
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.configuration import Queueing
@@ -44,6 +46,9 @@ def queueing(settings: GatewaySettings) -> Queueing:
         found = configuration.read(settings.scheduling, allow_alpha=allow_alpha).queueing
     if found is None and settings.kthena_environment:
         found = configuration.of_kthena(settings.kthena_environment, configuration.Problems())
+        if found is not None:  # Kthena has no name for it, as there a pool without endpoints refuses
+            flow = msgspec.structs.replace(found.flow, no_endpoint_ttl_s=settings.no_endpoint_wait_s)
+            found = msgspec.structs.replace(found, flow=flow)
     return found or Queueing(flow=_flow(settings), capacity=_capacity(settings))
 
 

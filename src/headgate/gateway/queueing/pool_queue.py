@@ -346,7 +346,7 @@ class PoolQueue:
         """Tells the log when requests begin to wait for an endpoint, and when one has come."""
         is_starved = self.held > 0 and self._capacity.is_empty()
         if is_starved and not self._is_starved:
-            wait_s = self._proxy.settings.no_endpoint_wait_s
+            wait_s = self.settings.no_endpoint_ttl_s
             log.warning("%s has no ready endpoint: requests wait up to %g s for one", self._pool.name, wait_s)
         elif self._is_starved and not self._capacity.is_empty():
             log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
