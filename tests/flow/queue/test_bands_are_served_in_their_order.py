@@ -59,6 +59,16 @@ def test_a_floor_is_a_share_of_the_work(queue_of, wait, drain, floor):
     assert work[-1] / total == pytest.approx(floor, abs=0.01)
 
 
+def test_floors_leave_the_highest_its_share(queue_of, wait, drain):
+    """Where floors of all bands together are more than there is, each band has an equal part."""
+    queue = queue_of(floor_share=0.5)
+    for _ in range(100):
+        for priority in (1, 0, -1):
+            queue.enter(wait(priority, priority=priority), 0.0)
+    went = drain(queue, 90)
+    assert [went.count(priority) for priority in (1, 0, -1)] == pytest.approx([30, 30, 30], abs=2)
+
+
 def test_who_has_waited_too_long_moves_up(queue_of, wait, drain):
     """The oldest of all goes first once it is old enough, whatever its priority."""
     queue = queue_of(promote_after_s=10.0)
@@ -100,6 +110,25 @@ def test_a_queue_that_is_off_refuses_the_sheddable_alone(queue_of, wait, room):
     assert refused.message == "system saturated, sheddable request dropped"
     room.slots = 1
     assert queue.passes(-1, 1, 0.0)
+
+
+def test_a_queue_that_is_off_does_not_hold_the_sheddable_for_an_endpoint(queue_of, wait, room):
+    """It is told what all others are told: nobody is there."""
+    queue = queue_of(is_on=False)
+    room.no_endpoints = True
+    refused = queue.enter(wait(priority=-1), 0.0)
+    assert (refused.status, refused.reason) == (503, "rejected-no-endpoints")
+
+
+def test_a_queue_that_is_turned_off_lets_all_go(queue_of, wait, room):
+    """Those that wait, whether there is room or not, and those that come meanwhile."""
+    queue = queue_of()
+    queue.enter(wait("waits"), 0.0)
+    queue.enter(wait("waits too"), 0.0)
+    queue.change(FlowSettings(is_on=False), 1.0)
+    assert queue.passes(0, 1, 1.0)
+    assert [queue.next(1.0).owner for _ in range(2)] == ["waits", "waits too"]
+    assert queue.next(1.0) is None
 
 
 def test_settings_change_while_requests_wait(queue_of, wait, drain):

@@ -3,6 +3,7 @@
 import pytest
 
 from headgate.flow.queue import BandSettings, FlowSettings, SessionSettings, Usage, WindowSettings
+from headgate.flow.queue.fairness import windowed
 
 
 @pytest.fixture
@@ -114,6 +115,23 @@ def test_kthenas_window_slides(queue_by, wait, drain):
     for owner in ("B1", "A1"):
         queue.enter(wait(owner, flow=owner[0], arrived=50.0), 50.0)
     assert drain(queue, now=62.0) == ["A1", "B1"]
+
+
+def test_kthenas_window_is_bounded_in_memory(queue_by, wait, drain, monkeypatch):
+    """However many names clients make up: the oldest are forgotten first."""
+    monkeypatch.setattr(windowed, "MAX_BUCKETS", 100)
+    queue = queue_by("windowed-usage")
+    queue.served("A", 0, 0, used(1000, 0), 0.0)
+    for number in range(99):
+        queue.served(f"made up {number}", 0, 0, used(1, 0), 1.0)
+    for owner in ("A1", "B1"):
+        queue.enter(wait(owner, flow=owner[0], arrived=1.0), 1.0)
+    assert queue.explain(1.0).bands[0].flows[0].standing == "1000 used in 300 s"
+    queue.served("one more", 0, 0, used(1, 0), 1.0)
+    assert queue.explain(1.0).bands[0].flows[0].standing == "0 used in 300 s"
+    fairness = queue._bands.of(0).fairness
+    assert len(fairness._buckets) == len(fairness._usage) == len(fairness._newest) == 100
+    assert drain(queue, now=1.0) == ["A1", "B1"]
 
 
 def test_kthenas_anonymous_requests_are_last(queue_by, wait, drain):

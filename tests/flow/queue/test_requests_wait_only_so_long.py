@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from headgate.flow.queue import FlowSettings
+
 
 def dropped(queue, now):
     return [(waiting.owner, why.reason, why.status) for waiting, why in queue.dropped(now)]
@@ -61,6 +63,20 @@ def test_the_other_budget_begins_when_the_pool_changes(queue_of, wait, room):
     assert dropped(queue, 18.0) == [("held", "rejected-no-endpoints", 503)]
 
 
+def test_a_time_that_began_anew_outlives_other_settings(queue_of, wait, room):
+    """Who waited long for an endpoint keeps its time for a turn, when settings change."""
+    queue = queue_of(no_endpoint_ttl_s=5.0)
+    room.no_endpoints = True
+    queue.enter(wait("held", deadline=10.0), 0.0)
+    room.no_endpoints = False
+    assert dropped(queue, 4.0) == []
+    queue.change(FlowSettings(no_endpoint_ttl_s=7.0), 5.0)
+    assert queue.wake_at(5.0) == 14.0
+    room.no_endpoints = True
+    assert dropped(queue, 6.0) == []
+    assert queue.wake_at(6.0) == 13.0
+
+
 def test_a_clients_own_patience_does_not_begin_anew(queue_of, wait, room):
     """Its deadline stays where it is, whatever happens to the pool."""
     queue = queue_of(no_endpoint_ttl_s=5.0)
@@ -76,6 +92,15 @@ def test_nobody_is_sent_after_the_end_of_its_time(queue_of, wait, drain):
     queue.enter(wait("late", deadline=1.0), 0.0)
     queue.enter(wait("patient"), 0.0)
     assert drain(queue, now=2.0) == ["patient"]
+    assert dropped(queue, 2.0) == [("late", "rejected-ttl-expired", 429)]
+
+
+def test_nobody_is_next_where_all_came_to_their_end(queue_of, wait, room):
+    """The question alone finds that out, too."""
+    queue = queue_of()
+    room.slots = 1
+    queue.enter(wait("late", deadline=1.0), 0.0)
+    assert queue.next(2.0) is None
     assert dropped(queue, 2.0) == [("late", "rejected-ttl-expired", 429)]
 
 

@@ -51,7 +51,7 @@ class FlowQueue:
         self._is_closed = False
         self._turns = Turns(settings, self._bands, capacity)
         self._known: Collection[int] = self._bands.priorities
-        self._is_plain = settings.is_on and not settings.evicts_running and not capacity.is_paced
+        self._is_plain = not settings.evicts_running and not capacity.is_paced
         """Whether nothing but room and turns decides who goes."""
         capacity.follow_bands(self._bands.priorities)
 
@@ -68,6 +68,8 @@ class FlowQueue:
         """
         if priority not in self._known:
             self._band(priority)
+        if not self.settings.is_on:
+            return priority >= 0 or self.capacity.has_room(priority, now)
         if self._requests and not self._turns.is_first(self._band(priority)):
             return False
         if not self._is_plain:
@@ -113,7 +115,7 @@ class FlowQueue:
         self._look_at_pool(now)
         if self._expiry.at() <= now:
             self._expire(now)
-        turn = self._turns.next(now)
+        turn = self._turns.next(now) if self._requests else None
         if turn is None:
             return None
         band, waiting = turn
@@ -165,21 +167,22 @@ class FlowQueue:
         self._band(priority).served(flow, work, usage, now)
 
     def change(self, settings: FlowSettings, now: float) -> None:
-        """Other settings from now on. Who waits goes on waiting, even where it would find no place now; what
-        flows have had before is forgotten."""
+        """Other settings from now on; what flows have had before is forgotten.
+
+        Who waits goes on waiting, even where it would find no place now; but if nothing is to wait any more,
+        all go.
+        """
         waiting = sorted((each for band in self._bands.in_order for each in band.members), key=_by_order)
         self.settings = settings
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
         self._known = self._bands.priorities
-        self._is_plain = settings.is_on and not settings.evicts_running and not self.capacity.is_paced
-        self._expiry = Expiry(settings.no_endpoint_ttl_s)
-        self._expiry.is_empty = self.capacity.is_empty()
+        self._is_plain = not settings.evicts_running and not self.capacity.is_paced
+        self._expiry.set_ttl(settings.no_endpoint_ttl_s)
         for each in waiting:
             band = self._band(each.priority)
             each.band = band.priority
             band.add(each, now)
-            self._expiry.add(each)
         self.capacity.follow_bands(self._bands.priorities)
 
     def close(self, now: float) -> None:
@@ -255,8 +258,6 @@ class FlowQueue:
     # -- who goes
 
     def _passes_specially(self, priority: int, now: float) -> bool:
-        if not self.settings.is_on:
-            return priority >= 0 or self.capacity.has_room(priority, now)
         if priority < 0 and self.settings.evicts_running:
             return False  # it enters, so that it is known when others need its place
         if not self.capacity.has_room(priority, now):
@@ -275,7 +276,7 @@ class FlowQueue:
         """Why a request may not even wait."""
         if self._is_closed:
             return self._told(waiting, "rejected-shutting-down", "the gateway is shutting down", now)
-        if self._expiry.is_empty and not self.settings.no_endpoint_ttl_s:
+        if self._expiry.is_empty and not (self.settings.is_on and self.settings.no_endpoint_ttl_s):
             return self._told(waiting, "rejected-no-endpoints", "the pool has no ready endpoint", now)
         if not self.settings.is_on:
             message = "system saturated, sheddable request dropped"

@@ -93,8 +93,8 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     window: WindowSettings = WindowSettings()
     sessions: SessionSettings = SessionSettings()
     floor_share: float = 0.0
-    """The share of the work that each band gets at least while it has requests waiting; 0 serves bands
-    strictly in their order."""
+    """The share of the work that each band gets at least while it has requests waiting, but no more than an
+    equal part; 0 serves bands strictly in their order."""
     promote_after_s: float = math.inf
     """A request that has waited so long goes before all that have not, whatever its priority."""
     evicts_running: bool = False

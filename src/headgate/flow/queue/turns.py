@@ -12,11 +12,15 @@ from headgate.flow.queue.waiting import Waiting
 
 
 class Turns:
-    """Without a floor and an age, bands are served strictly in their order: none while a higher one waits."""
+    """Without a floor and an age, bands are served strictly in their order: none while a higher one waits.
+
+    Where nothing is to wait, whoever still does goes in the same order, without asking for room.
+    """
 
     def __init__(self, settings: FlowSettings, bands: Bands, capacity: Capacity) -> None:
         self._bands = bands
         self._capacity = capacity
+        self._is_on = settings.is_on
         self._floor_share = settings.floor_share
         self._promote_after_s = settings.promote_after_s
         self._is_strict = not settings.floor_share and settings.promote_after_s == math.inf
@@ -28,7 +32,7 @@ class Turns:
     def next(self, now: float) -> tuple[Band, Waiting] | None:
         """Who goes, if there is room for it. There is somebody who waits."""
         top = self._bands.top()
-        if not self._capacity.has_room(top.priority, now):
+        if self._is_on and not self._capacity.has_room(top.priority, now):
             return None
         if not self._is_strict:
             turn = self._aged(now) or self._owed(top, now)
@@ -39,13 +43,16 @@ class Turns:
         return top, top.head(now)
 
     def took(self, sent: Band, work: int) -> None:
-        """So many tokens of a band go: with a floor of f, others get f / (1 - f) for each, a share of f."""
+        """So many tokens of a band go: with a floor of f, others get f / (1 - f) for each, a share of f. No
+        floor is more than an equal part, or those of the lower bands would leave the highest nothing."""
         if not self._floor_share:
             return
         sent.credit = max(sent.credit - work, 0.0)
-        for band in self._bands.waiting():
-            if band is not sent:
-                band.credit += work * self._floor_share / (1.0 - self._floor_share)
+        others = [band for band in self._bands.waiting() if band is not sent]
+        if others:
+            share = min(self._floor_share, 1.0 / (len(others) + 1))
+            for band in others:
+                band.credit += work * share / (1.0 - share)
 
     def _aged(self, now: float) -> tuple[Band, Waiting] | None:
         """The oldest of all, if it has waited too long."""

@@ -22,6 +22,9 @@ from headgate.flow.queue.fairness.ranking import Ranking
 from headgate.flow.queue.flow import Flow
 from headgate.flow.queue.settings import WindowSettings
 
+MAX_BUCKETS = 100_000
+"""Clients make up flows: of more buckets, the oldest are forgotten before their time."""
+
 
 class _Bucket(msgspec.Struct):
     """What one flow used in one second."""
@@ -32,7 +35,8 @@ class _Bucket(msgspec.Struct):
 
 
 class WindowedUsage(Fairness):
-    """Remembers a bucket for each flow and second with a request that ended, for as long as the window is."""
+    """Remembers a bucket for each flow and second with a request that ended, for as long as the window is, or
+    fewer where there are too many."""
 
     def __init__(self, settings: WindowSettings) -> None:
         self._settings = settings
@@ -77,6 +81,8 @@ class WindowedUsage(Fairness):
         if bucket is None or bucket.second != int(now):
             bucket = self._newest[name] = _Bucket(int(now), name)
             self._buckets.append(bucket)
+            if len(self._buckets) > MAX_BUCKETS:
+                self._forget_oldest()
         bucket.usage += used
         self._usage[name] = self._usage.get(name, 0.0) + used
         if flow is not None:
@@ -89,12 +95,15 @@ class WindowedUsage(Fairness):
         """Takes out the buckets that are no longer in the window."""
         oldest = now - self._settings.window_s
         while self._buckets and self._buckets[0].second + 1 <= oldest:
-            bucket = self._buckets.popleft()
-            name = bucket.name
-            if self._newest[name] is bucket:
-                del self._newest[name], self._usage[name]  # exactly nothing is left, whatever was rounded
-            else:
-                self._usage[name] -= bucket.usage
-            if name in self._waiting:
-                flow = self._waiting[name]
-                self._ranking.put(flow, (self._usage.get(name, 0.0), flow.head.order))
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        bucket = self._buckets.popleft()
+        name = bucket.name
+        if self._newest[name] is bucket:
+            del self._newest[name], self._usage[name]  # exactly nothing is left, whatever was rounded
+        else:
+            self._usage[name] -= bucket.usage
+        if name in self._waiting:
+            flow = self._waiting[name]
+            self._ranking.put(flow, (self._usage.get(name, 0.0), flow.head.order))
