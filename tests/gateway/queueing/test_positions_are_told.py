@@ -1,11 +1,19 @@
 """About where in a queue a request stands, if nobody else comes."""
 
+import gc
+import weakref
+from itertools import count
+
 from headgate.flow.queue import Waiting
 from headgate.gateway.queueing.positions import FRESH_S, Positions
 
+NUMBERS = count(1)
+
 
 def wait(flow="", priority=0, work=10):
-    return Waiting(None, flow=flow, priority=priority, work=work, size=0, arrived=0.0)
+    found = Waiting(None, flow=flow, priority=priority, work=work, size=0, arrived=0.0)
+    found.order = next(NUMBERS)
+    return found
 
 
 def test_higher_priorities_come_first_and_flows_by_turns():
@@ -24,6 +32,22 @@ def test_a_count_is_kept_for_a_while():
     assert positions.of(second, [first, second], 5.0) == (2, 20)
     assert positions.of(second, [second], 5.0 + FRESH_S / 2) == (2, 20)
     assert positions.of(second, [second], 5.0 + FRESH_S) == (1, 10)
+
+
+def test_who_waits_no_more_is_let_go():
+    """A count that nobody asks for again keeps no request, and no body of one."""
+
+    class Owner:
+        pass
+
+    held = wait()
+    held.owner = Owner()
+    seen = weakref.ref(held.owner)
+    positions = Positions()
+    assert positions.of(held, [held], 5.0) == (1, 10)
+    del held
+    gc.collect()
+    assert seen() is None
 
 
 def test_who_has_just_come_is_counted_at_once():

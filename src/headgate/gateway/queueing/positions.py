@@ -22,24 +22,25 @@ class Positions:
     """Of one queue."""
 
     def __init__(self) -> None:
-        self._positions: dict[Waiting, tuple[int, int]] = {}
+        self._positions: dict[int, tuple[int, int]] = {}
+        """By the order of arrival: requests that have gone are not kept by it."""
         self._at = 0.0
 
     def of(self, place: Waiting, all_waiting: Iterable[Waiting], now: float) -> tuple[int, int]:
         """From 1, which is next; and the tokens of work up to its own. Of `all_waiting`, oldest first."""
-        if now - self._at >= FRESH_S or place not in self._positions:
+        if now - self._at >= FRESH_S or place.order not in self._positions:
             self._at = now
             self._positions = _counted(all_waiting)
-        return self._positions[place]
+        return self._positions[place.order]
 
 
-def _counted(all_waiting: Iterable[Waiting]) -> dict[Waiting, tuple[int, int]]:
+def _counted(all_waiting: Iterable[Waiting]) -> dict[int, tuple[int, int]]:
     before: Counter[tuple[int, str]] = Counter()
-    keys: list[tuple[int, int, int, Waiting]] = []
-    for order, waiting in enumerate(all_waiting):
+    keys: list[tuple[int, int, int, int]] = []
+    for waiting in all_waiting:
         flow = (waiting.priority, waiting.flow)
-        keys.append((-waiting.priority, before[flow], order, waiting))
+        keys.append((-waiting.priority, before[flow], waiting.order, waiting.work))
         before[flow] += 1
-    keys.sort()  # no two have the same order, so that requests themselves are never compared
-    works = accumulate(waiting.work for *_, waiting in keys)
-    return {key[3]: (position, work) for position, (key, work) in enumerate(zip(keys, works, strict=True), 1)}
+    keys.sort()
+    works = accumulate(key[3] for key in keys)
+    return {key[2]: (position, work) for position, (key, work) in enumerate(zip(keys, works, strict=True), 1)}
