@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway import learning, limiting
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import decide, no_endpoint
+from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -137,11 +138,24 @@ class Delivery(ABC):
         self._timer = waiter
 
     def _reserve_again(self) -> None:
+        """Tokens were fetched for it, or are not to be had in time."""
         self._timer = None
-        refusal = limiting.reserve(self._proxy, self, None)
+        try:
+            if self._finds_pool("for tokens of its limit"):
+                self._reserve_fetched()
+        except Exception:
+            self._broke()
+
+    def _reserve_fetched(self) -> None:
+        """Others may have taken them first: then they are fetched once more, if there is time for that."""
+        proxy = self._proxy
+        is_early = (
+            proxy.now() - self.request.arrived_at < proxy.settings.rate_limit_wait_s * TIME_TO_ASK_AGAIN
+        )
+        refusal = limiting.reserve(proxy, self, self._reserve_again if is_early else None)
         if refusal is not None:
             self._refuse(refusal)
-        else:
+        elif self._timer is None:
             self._enter()
 
     def _enter(self) -> None:
@@ -181,10 +195,15 @@ class Delivery(ABC):
         try:
             self._send_somewhere(self.pool)
         except Exception:
-            log.exception("a request to %s could not be sent", self.pool.pool.key)
-            if self.settled:
-                raise
-            self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
+            self._broke()
+
+    def _broke(self) -> None:
+        """Answers a request for an exception that nobody else would see, which is being handled."""
+        assert self.pool is not None
+        log.exception("a request to %s could not be sent", self.pool.pool.key)
+        if self.settled:
+            raise
+        self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
 
     def _send_somewhere(self, pool: PoolState) -> None:
         scheduled = self.decision.scheduled
@@ -343,15 +362,20 @@ class Delivery(ABC):
 
     def _attempt_after_interval(self) -> None:
         self._timer = None
+        if self._finds_pool("to be tried again"):
+            self._attempt()
+
+    def _finds_pool(self, waited_for: str) -> bool:
+        """Goes on with the pool as it is now; where that is gone, the request is refused."""
         assert self.pool is not None
         key = self.pool.pool.key
         pool = self._proxy.pools.get(key)
         if pool is None:
-            why = f"{key} was deleted while the request waited to be tried again"
+            why = f"{key} was deleted while the request waited {waited_for}"
             self._refuse(Refusal.unavailable(why, code="no_ready_endpoint"))
-            return
+            return False
         self.pool = pool
-        self._attempt()
+        return True
 
     def _endpoint_failed(self, reason: str) -> None:
         assert self.load is not None

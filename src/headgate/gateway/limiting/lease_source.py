@@ -43,6 +43,8 @@ LAST_WORDS_S = 0.25
 """For giving all leases back at the end."""
 LATE, VERY_LATE = 0.8, 0.1
 """Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
+TIME_TO_ASK_AGAIN = 1.0 - LATE - VERY_LATE
+"""Part of `wait_s`: who asks a second time within it waits no longer than `wait_s` altogether."""
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
