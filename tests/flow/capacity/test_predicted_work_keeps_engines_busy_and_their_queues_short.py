@@ -162,3 +162,28 @@ def test_answers_that_have_ended_are_waited_for_no_more(load_of, capacity_of):
     bookings[0].end(1.0)
     assert load.estimator.busy_until > 10.0
     assert capacity.has_room(0, 1.0)
+
+
+def test_sheddable_requests_do_not_join_a_queue_of_others(load_of, capacity_of):
+    """Where nothing of ours is in flight, and engines are busy for other gateways; what matters more goes."""
+    load = load_of()
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=60, running=100, kv_usage=0.99)
+    assert not capacity.has_room(-1, 1.0)
+    assert capacity.has_room(0, 1.0)
+    read(load, 2.0, waiting=2, running=100, kv_usage=0.99)
+    assert capacity.has_room(-1, 2.0)
+    read(load, 3.0, waiting=60, running=100)
+    load.read(None)
+    assert capacity.has_room(-1, 4.0), "of what is not known nobody is refused"
+
+
+def test_requests_of_ours_that_wait_are_no_others(load_of, capacity_of):
+    """Those that the engine told of, all of which this gateway has sent and got back since."""
+    load = load_of(requests=9, prompt=1)
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=8, running=1)
+    assert load.requests_at_reading == 9
+    capacity.has_room(-1, 1.0)
+    read(load, 2.0, waiting=14, running=1)
+    assert not capacity.has_room(-1, 2.0)

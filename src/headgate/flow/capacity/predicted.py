@@ -28,7 +28,9 @@ class PredictedWork(Capacity):
 
     What is not known holds nobody up. Without a first token that was ever seen, as where no answer is
     streamed, the rate of prefill is a guess, and requests alone are counted; no queue is longer than what the
-    requests in flight could make it; and an endpoint with nothing in flight always has room.
+    requests in flight could make it; and an endpoint with nothing in flight always has room. Only sheddable
+    requests find none where an engine says that requests of others wait in it: what matters more must not
+    starve beside another gateway, and they may.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class PredictedWork(Capacity):
         latest = now + target_s
         for load, slots in self._slots.items():
             requests = load.requests
-            if not requests:
-                return True
             if load.reading is not slots.reading:
                 slots.follow()
+            if priority < 0 and slots.others_wait:
+                continue
+            if not requests:
+                return True
             if requests >= slots.bound * ceiling or requests >= self.max_requests or load.suspect_until > now:
                 continue
             estimator = load.estimator

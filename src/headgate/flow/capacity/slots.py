@@ -23,7 +23,7 @@ takes a moment. In most steps one in hundreds ends."""
 class Slots:
     """Of one endpoint. Follows its readings; between them the ledger tells."""
 
-    __slots__ = ("_load", "_most_running", "_without_reading", "_working", "bound", "reading")
+    __slots__ = ("_load", "_most_running", "_without_reading", "_working", "bound", "others_wait", "reading")
 
     def __init__(self, load: EndpointLoad, without_reading: int) -> None:
         self._load = load
@@ -35,12 +35,15 @@ class Slots:
         self.bound: float = without_reading
         """Requests that the endpoint may have; infinite as long as it has shown no bound. An engine that
         shows nothing may have as many as it was seen to work on, or `without_reading`."""
+        self.others_wait = False
+        """Whether requests that are not ours wait in the engine, more than it needs ahead."""
 
     def follow(self) -> None:
         """The engine has said something of itself, or says nothing any more."""
         load = self._load
         reading = self.reading = load.reading
         is_told = reading is not None and reading.waiting is not None
+        self.others_wait = False
         if is_told:
             self._learn()
         if self._working < math.inf:
@@ -52,6 +55,7 @@ class Slots:
         load, reading = self._load, self.reading
         assert reading is not None
         waiting, running = reading.waiting or 0, reading.running or 0
+        self.others_wait = waiting - load.requests_at_reading > LEAST_AHEAD
         is_full = (reading.kv_usage or 0.0) >= FULL_CACHE
         if waiting and (is_full or running >= AS_LARGE_AS_EVER * self._most_running):
             self._working = max(load.requests_at_reading - waiting, 1)
