@@ -332,9 +332,8 @@ class Delivery(ABC):
     def _room_made(self) -> None:
         """Another may go now, if any waits."""
         assert self.pool is not None
-        queue = self.pool.queue
-        if queue is not None and queue.held:
-            queue.wake()
+        if self.pool.queue is not None:
+            self.pool.queue.room_made()
 
     def _may_retry(self, pool: PoolState) -> bool:
         """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,

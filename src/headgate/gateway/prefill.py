@@ -296,7 +296,6 @@ class Prefill:
             self._connecting.cancel()
             self._connecting = None
         self.booking.end(self._proxy.now())
-        queue = self._pool.queue
-        if queue is not None and queue.held:
-            queue.wake()
+        if self._pool.queue is not None:
+            self._pool.queue.room_made()
         self._proxy.left_prefills.discard(self)

@@ -92,6 +92,40 @@ async def test_one_that_cannot_be_sent_stops_nobody(proxy, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_one_that_cannot_be_told_keeps_the_news_from_nobody(proxy, caplog):
+    """All that have no turn any more are told, and count no more."""
+    queue = serve(proxy)
+    waiting = [Held(number, proxy.now()) for number in range(3)]
+    told = []
+    for each in waiting:
+        each.turn_away = told.append
+        queue.hold(each)
+    waiting[1].turn_away = lambda refusal: 1 / 0
+    queue.close()
+    assert [refusal.code for refusal in told] == ["shutting_down"] * 2
+    assert queue.held == 0
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_room_at_an_endpoint_is_for_all_of_its_pools(proxy):
+    """What ends for one pool makes room for those that wait for another with the same endpoint."""
+    Held.sent = []
+    proxy.change(msgspec.structs.replace(SETTINGS, queue_max_in_flight=1))
+    other = api.ObjectRef("ModelServer", "default", "other")
+    pools = [routing.Pool(key=key, endpoints=[ENDPOINT]) for key in (KEY, other)]
+    proxy.use(routing.Snapshot(pools={pool.key: pool for pool in pools}))
+    booking = proxy.pools[other].loads[0].book(10, 10, proxy.now())
+    held = Held(1, proxy.now())
+    proxy.pools[KEY].queue.hold(held)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not Held.sent
+    booking.end(proxy.now())
+    proxy.pools[other].queue.room_made()
+    await asyncio.sleep(0)
+    assert Held.sent == [held]
+
+
 async def test_settings_that_are_none_of_its_own_leave_a_queue_alone(proxy):
     """What flows have had is remembered."""
     queue = serve(proxy, ENDPOINT)

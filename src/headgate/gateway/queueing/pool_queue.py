@@ -65,6 +65,8 @@ class PoolQueue:
         """Whether fairness goes by what requests have taken, also of those that need not wait."""
         self.held = 0
         """How many these are."""
+        self.sharing: Sequence[PoolQueue] = (self,)
+        """The queues of all pools that have endpoints of this one's, itself among them."""
         self._positions = Positions()
         self._alarm = Alarm(proxy.loop, self._look)
         self.wake = self._alarm.wake
@@ -281,6 +283,12 @@ class PoolQueue:
 
     # -- whose turn it is
 
+    def room_made(self) -> None:
+        """Something of a request of the pool has ended: whoever waits for its endpoints may go."""
+        for queue in self.sharing:
+            if queue.held:
+                queue.wake()
+
     def _look(self) -> None:
         """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
         self._alarm.stop()
@@ -308,7 +316,8 @@ class PoolQueue:
             # The others must not wait for it.
             log.exception("a request to %s could not be sent", self._pool.pool.key)
             if not exchange.settled:
-                exchange.turn_away(Refusal.broken("the gateway failed to send the request: its log says why"))
+                broken = Refusal.broken("the gateway failed to send the request: its log says why")
+                self._tell(exchange, broken)
 
     def _turn_away(self, dropped: Sequence[tuple[Waiting, Dropped]], now: float) -> None:
         for waiting, why in dropped:
@@ -319,7 +328,14 @@ class PoolQueue:
     def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
         wait.dropped_reason = dropped.reason
         self._end(wait, dropped.reason, now)
-        _exchange(wait).turn_away(self._refusal(dropped, wait.seconds(now)))
+        self._tell(_exchange(wait), self._refusal(dropped, wait.seconds(now)))
+
+    def _tell(self, exchange: Exchange, refusal: Refusal) -> None:
+        """The others that are to be told must not depend on it."""
+        try:
+            exchange.turn_away(refusal)
+        except Exception:
+            log.exception("a request to %s could not be refused", self._pool.pool.key)
 
     def _refusal(self, dropped: Dropped, waited_s: float) -> Refusal:
         """The answer, with what is known here of a pool without endpoints."""

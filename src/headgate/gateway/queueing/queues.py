@@ -36,6 +36,7 @@ class Queues:
             else:
                 queue.use(pool)
             pool.queue = queue
+        self._note_sharing()
 
     def change(self, before: GatewaySettings, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
@@ -52,6 +53,20 @@ class Queues:
     def waits_for(self, load: EndpointLoad) -> bool:
         """Whether requests wait for a pool with this endpoint."""
         return any(queue.held and queue.serves(load) for queue in self._queues.values())
+
+    def _note_sharing(self) -> None:
+        """Tells each queue of those whose endpoints are its own, too."""
+        by_load: dict[EndpointLoad, list[PoolQueue]] = {}
+        for pool in self._proxy.pools.values():
+            for load in pool.loads:
+                by_load.setdefault(load, []).append(self._queues[pool.pool.key])
+        sharing: dict[PoolQueue, set[PoolQueue]] = {}
+        for queues in by_load.values():
+            if len(queues) > 1:
+                for queue in queues:
+                    sharing.setdefault(queue, set()).update(queues)
+        for queue in self._queues.values():
+            queue.sharing = tuple(sharing.get(queue, (queue,)))
 
     def sweep(self) -> None:
         """Called about once a second."""
