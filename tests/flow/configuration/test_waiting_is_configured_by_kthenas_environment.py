@@ -90,3 +90,12 @@ def test_values_out_of_range_are_told_and_their_defaults_stand():
     assert found.flow.window.token_weight == 1.0
     assert found.capacity.per_s == 100.0
     assert all(path in ENVIRONMENT for _, path in problems)
+
+
+def test_what_is_wrong_is_told_with_what_would_be_right():
+    """A duration that is one, and too short, is told so; the default has its unit."""
+    problems = Problems()
+    of_kthena({"ENABLE_FAIRNESS_SCHEDULING": "true", "FAIRNESS_QUEUE_TIMEOUT": "-5s"}, problems)
+    assert [problem.message for problem in problems.found] == [
+        "'-5s' is not a duration of at least 0s: 1m0s stands"
+    ]

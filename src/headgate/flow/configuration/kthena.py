@@ -131,9 +131,16 @@ class _Environment:
 
     def seconds(self, name: str, default: float, *, least: float = 0.0, most: float = math.inf) -> float:
         """Below 0 is 0, where that may be: no limit of time."""
-        span = "" if most == math.inf else f" from {duration.format(least)} to {duration.format(most)}"
+        span = f" of at least {duration.format(least)}" if least > -math.inf else ""
+        if most < math.inf:
+            span = f" from {duration.format(least)} to {duration.format(most)}"
         found = self._number(
-            name, default, duration.parse, lambda value: least <= value <= most, f"a duration{span}"
+            name,
+            default,
+            duration.parse,
+            lambda value: least <= value <= most,
+            f"a duration{span}",
+            duration.format,
         )
         return max(found, 0.0)
 
@@ -144,6 +151,7 @@ class _Environment:
         read: Callable[[str], _Number],
         fits: Callable[[_Number], bool],
         wanted: str,
+        written: Callable[[_Number], str] = "{:g}".format,
     ) -> _Number:
         text = self.text(name)
         if not text:
@@ -155,5 +163,5 @@ class _Environment:
         else:
             if fits(value):
                 return value
-        self.problems.warning(name, f"{text[:64]!r} is not {wanted}: {default:g} stands")
+        self.problems.warning(name, f"{text[:64]!r} is not {wanted}: {written(default)} stands")
         return default

@@ -109,11 +109,11 @@ class _Translation:
             max_bytes=self._amount(f"{path}.maxBytes", band.max_bytes, 0) or BAND_BYTES,
             fairness=self._policy(
                 f"{path}.fairnessPolicyRef",
-                band.fairness_policy_ref or "global-strict-fairness-policy",
+                band.fairness_policy_ref or USUAL_FAIRNESS,
                 FAIRNESS,
             ),
             ordering=self._policy(
-                f"{path}.orderingPolicyRef", band.ordering_policy_ref or "fcfs-ordering-policy", ORDERINGS
+                f"{path}.orderingPolicyRef", band.ordering_policy_ref or USUAL_ORDER, ORDERINGS
             ),
         )
 
