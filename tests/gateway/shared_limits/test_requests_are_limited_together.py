@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headgate import routing
+from headgate.gateway import explaining
 from headgate.gateway.limiting import redis_script
 
 LONG_S = 10.0
@@ -90,6 +91,9 @@ async def test_strict_gateways_refuse_without_redis(start, way, eventually):
     assert refused.status == 503
     assert refused.json["error"]["code"] == "rate_limiter_unavailable"
     assert refused.header("retry-after") == "1"
+    body = json.dumps(prompt(10)).encode()
+    explained = explaining.explain(explaining.View.of_proxy(gateway.proxy), explaining.DEFAULT_PATH, [], body)
+    assert explained.targets[0].answer.status == 503
     assert (await gateway.ask(prompt(101))).status == 429
 
 

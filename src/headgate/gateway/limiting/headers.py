@@ -19,6 +19,8 @@ _LINES = (
     b"x-ratelimit-remaining-requests: %d\r\nx-ratelimit-remaining-tokens: %d\r\n"
     b"x-ratelimit-reset-requests: %b\r\nx-ratelimit-reset-tokens: %b\r\n"
 )
+DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
+"""On answers that were limited by this gateway's share: it cannot reach where all gateways count together."""
 
 
 def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
@@ -50,6 +52,10 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
     if requests_left < 0:
         requests_left = 0
     return _LINES % (requests_allowed, allowed, requests_left, left, reset, reset)
+
+
+def with_trouble(limit: RouteLimit, told: bytes) -> bytes:
+    return told + DEGRADED if limit.is_parted else told
 
 
 def duration(seconds: float) -> bytes:

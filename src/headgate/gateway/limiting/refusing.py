@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from headgate.gateway.limiting.headers import duration
+from headgate.gateway.limiting.headers import duration, with_trouble
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.flow.limits import Shortage
+    from headgate.flow.limits import RouteLimit, Shortage
 
 _NOT_AGAIN = b"x-should-retry: false\r\n"
 """Keeps OpenAI's and Anthropic's SDKs from sending in vain what can never pass."""
 
 
-def refusal(name: str, shortage: Shortage, lines: bytes) -> Refusal:
-    """For the route of this name, with these header lines; type and code are OpenAI's."""
+def refusal(limit: RouteLimit, shortage: Shortage, lines: bytes) -> Refusal:
+    """By what a route's limit lacks, with these header lines."""
+    lines = with_trouble(limit, lines)
+    if limit.is_cut_off and not shortage.is_for_ever:
+        return _cut_off(limit.name, lines)
+    return _too_little(limit.name, shortage, lines)
+
+
+def _too_little(name: str, shortage: Shortage, lines: bytes) -> Refusal:
+    """Type and code are OpenAI's."""
     allowed = f"the limit of {name} is {shortage.limit} {shortage.direction} tokens per {shortage.unit}"
     if shortage.is_for_ever:
         return Refusal(
@@ -44,7 +52,7 @@ def refusal(name: str, shortage: Shortage, lines: bytes) -> Refusal:
     )
 
 
-def cut_off(name: str, lines: bytes) -> Refusal:
+def _cut_off(name: str, lines: bytes) -> Refusal:
     """Where the limit is strict, and the Redis that counts it is away."""
     return Refusal(
         status=503,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.limiting import headers, refusing
 
 if TYPE_CHECKING:
-    from headgate.flow.limits import Reservation, RouteLimit
+    from headgate.flow.limits import Reservation
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 BYTES_PER_TOKEN = 4
 """Of an answer that came in no events and without counts: English text."""
-
-
-DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
-"""On answers that were limited by this gateway's share: it cannot reach where all gateways count together."""
 
 
 def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) -> Refusal | None:
@@ -47,21 +43,14 @@ def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) 
         return None
     shortage = limit.shortage(input_tokens, now)
     limit.refused(shortage)
-    told = _with_trouble(limit, headers.lines(limit, input_tokens, output_tokens, now))
-    if limit.is_cut_off and not shortage.is_for_ever:
-        return refusing.cut_off(limit.name, told)
-    return refusing.refusal(limit.name, shortage, told)
+    return refusing.refusal(limit, shortage, headers.lines(limit, input_tokens, output_tokens, now))
 
 
 def lines(reservation: Reservation, now: float) -> bytes:
     """Header lines of the answer, that tell the client what is left now."""
     limit = reservation.limit
     told = headers.lines(limit, reservation.input_tokens, reservation.output_tokens, now)
-    return told if limit.written.redis_address is None else _with_trouble(limit, told)
-
-
-def _with_trouble(limit: RouteLimit, told: bytes) -> bytes:
-    return told + DEGRADED if limit.is_parted else told
+    return told if limit.written.redis_address is None else headers.with_trouble(limit, told)
 
 
 def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:

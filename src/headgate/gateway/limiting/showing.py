@@ -69,7 +69,7 @@ def refusal(limit: RouteLimit | None, decision: Decision, now: float) -> Refusal
     if shortage.wait_s <= 0:
         return None
     told = headers.lines(limit, input_tokens, scheduled.output_tokens, now)
-    return refusing.refusal(limit.name, shortage, told)
+    return refusing.refusal(limit, shortage, told)
 
 
 def pairs(limit: RouteLimit | None, now: float) -> list[tuple[str, str]]:
