@@ -215,6 +215,19 @@ def test_the_smallest_request_that_waits_gets_what_there_is():
     assert budget.take(20, 0.0)
 
 
+def test_what_is_on_lease_is_waited_for_by_nobody():
+    """Though there is not as much as was asked for, and asking again has to wait."""
+    gateways = Gateways(2, limit=1_000)
+    other, budget = gateways.members
+    assert gateways.request(other, 900, 0.0)
+    gateways.talk(other, 0.0)
+    budget.ask(500, 0.0, least=10)
+    gateways.talk(budget, 0.0)
+    assert budget.wait_s(500, 0.0) > 0
+    assert not budget.lacks(10, 0.0)
+    assert budget.wait_s(10, 0.0) == 0
+
+
 def test_a_change_of_the_limit_holds_at_once():
     """There is never more than the new limit, and a higher one is no refill."""
     gateways = Gateways(1, limit=1_000)

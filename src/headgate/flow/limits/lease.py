@@ -145,6 +145,8 @@ class LeasedBudget:
             wait_s = self._share.wait_s(tokens - max(self._held, 0), now)
             # What no share ever has, the account may have as soon as it is back.
             return wait_s if wait_s < math.inf else LOOK_AGAIN_S
+        if not self.lacks(tokens, now):
+            return 0.0
         missing = tokens - self.available(now)
         return max(missing * self._unit_s / self.limit, max(self._ask_at - now, 0.0))
 
