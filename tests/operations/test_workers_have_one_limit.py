@@ -6,7 +6,7 @@ import json
 import pytest
 
 from headgate.flow.limits import LeasedBudget
-from headgate.gateway.limiting.lease_source import Unreachable
+from headgate.gateway.limiting.transport import Unreachable
 from headgate.gateway.workers import messages
 from headgate.gateway.workers.accounts import Accounts, SupervisorTransport
 

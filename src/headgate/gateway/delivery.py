@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.handover import Handover
-    from headgate.gateway.limiting.lease_source import Waiter
+    from headgate.gateway.limiting.waiter import Waiter
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait

@@ -20,8 +20,8 @@ from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections
 from headgate.gateway.kv_events import KvEventSources
-from headgate.gateway.limiting.lease_source import Transport
 from headgate.gateway.limiting.sources import Sources
+from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy

@@ -15,7 +15,7 @@ from headgate import cluster, serving, telemetry
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.limiting.conditions import LimitConditions
-from headgate.gateway.limiting.lease_source import Transport
+from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder

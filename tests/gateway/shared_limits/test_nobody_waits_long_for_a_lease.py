@@ -5,7 +5,8 @@ import functools
 import random
 
 from headgate.flow.limits import LeaseAccount, LocalBudget
-from headgate.gateway.limiting.lease_source import LeaseSource, Unreachable
+from headgate.gateway.limiting.lease_source import LeaseSource
+from headgate.gateway.limiting.transport import Unreachable
 
 WAIT_S = 0.05
 

@@ -4,7 +4,8 @@ import asyncio
 import random
 
 from headgate.flow.limits import LeaseAccount, LocalBudget
-from headgate.gateway.limiting.lease_source import PRESENT_S, LeaseSource, Refused, Unreachable
+from headgate.gateway.limiting.lease_source import PRESENT_S, LeaseSource
+from headgate.gateway.limiting.transport import Refused, Unreachable
 
 
 class Account:

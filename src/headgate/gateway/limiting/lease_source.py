@@ -13,11 +13,13 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
-from headgate.flow.limits import Claim, Grant, LeasedBudget
+from headgate.flow.limits import Claim, LeasedBudget
+from headgate.gateway.limiting.transport import Answer, Refused, Transport, Unreachable
+from headgate.gateway.limiting.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
@@ -45,57 +47,6 @@ LATE, VERY_LATE = 0.8, 0.1
 """Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
 TIME_TO_ASK_AGAIN = 1.0 - LATE - VERY_LATE
 """Part of `wait_s`: who asks a second time within it waits no longer than `wait_s` altogether."""
-
-
-class Unreachable(Exception):  # noqa: N818 - reads as what it says
-    """The account cannot be asked; the text says why."""
-
-
-class Refused(str):
-    """In the place of a grant: why this one claim was not answered."""
-
-    __slots__ = ()
-
-
-Answer: TypeAlias = Grant | Refused
-
-
-class Transport(Protocol):
-    """How an account is reached."""
-
-    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
-        """Answers to claims, each with the name of its account, in their order; and if `count`, how many
-        processes there are that ask, else 0, as it is if that is not known. Raises Unreachable."""
-
-    async def close(self) -> None: ...
-
-
-class Waiter:
-    """A request that waits for a lease."""
-
-    __slots__ = ("_loop", "_then", "_timer", "began_at", "is_over")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
-        self.began_at = loop.time()
-        self._loop = loop
-        self._then = then
-        self._timer: asyncio.Handle | None = None
-        self.is_over = False
-
-    def watch(self, timer: asyncio.TimerHandle) -> None:
-        self._timer = timer
-
-    def cancel(self) -> None:
-        """Its request is gone."""
-        self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def end(self) -> None:
-        """The request goes on, with a lease or without; what befalls it there is not the source's."""
-        if not self.is_over:
-            self.cancel()
-            self._timer = self._loop.call_soon(self._then)
 
 
 class LeaseSource:

@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim
 from headgate.gateway.limiting import redis_script
-from headgate.gateway.limiting.lease_source import Answer, Refused, Unreachable
+from headgate.gateway.limiting.transport import Answer, Refused, Unreachable
 
 DEFAULT_PORT = 6379
 OF_ONE_KEY = "WRONGTYPE"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.flow.limits import Claim, Grant, LeaseAccount, LocalBudget
 from headgate.flow.limits.lease_account import FORGET_S
-from headgate.gateway.limiting.lease_source import Answer, Unreachable
+from headgate.gateway.limiting.transport import Answer, Unreachable
 from headgate.gateway.workers import messages
 
 SWEEP_S = 60.0

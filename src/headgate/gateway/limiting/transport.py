@@ -1,0 +1,31 @@
+"""What brings claims to accounts that are kept elsewhere, and what may come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from headgate.flow.limits import Claim, Grant
+
+
+class Unreachable(Exception):  # noqa: N818 - reads as what it says
+    """The account cannot be asked; the text says why."""
+
+
+class Refused(str):
+    """In the place of a grant: why this one claim was not answered."""
+
+    __slots__ = ()
+
+
+Answer: TypeAlias = Grant | Refused
+
+
+class Transport(Protocol):
+    """How an account is reached."""
+
+    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
+        """Answers to claims, each with the name of its account, in their order; and if `count`, how many
+        processes there are that ask, else 0, as it is if that is not known. Raises Unreachable."""
+
+    async def close(self) -> None: ...
