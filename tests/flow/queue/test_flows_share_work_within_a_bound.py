@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from flow_pools import Room
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,12 +105,31 @@ def test_who_always_comes_back_has_no_more_than_its_turn(queue_of, wait, room):
 def test_an_answer_that_was_longer_than_thought_is_paid_for(queue_of, wait, drain):
     """What a request took beyond its estimate is work that its flow has had."""
     queue = queue_of()
-    for _ in range(20):
+    talks = [wait("talker", flow="talker", work=1000) for _ in range(20)]
+    for talk in talks:
         queue.enter(wait("modest", flow="modest", work=1000), NOW)
-        queue.enter(wait("talker", flow="talker", work=1000), NOW)
+        queue.enter(talk, NOW)
+    assert drain(queue, 2) == ["modest", "talker"]
     usage = Usage(prompt_tokens=500, output_tokens=5500)
-    queue.served("talker", 0, 1000, usage, NOW)
+    queue.served("talker", 0, 1000, usage, NOW, order=talks[0].order)
     assert drain(queue, 6).count("talker") <= 1
+
+
+@pytest.mark.parametrize("output_tokens", [10, 10_000])
+def test_what_a_flow_did_not_pay_for_is_not_given_back(queue_of, wait, drain, output_tokens):
+    """Neither for requests that need not wait, nor for those of a time that is forgotten: they are no debt,
+    either."""
+    queue = queue_of()
+    early = wait("early", flow="guesser", work=5000)
+    queue.enter(early, NOW)
+    assert drain(queue) == ["early"]
+    for _ in range(10):
+        for flow in ("guesser", "other"):
+            queue.enter(wait(flow, flow=flow, work=1000), NOW)
+    usage = Usage(prompt_tokens=10, output_tokens=output_tokens)
+    queue.served("guesser", 0, 5000, usage, NOW, order=early.order)
+    queue.served("guesser", 0, 5000, usage, NOW)
+    assert drain(queue, 8).count("guesser") == 4
 
 
 def test_a_large_request_has_its_turn_however_many_flows_come(queue_of, wait, room):

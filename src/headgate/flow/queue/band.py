@@ -109,9 +109,12 @@ class Band:
         elif was_head:
             self.fairness.moved(flow, now)
 
-    def served(self, name: str, work: int, usage: Usage, now: float) -> None:
+    def served(self, name: str, work: int, usage: Usage, now: float, order: int) -> None:
         """A request of a flow is over."""
-        self.fairness.served(name, self.flow_of(name), work, usage, now)
+        flow = self.flow_of(name)
+        if flow is not None and order < flow.since:
+            work = usage.work  # the flow has not paid for it, or that is forgotten: nothing is put right
+        self.fairness.served(name, flow, work, usage, now)
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""

@@ -24,6 +24,7 @@ class Flow:
         "members",
         "name",
         "round",
+        "since",
         "turn",
         "weight",
     )
@@ -43,6 +44,8 @@ class Flow:
         self.round = 0
         self.turn = (0, 0)
         """Its place in each round: that it came in, the latest first, and the order of coming."""
+        self.since = 0
+        """The order of the request with which it came: what it had before is forgotten."""
         self.entry: tuple[tuple[float, ...], int, Flow] | None = None
         """What stands for it among the flows of its band; other entries that may be there are out of date."""
 
@@ -60,6 +63,8 @@ class Flow:
 
     def add(self, waiting: Waiting) -> bool:
         """Says whether it is the head now."""
+        if not self.members:
+            self.since = waiting.order
         self.members[waiting] = None
         self.bytes += waiting.size
         heapq.heappush(self._line, (self._key(waiting), waiting.order, waiting))

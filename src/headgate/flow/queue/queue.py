@@ -162,9 +162,12 @@ class FlowQueue:
         message = "request evicted by flow control: a more important one needs its place"
         return [(each, self._told(each, "evicted", message, now)) for each in chosen]
 
-    def served(self, flow: str, priority: int, work: int, usage: Usage, now: float) -> None:
-        """A request of a flow is over, whether it waited or not, that was taken for so much work."""
-        self._band(priority).served(flow, work, usage, now)
+    def served(
+        self, flow: str, priority: int, work: int, usage: Usage, now: float, *, order: int = 0
+    ) -> None:
+        """A request of a flow is over that was taken for so much work; `order` is that of its place, and 0 if
+        it did not wait."""
+        self._band(priority).served(flow, work, usage, now, order)
 
     def change(self, settings: FlowSettings, now: float) -> None:
         """Other settings from now on; what flows have had before is forgotten.

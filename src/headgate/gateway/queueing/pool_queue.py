@@ -257,13 +257,14 @@ class PoolQueue:
         """Fairness may go by what a request has taken: as the engine counted it, else as it was estimated."""
         wait, decision = exchange.wait, exchange.decision
         if wait is not None:
-            flow, work = wait.place.flow, wait.place.work
+            flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
             settings = self._proxy.settings
             flow = asked.read(
                 exchange.request, settings, is_stream=decision.stream, flow_header=self._flow_header
             ).flow
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
+            order = 0
         if counted is None:
             scheduled = decision.scheduled
             taken = flow_queue.Usage(
@@ -275,7 +276,7 @@ class PoolQueue:
                 output_tokens=counted.completion,
                 cached_tokens=counted.cached or 0,
             )
-        self._flow.served(flow, decision.scheduled.priority, work, taken, now)
+        self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def answered(self, wait: Wait) -> None:
         """The first byte of an answer has come."""

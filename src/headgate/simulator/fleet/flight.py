@@ -20,6 +20,7 @@ class Flight:
         "choice",
         "first_token_s",
         "number",
+        "order",
         "prefill",
         "scheduled",
         "sent_s",
@@ -54,6 +55,8 @@ class Flight:
         """When it first went to an endpoint."""
         self.work = 0
         """What it was taken for where requests wait for their turn, in tokens."""
+        self.order = 0
+        """Of its place there; 0 if it did not wait."""
 
     def _header(self, name: bytes) -> str:
         """A client says which conversation a request belongs to, if it knows."""

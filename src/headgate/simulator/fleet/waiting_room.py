@@ -62,6 +62,7 @@ class WaitingRoom:
             deadline=now + settings.ttl_s if settings.ttl_s else math.inf,
         )
         refused = self.queue.enter(waiting, now)
+        flight.order = waiting.order
         if refused is not None:
             self._tell_dropped(flight, refused.reason)
         self.look()
@@ -77,7 +78,8 @@ class WaitingRoom:
             cached_tokens=finished.cached_tokens,
         )
         timed = flight.timed
-        self.queue.served(timed.tenant, timed.priority, flight.work, usage, self._timeline.now)
+        now = self._timeline.now
+        self.queue.served(timed.tenant, timed.priority, flight.work, usage, now, order=flight.order)
 
     def look(self) -> None:
         """Something has happened that may have made room, or it is time."""
