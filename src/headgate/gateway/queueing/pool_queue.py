@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from headgate.flow import capacity
-from headgate.flow import queue as flow_queue
 from headgate.flow.capacity import Stages
 from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.access_log import SERVED
 from headgate.gateway.decision import no_endpoint
-from headgate.gateway.queueing import asked, making, reasons
+from headgate.gateway.queueing import asked, charging, making, reasons
 from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.shown import QueueShown
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +209,7 @@ class PoolQueue:
             exchange,
             flow=says.flow,
             priority=decision.scheduled.priority,
-            work=self._work(exchange),
+            work=charging.work(decision.scheduled, proxy.prefixes, self._pool.loads),
             size=len(decision.body),
             arrived=now,
             deadline=now + (ttl_s or math.inf),
@@ -233,13 +231,6 @@ class PoolQueue:
             return reasons.FAULTY  # no Pod that comes will help
         return self._flow.enter(waiting, now)
 
-    def _work(self, exchange: Delivery) -> int:
-        """Tokens that a request costs: of its prompt those that no endpoint holds, and of its answer all."""
-        scheduled, loads = exchange.decision.scheduled, self._pool.loads
-        held = self._proxy.prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
-        cached = scheduled.tokens_in(max(held)) if held else 0
-        return max(scheduled.prompt_tokens - cached, 0) + scheduled.output_tokens
-
     def settled(self, exchange: Exchange, now: float) -> None:
         """A request of the pool is over; if it still waits, its client has gone."""
         wait = exchange.wait
@@ -251,10 +242,10 @@ class PoolQueue:
                 wait.dropped_reason = reasons.CANCELLED
                 self._end(wait, reasons.CANCELLED, now)
         if exchange.outcome == SERVED:
-            self._served(exchange, exchange.usage, now)
+            self._served(exchange, now)
 
-    def _served(self, exchange: Exchange, counted: Usage | None, now: float) -> None:
-        """Fairness may go by what a request has taken: as the engine counted it, else as it was estimated."""
+    def _served(self, exchange: Exchange, now: float) -> None:
+        """Fairness may go by what a request has taken."""
         wait, decision = exchange.wait, exchange.decision
         if wait is not None:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
@@ -265,17 +256,7 @@ class PoolQueue:
             ).flow
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
-        if counted is None:
-            scheduled = decision.scheduled
-            taken = flow_queue.Usage(
-                prompt_tokens=scheduled.prompt_tokens, output_tokens=scheduled.output_tokens, cached_tokens=0
-            )
-        else:
-            taken = flow_queue.Usage(
-                prompt_tokens=counted.prompt,
-                output_tokens=counted.completion,
-                cached_tokens=counted.cached or 0,
-            )
+        taken = charging.taken(decision.scheduled, work, exchange.usage)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def answered(self, wait: Wait) -> None:
