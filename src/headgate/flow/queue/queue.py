@@ -51,7 +51,7 @@ class FlowQueue:
         self._is_closed = False
         self._turns = Turns(settings, self._bands, capacity)
         self._known: Collection[int] = self._bands.priorities
-        self._is_plain = not settings.evicts_running and not capacity.is_paced
+        self._is_plain = self._decides_plainly()
         """Whether nothing but room and turns decides who goes."""
         capacity.follow_bands(self._bands.priorities)
 
@@ -180,7 +180,7 @@ class FlowQueue:
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
         self._known = self._bands.priorities
-        self._is_plain = not settings.evicts_running and not self.capacity.is_paced
+        self._is_plain = self._decides_plainly()
         self._expiry.set_ttl(settings.no_endpoint_ttl_s)
         for each in waiting:
             band = self._band(each.priority)
@@ -260,10 +260,14 @@ class FlowQueue:
 
     # -- who goes
 
+    def _decides_plainly(self) -> bool:
+        settings = self.settings
+        return not (settings.evicts_running or settings.sessions.grace_s or self.capacity.is_paced)
+
     def _passes_specially(self, priority: int, now: float) -> bool:
         if priority < 0 and self.settings.evicts_running:
             return False  # it enters, so that it is known when others need its place
-        if not self.capacity.has_room(priority, now):
+        if not self.capacity.has_room(priority, now) or self._band(priority).fairness.is_pausing(now):
             return False
         self.capacity.sent(now)
         return True

@@ -58,6 +58,11 @@ class Fairness(ABC):
         """Until when nobody's turn comes; not later than `now` where somebody's is."""
         return -math.inf
 
+    def is_pausing(self, now: float) -> bool:
+        """Whether some requests may not go now even where nobody waits: then all that come wait, and some of
+        them go at once."""
+        return False
+
     def standing(self, flow: Flow, now: float) -> str:
         """Where a flow stands, in words; for explanations."""
         return ""

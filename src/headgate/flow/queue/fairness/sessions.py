@@ -63,5 +63,8 @@ class SessionBoost(Fairness):
     def ready_at(self, now: float) -> float:
         return -math.inf if self._ranking.first().name in self._served else self._grace_until
 
+    def is_pausing(self, now: float) -> bool:
+        return now < self._grace_until
+
     def standing(self, flow: Flow, now: float) -> str:
         return "boosted" if flow.name in self._served else "not boosted"
