@@ -23,6 +23,8 @@ OrderingName: TypeAlias = Literal[
 ]
 """Which request of a flow is next."""
 
+BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
+"""Those that go by what requests have taken, also of requests that did not wait."""
 FAIRNESS: tuple[FairnessName, ...] = get_args(FairnessName)
 ORDERINGS: tuple[OrderingName, ...] = get_args(OrderingName)
 
@@ -113,6 +115,12 @@ class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):
     def band_of(self, priority: int) -> BandSettings:
         usual = self.band if priority >= 0 or self.negative_band is None else self.negative_band
         return self.bands.get(priority, usual)
+
+    @property
+    def goes_by_usage(self) -> bool:
+        """Whether any band does."""
+        bands = (self.band, self.negative_band, *self.bands.values())
+        return any(band is not None and band.fairness in BY_USAGE for band in bands)
 
     def _of_numbers(self) -> Iterator[str]:
         for name in ("ttl_s", "no_endpoint_ttl_s", "max_requests", "max_bytes"):

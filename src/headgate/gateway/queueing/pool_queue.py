@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 64
 """Requests that are sent in one turn of the loop; then connections have theirs."""
-BY_USAGE = frozenset({"program-aware-fairness", "windowed-usage", "session-boost"})
 MOST_SATURATED = 1000.0
 """As it is shown: JSON knows nothing infinite."""
 
@@ -59,7 +58,7 @@ class PoolQueue:
         """Whether a request may go at once: its priority, its work in tokens, and the time."""
         self._waits: dict[Waiting, Wait] = {}
         """Those that are held, in the order of their arrival."""
-        self.counts_all = self._counts_all()
+        self.counts_all = self.settings.goes_by_usage
         """Whether fairness goes by what requests have taken, also of those that need not wait."""
         self.held = 0
         """How many these are."""
@@ -173,7 +172,7 @@ class PoolQueue:
         self._flow.capacity = self._capacity
         self.look_around()
         self._flow.change(queueing.flow, self._proxy.now())
-        self.counts_all = self._counts_all()
+        self.counts_all = self.settings.goes_by_usage
         self.wake()
 
     def close(self) -> None:
@@ -189,11 +188,6 @@ class PoolQueue:
             self._flow.leave(waiting, now)
             self._drop(wait, reasons.DELETED, now)
         self._alarm.stop()
-
-    def _counts_all(self) -> bool:
-        settings = self.settings
-        bands = (settings.band, settings.negative_band, *settings.bands.values())
-        return any(band is not None and band.fairness in BY_USAGE for band in bands)
 
     # -- requests
 
