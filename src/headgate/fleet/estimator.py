@@ -247,7 +247,7 @@ class Estimator:
             self.room.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
             self._decodes(-1, now)
-            if self._waiting:
+            if self._waiting or self.busy_until > now:
                 self._set_clock()
         elif booking.position > self._served:
             self._void += booking.owed_tokens
