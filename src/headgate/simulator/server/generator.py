@@ -204,6 +204,8 @@ class Generator:
         """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
         engine, salt = self._settings.engine, (adapter, generation.cache_salt)
+        # Another tokenizer need not see the words of an answer as the tokens that were generated.
+        keeps_answers = engine.prefix_cache and self._settings.tokenizer is None
         asks = []
         for number, prompt in enumerate(generation.prompts):
             blocks = block_hashes(prompt, engine.block_size, *salt) if engine.prefix_cache else []
@@ -213,7 +215,7 @@ class Generator:
                     prompt=prompt,
                     blocks=blocks,
                     answer_blocks=AnswerBlocks(prompt, blocks, script, engine.block_size, *salt)
-                    if engine.prefix_cache and script.words_in_all
+                    if keeps_answers and script.words_in_all
                     else None,
                     adapter=adapter,
                     priority=generation.priority,

@@ -16,6 +16,7 @@ from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
+from headgate.simulator.server.tokenizing import ESTIMATE, Tokenizer
 
 if TYPE_CHECKING:
     from headgate.simulator.server.kv_events.publisher import Publisher
@@ -25,9 +26,15 @@ class Instance:
     """What the handlers of all APIs share. `running` steps its engines."""
 
     def __init__(
-        self, settings: ServerSettings, host: str, port: int, dataset: Dataset | None = None
+        self,
+        settings: ServerSettings,
+        host: str,
+        port: int,
+        dataset: Dataset | None = None,
+        tokenizer: Tokenizer = ESTIMATE,
     ) -> None:
         self.settings = settings
+        self.tokenizer = tokenizer
         self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headgate.simulator.model import FinishReason, Vocabulary, detokenize
+from headgate.simulator.model import FinishReason, Vocabulary
 from headgate.simulator.server import lengths
 from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.datasets.dataset import conversation
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.schema import MadeUp, value_of
+from headgate.simulator.server.tokenizing import CHARACTERS_PER_TOKEN, detokenize, fours, pieces
 
-CHARACTERS_PER_TOKEN = 4
 AUTO_CALL_SHARE = 0.5
 """How likely an answer calls a tool where it may choose to."""
 MOST_CALLS = 8
@@ -138,17 +138,17 @@ def _of_text(text: str, generation: Generation, room: int, reason: FinishReason 
     if found is not None:
         at, stop = found
         tokens = -(-(at + len(stop)) // CHARACTERS_PER_TOKEN)
-        return _of_pieces(_pieces(text[:at]), tokens, "stop", stop_reason=stop)
-    pieces = _pieces(text)
-    tokens = len(pieces) + (reason == "stop")
+        return _of_pieces(fours(text[:at]), tokens, "stop", stop_reason=stop)
+    cut = pieces(text)
+    tokens = len(cut) + (reason == "stop")
     limit = generation.max_tokens or room
     if tokens > limit:
-        return _of_pieces(pieces[:limit], limit, "length")
-    return _of_pieces(pieces, max(1, tokens), reason)
+        return _of_pieces(cut[:limit], limit, "length")
+    return _of_pieces(cut, max(1, tokens), reason)
 
 
 def _of_pieces(
-    pieces: list[str],
+    cut: list[str],
     tokens: int,
     reason: FinishReason,
     stop_reason: str | None = None,
@@ -156,8 +156,8 @@ def _of_pieces(
 ) -> Script:
     if words is None:
         # Characters of several bytes each are more tokens than were generated for them.
-        words = len(pieces) if all(map(str.isascii, pieces)) else 0
-    return Script(iter(pieces), tokens, reason, words=words, stop_reason=stop_reason)
+        words = len(cut) if all(map(str.isascii, cut)) else 0
+    return Script(iter(cut), tokens, reason, words=words, stop_reason=stop_reason)
 
 
 def _of_dataset(dataset: Dataset, author: Author, generation: Generation, index: int, room: int) -> Script:
@@ -169,16 +169,16 @@ def _of_dataset(dataset: Dataset, author: Author, generation: Generation, index:
     if generation.stop:
         return _of_text(text, generation, room)
     # Tokens as a tokenizer made them are not those that the next prompt has for the same text.
-    pieces = answer.strings or _pieces(text)
+    cut = list(answer.strings) or pieces(text)
     limit = generation.max_tokens or room
     least = limit if generation.ignore_eos else min(limit, generation.min_tokens)
     words = Vocabulary(author.seed, generation.seed, generation.prompt_sizes, index)
-    pieces = [*pieces, *(words.next_token() for _ in range(least - len(pieces)))]
-    tokens = len(pieces) + (not generation.ignore_eos)
+    cut += [words.next_token() for _ in range(least - len(cut))]
+    tokens = len(cut) + (not generation.ignore_eos)
     found = 0 if answer.strings else None
     if tokens > limit:
-        return _of_pieces(pieces[:limit], limit, "length", words=found)
-    return _of_pieces(pieces, max(1, tokens), "length" if generation.ignore_eos else "stop", words=found)
+        return _of_pieces(cut[:limit], limit, "length", words=found)
+    return _of_pieces(cut, max(1, tokens), "length" if generation.ignore_eos else "stop", words=found)
 
 
 def _asked(generation: Generation, prompt: int) -> str:
@@ -212,12 +212,8 @@ def _call(tool: "tuple[str, Any]", made_up: MadeUp, rng: random.Random) -> Call:
 
 
 def _of_calls(calls: list[Call], limit: int) -> Script:
-    texts = [text for call in calls for text in ["", *_pieces(call.arguments)]]
+    texts = [text for call in calls for text in ["", *pieces(call.arguments)]]
     tokens = len(texts) + 1
     if tokens > limit:
         return Script(iter(texts[:limit]), limit, "length", calls=calls)
     return Script(iter(texts), tokens, "stop", calls=calls)
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN)]

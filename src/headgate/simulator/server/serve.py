@@ -17,6 +17,7 @@ from headgate.simulator.server.datasets import open_dataset
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
+from headgate.simulator.server.tokenizing import open_tokenizer
 
 Protocol: TypeAlias = 'type[asyncio.Protocol] | Literal["httptools"]'
 KEEP_ALIVE_S = 75
@@ -54,7 +55,7 @@ async def running(
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
     `bootstrap` is the second address at which SGLang's decode side finds its prefill side. Raises OSError if
-    an address for KV events is in use, or files of TLS or of a data set cannot be used.
+    an address for KV events is in use, or files of TLS, a tokenizer or a data set cannot be used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
@@ -71,7 +72,8 @@ async def running(
         )
         if dataset is not None:
             parts.callback(dataset.close)
-        instance = Instance(settings, host, port, dataset)
+        tokenizer = await asyncio.to_thread(open_tokenizer, settings.tokenizer)
+        instance = Instance(settings, host, port, dataset, tokenizer)
         await parts.enter_async_context(instance.running())
         http, end_calls = await _protocol(parts, instance)
         server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate, http))

@@ -98,6 +98,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The table of a SQLite file in which they are."""
     dataset_in_memory: bool = False
     """Whether the file is read into memory as the server starts."""
+    tokenizer: str | None = None
+    """A tokenizer.json that says which tokens a text is; without, four bytes are one."""
     grpc: bool = False
     """Whether the port answers vLLM's gRPC service, too."""
     ssl_certfile: str | None = None
@@ -154,6 +156,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield "dataset_path: leave it out where dataset_url is given, or the other way round"
         if self.grpc and importlib.util.find_spec("grpc") is None:
             yield "grpc: needs grpcio and protobuf; install headgate[grpc]"
+        if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:
+            yield "tokenizer: needs the package tokenizers; install headgate[tokenizers]"
         if not is_table_name(self.dataset_table_name):
             yield f"dataset_table_name: {self.dataset_table_name!r} is not the name of a table"
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):

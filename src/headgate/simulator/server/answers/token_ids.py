@@ -4,11 +4,12 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.model import LARGEST_TOKEN, tokenize
+from headgate.simulator.model import LARGEST_TOKEN
 from headgate.simulator.server.answers.answer import Answer, finish_reason
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.live import Choice
 from headgate.simulator.server.script import Script
+from headgate.simulator.server.tokenizing import tokenize
 
 END_OF_SEQUENCE = LARGEST_TOKEN
 """The id of the token that has no text; it has none in /detokenize either."""

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.simulator.model import Tokens, tokenize
+from headgate.simulator.model import Tokens
 from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.multimodal import item
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation, Item
+from headgate.simulator.server.tokenizing import tokenize
 
 
 class Block(msgspec.Struct, frozen=True):

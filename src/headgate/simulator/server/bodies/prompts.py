@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
+from headgate.simulator.model import LARGEST_TOKEN, Tokens
 from headgate.simulator.server.bodies.decoding import wrong
 from headgate.simulator.server.bodies.multimodal import item
 from headgate.simulator.server.generation import Item
+from headgate.simulator.server.tokenizing import tokenize
 
 TokenIds = list[int]
 

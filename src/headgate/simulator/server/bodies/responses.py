@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.simulator.model import Tokens, tokenize
+from headgate.simulator.model import Tokens
 from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens, plain_text
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.generation import Item as PromptItem
+from headgate.simulator.server.tokenizing import tokenize
 
 LOGPROBS = "message.output_text.logprobs"
 """What a request includes that wants log probabilities."""

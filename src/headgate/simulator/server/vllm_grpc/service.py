@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import grpc  # type: ignore[import-untyped]
 
-from headgate.simulator.model import LARGEST_TOKEN, tokenize
+from headgate.simulator.model import LARGEST_TOKEN
 from headgate.simulator.server.answers.token_ids import ids_of
 from headgate.simulator.server.bodies.prompts import token_ids
 from headgate.simulator.server.errors import ApiError
@@ -20,6 +20,7 @@ from headgate.simulator.server.generator import STOPPED
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.live import Ticket
 from headgate.simulator.server.script import Script
+from headgate.simulator.server.tokenizing import tokenize, use
 from headgate.simulator.server.vllm_grpc.messages import CLASSES, SERVICE
 
 _CODES = {
@@ -63,6 +64,7 @@ class Service:
         A client that leaves ends it.
         """
         self._last_unix_s = time.time()
+        use(self._instance.tokenizer)
         generator = self._instance.generator
         try:
             generator.require_ready()
