@@ -106,3 +106,26 @@ def test_turns_wait_for_answers_where_the_loop_is_closed(replay):
     assert "186 of the requests are sent after the answer before them" in closed["notes"][0]
     burst = ["trace", "--workload", "burst", "--replicas", "2", "--closed-loop", "--limit", "10"]
     assert "--closed-loop changes nothing" in CliRunner().invoke(simulate, burst).output
+
+
+def test_engines_may_start_when_requests_wait(replay):
+    """From none that runs: the first tokens come later by the time that the model takes to load."""
+    start = "{model_bytes: 16e9, bytes_per_s: 2e9, constant: 2s, running: 0, stop_idle: 1m}"
+    group = f"{{name: e, replicas: 2, profile: fast, cold_start: {start}}}"
+    result = replay(f"groups: [{group}]\nqueue: {{no_endpoint_ttl: 30s}}", "--policy", "random", "-o", "json")
+    figures = summary(result)
+    assert figures["served"] == figures["requests"]
+    assert figures["ttft_s"]["max"] >= 10
+
+
+def test_mistakes_of_cold_starts_are_told_with_their_places(replay):
+    """Also that nobody would wait for them."""
+    start = "{running: 3, stop_idle: 0}"
+    result = replay(f"groups: [{{name: e, replicas: 2, cold_start: {start}}}]")
+    assert result.exit_code != 0
+    for told in (
+        "groups[0].cold_start.running: must be 0 to 2, the engines of the group, got 3",
+        "groups[0].cold_start.stop_idle: must be more than 0 seconds, got 0",
+        "groups[0].cold_start: engines start when requests wait; give the fleet a `queue`",
+    ):
+        assert told in result.output

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.fleet.prefix import PrefixIndex
+from headgate.flow.queue import FlowSettings
 from headgate.scheduling.predicted import PredictedFirstToken
-from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
+from headgate.simulator.fleet import ColdStart, EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import EngineConfig, Fault, FaultKind, FaultSchedule, StepCosts
 from headgate.simulator.traces import TimedRequest, in_turn
 
@@ -60,10 +61,17 @@ FAULTS = st.lists(
     ),
     max_size=5,
 ).map(lambda faults: FaultSchedule(faults=tuple(faults)))
+START = ColdStart(constant_s=0.3, running=0, stop_idle_s=0.2)
 FLEETS = st.builds(
-    lambda roles, counts, faults, retries, remote_tokens, hang_s: FleetDescription(
+    lambda roles, counts, faults, retries, remote_tokens, hang_s, starts: FleetDescription(
         groups=tuple(
-            EngineGroup(name=name, engine=ENGINE, count=count, role=role)
+            EngineGroup(
+                name=name,
+                engine=ENGINE,
+                count=count,
+                role=role,
+                cold_start=START if starts and role == "both" else None,
+            )
             for name, role, count in zip("ab", roles, counts, strict=True)
         ),
         scrape_s=0.25,
@@ -74,6 +82,7 @@ FLEETS = st.builds(
         remote_tokens=remote_tokens,
         link_bytes_per_s=1e8,
         link_latency_s=0.01,
+        flow=FlowSettings() if starts else None,
     ),
     st.sampled_from([("both", "both"), ("prefill", "decode"), ("prefill", "both"), ("both", "decode")]),
     st.tuples(st.integers(1, 2), st.integers(1, 2)),
@@ -81,6 +90,7 @@ FLEETS = st.builds(
     st.integers(0, 2),
     st.sampled_from([0, 100]),
     st.sampled_from([0.1, 30.0]),
+    st.booleans(),
 )
 
 

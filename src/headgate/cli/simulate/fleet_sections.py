@@ -9,14 +9,14 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from headgate.cli.simulate.start_sections import SECONDS, ColdStartSection, QueueSection
 from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.simulator.fleet import EngineGroup, FleetDescription
+from headgate.simulator.fleet.cold_start import keeps_requests
 from headgate.simulator.fleet.description import Role
 from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
 from headgate.simulator.traces import TimedRequest
 
-SECONDS = msgspec.Meta(ge=0.0, extra={"duration": True})
-"""Marks seconds that a file may also write as 90s or 1m30s."""
 MAX_ENDPOINTS = 1000
 _MAX_TOKENS = 1 << 40
 _NAMES_SHOWN = 4
@@ -42,6 +42,8 @@ class GroupSection(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "both"
     """Where prefill and decode are apart: which of them these do."""
     labels: dict[str, str] = {}
+    cold_start: ColdStartSection | None = None
+    """What it takes to start these engines, and when they run; all run all the time if it is not said."""
 
 
 class EjectionSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +83,8 @@ class FleetFile(msgspec.Struct, frozen=True, kw_only=True):
     """Further attempts for a request whose endpoint failed before its first token."""
     retry_budget: RetryBudgetSection = RetryBudgetSection()
     ejection: EjectionSection = EjectionSection()
+    queue: QueueSection | None = None
+    """How requests wait in the gateway; without it, all are sent at once."""
     faults: list[Fault] = []
     """What goes wrong with engines, and when."""
     link_bytes_per_s: Annotated[float, msgspec.Meta(ge=1)] = 40e9
@@ -120,7 +124,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
     problems = [*_of_all_groups(file), *_of_faults(file), *_of_ejection(file.ejection)]
     for number, group in enumerate(file.groups):
         path = f"groups[{number}]"
-        found = _of_group(group, path)
+        found = [*_of_group(group, path), *_of_cold_start(group, path, file.queue)]
         problems += found
         if found:
             continue
@@ -134,7 +138,12 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
             notes.setdefault(note, []).append(group.name)
         groups.append(
             EngineGroup(
-                name=group.name, engine=config, count=group.replicas, role=group.role, labels=group.labels
+                name=group.name,
+                engine=config,
+                count=group.replicas,
+                role=group.role,
+                labels=group.labels,
+                cold_start=group.cold_start.settings() if group.cold_start is not None else None,
             )
         )
     if problems:
@@ -154,6 +163,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         link_bytes_per_s=file.link_bytes_per_s,
         link_latency_s=file.link_latency_s,
         remote_tokens=file.remote_tokens,
+        flow=file.queue.settings() if file.queue is not None else None,
     )
     told = [
         note if len(names) == len(groups) else f"{', '.join(names)}: {note}" for note, names in notes.items()
@@ -232,6 +242,20 @@ def _of_group(group: GroupSection, path: str) -> list[Problem]:
     if group.cache_tokens is not None and "kv_blocks" in group.engine:
         message = "the size of the cache is said twice, by kv_blocks too"
         problems.append(Problem(f"{path}.cache_tokens", message))
+    return problems
+
+
+def _of_cold_start(group: GroupSection, path: str, queue: QueueSection | None) -> list[Problem]:
+    if group.cold_start is None:
+        return []
+    path = f"{path}.cold_start"
+    problems = [
+        Problem(f"{path}.{field.removesuffix('_s')}" if field else path, message)
+        for field, message in group.cold_start.settings().problems(group.replicas, group.role)
+    ]
+    if not keeps_requests(None if queue is None else queue.settings()):
+        message = "engines start when requests wait; give the fleet a `queue`, with a no_endpoint_ttl"
+        problems.append(Problem(path, message))
     return problems
 
 

@@ -5,6 +5,7 @@ each request. Picks, bookings and health are the gateway's own code; engines are
 Pure: equal inputs give equal runs, bit by bit.
 """
 
+from headgate.simulator.fleet.cold_start import ColdStart
 from headgate.simulator.fleet.description import EngineGroup, FleetDescription
 from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import EngineRecord, FleetRun, Outcome, RequestRecord
@@ -12,6 +13,7 @@ from headgate.simulator.fleet.run import run_fleet
 from headgate.simulator.fleet.summary import Percentiles, Slo, Summary
 
 __all__ = [
+    "ColdStart",
     "EngineGroup",
     "EngineRecord",
     "FleetDescription",

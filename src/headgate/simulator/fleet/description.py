@@ -12,6 +12,7 @@ import msgspec
 from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowSettings
+from headgate.simulator.fleet.cold_start import ColdStart, keeps_requests
 from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule
 
 Role = Literal["both", "prefill", "decode"]
@@ -27,6 +28,8 @@ class EngineGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Where prefill and decode are apart: which of them these do."""
     labels: Mapping[str, str] = {}
     """What the endpoints' Pods are labelled with."""
+    cold_start: ColdStart | None = None
+    """What it takes to start these engines, and when they run; None runs all of them all the time."""
 
 
 class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +78,22 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
             if group.name in names:
                 problems.append(f"groups[{at}].name: {group.name!r} is the name of another group too")
             names.add(group.name)
+            problems += self._of_cold_start(group, f"groups[{at}].cold_start")
         if self.groups and all(group.role == "prefill" for group in self.groups):
             problems.append("groups: engines that only prefill need others that decode")
+        return problems
+
+    def _of_cold_start(self, group: EngineGroup, path: str) -> list[str]:
+        if group.cold_start is None:
+            return []
+        problems = [
+            f"{path}{'.' if field else ''}{field}: {message}"
+            for field, message in group.cold_start.problems(group.count, group.role)
+        ]
+        if not keeps_requests(self.flow):
+            problems.append(
+                f"{path}: engines start when requests wait; set `flow`, with is_on and no_endpoint_ttl_s"
+            )
         return problems
 
     def _out_of_range(self) -> list[str]:

@@ -69,8 +69,17 @@ class SimulatedEndpoint:
         self.load = load
         self.engine = Engine(config)
         self.vitals = Vitals(config, load, stale_s)
+        self._stale_s = stale_s
         self.requests = 0
         self.crashes = 0
+        self.starts = 0
+        """How often it was started while the fleet ran."""
+        self.used_s = 0.0
+        """When it last had something to do, or began to run."""
+        self.is_running = True
+        self.is_starting = False
+        self._up_s = [0.0]
+        """When it was started and stopped, in turn: it costs from the one to the other."""
         self._timeline = timeline
         self._faults = faults
         self._rng = rng
@@ -103,12 +112,23 @@ class SimulatedEndpoint:
     def energy_j(self, lasted_s: float) -> float:
         """What its accelerators used in a run of so many seconds."""
         more_w = self.config.power_w - self.config.idle_power_w
-        return self.config.idle_power_w * lasted_s + more_w * self.busy_s
+        return self.config.idle_power_w * self.up_s(lasted_s) + more_w * self.busy_s
+
+    def up_s(self, lasted_s: float) -> float:
+        """For how much of a run of so many seconds it ran, or loaded its model."""
+        ends = [*self._up_s, lasted_s] if len(self._up_s) % 2 else self._up_s
+        times = [min(time_s, lasted_s) for time_s in ends]
+        return math.fsum(until_s - since_s for since_s, until_s in zip(times[::2], times[1::2], strict=True))
 
     @property
     def is_ready(self) -> bool:
         """Whether it is in its pool."""
-        return self._faults.is_ready(self._timeline.now)
+        return self.is_running and self._faults.is_ready(self._timeline.now)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody wants anything of it: no request is booked, and no cache is handed over."""
+        return not self.load.requests and not self._watchers
 
     @property
     def is_down(self) -> bool:
@@ -194,7 +214,7 @@ class SimulatedEndpoint:
     def read(self) -> bool:
         """The gateway looks at the metrics; says whether it sees that the engine has begun anew."""
         now = self._timeline.now
-        if self.is_down or not self._faults.has_metrics(now):
+        if self.is_down or not self.is_running or not self._faults.has_metrics(now):
             self.vitals.missed(now)
             return False
         if not self._faults.has_old_metrics(now):
@@ -206,6 +226,43 @@ class SimulatedEndpoint:
         self.engine.settle(self._timeline.now)
         self._follow_engine()
         self.vitals.show(self.engine.statistics())
+
+    # -- starts and stops
+
+    def begin_start(self) -> None:
+        """It loads its model, and costs from now on."""
+        self.is_starting = True
+        self.starts += 1
+        self._up_s.append(self._timeline.now)
+
+    def end_start(self) -> None:
+        """It has loaded its model."""
+        self.is_starting, self.is_running = False, True
+        self.used_s = self._timeline.now
+        self.vitals = Vitals(self.config, self.load, self._stale_s)
+        self.vitals.begin_anew(self.used_s)
+
+    def stop(self) -> None:
+        """Its process ends, in good order: it is idle. Its cache is gone."""
+        self.is_running = False
+        self._up_s.append(self._timeline.now)
+        self._replace_engine()
+
+    def begin_stopped(self) -> None:
+        """It does not run as the fleet begins."""
+        self.is_running = False
+        self._up_s.clear()
+
+    def _replace_engine(self) -> None:
+        """The next one that runs here has nothing cached."""
+        now = self._timeline.now
+        self.engine.settle(now)
+        self._busy_before_s = self.busy_s
+        self._heard_before_s = max(self._heard_before_s, self.engine.last_token_s)
+        self.engine = Engine(self.config)
+        self.engine.slow_down(self._slowdown, now)
+        self._ends_s = None
+        self.vitals.begin_anew(now)
 
     # -- steps
 
@@ -253,7 +310,7 @@ class SimulatedEndpoint:
 
     def _fault_changes(self) -> None:
         now = self._timeline.now
-        if self._faults.is_down(now) and not self._was_down:
+        if self._faults.is_down(now) and not self._was_down and self.is_running:
             self._crash()
         self._was_down = self._faults.is_down(now)
         slowdown = self._faults.slowdown(now)
@@ -270,14 +327,9 @@ class SimulatedEndpoint:
         """The process ends: what it had in work is cut off, what it had cached is gone."""
         now = self._timeline.now
         self.crashes += 1
-        self.engine.settle(now)
-        self._busy_before_s = self.busy_s
-        self._heard_before_s = max(self._heard_before_s, self.engine.last_token_s)
+        engine = self.engine
+        self._replace_engine()
         self._silent.clear()
-        engine, self.engine = self.engine, Engine(self.config)
-        self.engine.slow_down(self._slowdown, now)
-        self._ends_s = None
-        self.vitals.begin_anew(now)
         listeners, self._listeners = self._listeners, {}
         watchers, self._watchers = self._watchers, []
         for request_id, listener in listeners.items():

@@ -39,8 +39,9 @@ class SimulatedGateway:
         prefixes: PrefixIndex,
         observer: Observer,
         answered: Callable[[TimedRequest], None],
+        waits: Callable[[], None],
     ) -> None:
-        """`answered` is told each request whose client has all that it gets."""
+        """`answered` is told each request whose client has all that it gets; `waits` that any are waiting."""
         self.observer = observer
         self.budget = RetryBudget(timeline.now, description.retry_budget)
         self._answered = answered
@@ -51,7 +52,7 @@ class SimulatedGateway:
         self._rng = rng
         self._timeline = timeline
         self._endpoints: Mapping[EndpointLoad, SimulatedEndpoint] = {each.load: each for each in endpoints}
-        self._pool = list(self._endpoints)
+        self._pool = [load for load, endpoint in self._endpoints.items() if endpoint.is_ready]
         self._decoding = policy if policy.judges_decoding else scheduling.LeastDecoding(prefixes)
         self._pairs = self._make_pairs() if description.is_paired else None
         self._terms = scheduling.Terms(remote_tokens=description.remote_tokens)
@@ -59,7 +60,14 @@ class SimulatedGateway:
         self._room: WaitingRoom | None = None
         if description.flow is not None:
             self._room = WaitingRoom(
-                description.flow, description.capacity, rng, timeline, prefixes, self._attempt, self._dropped
+                description.flow,
+                description.capacity,
+                rng,
+                timeline,
+                prefixes,
+                self._attempt,
+                self._dropped,
+                waits,
             )
             self._room.follow(self._pool, self._phases())
 
@@ -95,6 +103,7 @@ class SimulatedGateway:
     def settle(self, flight: Flight, booking: Booking) -> None:
         """The endpoint owes nothing more for the request."""
         booking.end(self.now)
+        self._endpoints[booking.load].used_s = self.now
         self.observer.ended(flight.timed, booking.load, self.now)
 
     def is_retried(self, status: int) -> bool:

@@ -76,10 +76,14 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     busy_s: float
     """How long it worked, also before crashes."""
     energy_j: float = 0.0
-    """From the beginning to the end of the run."""
+    """Of `up_s`."""
     dollars: float = 0.0
-    """For the same time."""
+    """Of `up_s`."""
     crashes: int = 0
+    starts: int = 0
+    """How often it was started because requests waited."""
+    up_s: float = 0.0
+    """How long it ran or loaded its model: energy and money are for this time."""
     ejections: int = 0
     """How often the gateway ejected it, for failures or because it hung."""
     statistics: EngineStatistics

@@ -17,6 +17,7 @@ from headgate.simulator.fleet.gateway import SimulatedGateway
 from headgate.simulator.fleet.hanging import HangWatch
 from headgate.simulator.fleet.observer import Observer
 from headgate.simulator.fleet.records import EngineRecord, FleetRun
+from headgate.simulator.fleet.starts import Starts
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.traces import TimedRequest
 
@@ -73,6 +74,10 @@ class _Run:
             prefixes or PrefixIndex(),
             observer,
             self._clients.ended,
+            self._wanted,
+        )
+        self._starts = Starts(
+            self._timeline, self._endpoints, self._gateway.follow_readiness, self._engine_stopped
         )
         self._bounded_tokens = 0
         self._plan_readiness()
@@ -97,8 +102,10 @@ class _Run:
                     requests=each.requests,
                     busy_s=each.busy_s,
                     energy_j=each.energy_j(ended_s),
-                    dollars=each.config.dollars_per_hour * ended_s / 3600,
+                    dollars=each.config.dollars_per_hour * each.up_s(ended_s) / 3600,
                     crashes=each.crashes,
+                    starts=each.starts,
+                    up_s=each.up_s(ended_s),
                     ejections=each.load.ejections,
                     statistics=each.engine.statistics(),
                 )
@@ -122,7 +129,7 @@ class _Run:
                 load.labels = group.labels
                 load.estimator.join(rates)
                 port += 1
-                yield SimulatedEndpoint(
+                endpoint = SimulatedEndpoint(
                     group,
                     config,
                     load,
@@ -132,6 +139,10 @@ class _Run:
                     stepped,
                     STALE_AFTER_LOOKS * self._description.scrape_s,
                 )
+                start = group.cold_start
+                if start is not None and start.running is not None and at >= start.running:
+                    endpoint.begin_stopped()
+                yield endpoint
 
     def _tell_kv_events(self, endpoint: SimulatedEndpoint) -> None:
         events = endpoint.engine.take_kv_events()
@@ -143,6 +154,17 @@ class _Run:
         for endpoint in self._endpoints:
             for time_s in endpoint.changes:
                 self._timeline.at(time_s, self._gateway.follow_readiness)
+
+    def _wanted(self) -> None:
+        self._starts.wanted()
+
+    def _engine_stopped(self, endpoint: SimulatedEndpoint) -> None:
+        """Its endpoint is gone, and with it what the gateway knew of it."""
+        endpoint.load.restarted()
+        endpoint.load.read(None)
+        if self._prefixes is not None:
+            self._prefixes.forget(endpoint.load)
+        self._gateway.follow_readiness()
 
     # -- clients
 

@@ -28,7 +28,10 @@ class WaitingRoom:
         prefixes: PrefixIndex,
         send: Callable[[Flight], None],
         dropped: Callable[[Flight, str], None],
+        waits: Callable[[], None],
     ) -> None:
+        """`waits` is told, after each look at the queue, if any wait still."""
+        self._tell_waits = waits
         self.queue = FlowQueue(settings, capacity.make(room), rng)
         self._timeline = timeline
         self._prefixes = prefixes
@@ -95,6 +98,8 @@ class WaitingRoom:
             self._send(waiting_next.owner)
         self._is_looking = False
         self._plan(now)
+        if len(self.queue):
+            self._tell_waits()
 
     def _plan(self, now: float) -> None:
         at = self.queue.wake_at(now)

@@ -1,0 +1,62 @@
+"""Starts engines while requests wait, and stops those that have long had none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from headgate.simulator.fleet.cold_start import ColdStart
+from headgate.simulator.fleet.endpoint import SimulatedEndpoint
+from headgate.simulator.fleet.timeline import Timeline
+
+
+class Starts:
+    """Of all groups that have a `ColdStart`; each starts one engine at a time."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        endpoints: Sequence[SimulatedEndpoint],
+        started: Callable[[], None],
+        stopped: Callable[[SimulatedEndpoint], None],
+    ) -> None:
+        """`started` is told when an engine has loaded its model, `stopped` which one has stopped."""
+        self._timeline = timeline
+        self._started = started
+        self._stopped = stopped
+        self._groups: dict[str, list[SimulatedEndpoint]] = {}
+        for endpoint in endpoints:
+            if endpoint.group.cold_start is not None:
+                self._groups.setdefault(endpoint.group.name, []).append(endpoint)
+                if endpoint.is_running:
+                    self._look_later(endpoint, endpoint.group.cold_start, 0.0)
+
+    def wanted(self) -> None:
+        """Requests wait."""
+        for endpoints in self._groups.values():
+            if any(each.is_starting for each in endpoints):
+                continue
+            stopped = next((each for each in endpoints if not each.is_running), None)
+            if stopped is not None and stopped.group.cold_start is not None:
+                stopped.begin_start()
+                at_s = self._timeline.now + stopped.group.cold_start.takes_s
+                self._timeline.at(at_s, partial(self._ready, stopped, stopped.group.cold_start))
+
+    def _ready(self, endpoint: SimulatedEndpoint, settings: ColdStart) -> None:
+        endpoint.end_start()
+        self._look_later(endpoint, settings, self._timeline.now)
+        self._started()
+
+    def _look_later(self, endpoint: SimulatedEndpoint, settings: ColdStart, since_s: float) -> None:
+        at_s = since_s + settings.stop_idle_s
+        self._timeline.at(at_s, partial(self._look, endpoint, settings), is_awaited=False)
+
+    def _look(self, endpoint: SimulatedEndpoint, settings: ColdStart) -> None:
+        """It stops if it is idle for long enough; otherwise it cannot be so before it is looked at again."""
+        now = self._timeline.now
+        since_s = endpoint.used_s if endpoint.is_idle else now
+        if since_s + settings.stop_idle_s > now:
+            self._look_later(endpoint, settings, since_s)
+            return
+        endpoint.stop()
+        self._stopped(endpoint)
