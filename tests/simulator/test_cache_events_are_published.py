@@ -164,3 +164,16 @@ async def test_junk_on_the_replay_socket_is_ignored(serve, junk):
             await socket.send_multipart(junk)
             await socket.send_multipart((b"", (0).to_bytes(8, "big")))
             assert (await socket.recv_multipart())[1] == END.to_bytes(8, "big")
+
+
+async def test_hashes_follow_their_seed(serve, fast):
+    """Equal seeds name a block alike, others do not."""
+    told = []
+    for seed in ("1", "1", "2"):
+        async with serve(kv_events=publishing(), engine=fast(block_size=4), hash_seed=seed) as server:
+            [source] = await sources(server)
+            await ask(server, list(range(10)))
+            [(_, (_, [event, *_], _))] = await replayed(source["replay_endpoint"])
+            told.append(event["block_hashes"])
+    assert told[0] == told[1]
+    assert not set(told[0]) & set(told[2])

@@ -198,3 +198,9 @@ def test_latencies_can_be_said_as_such(settings):
 def test_latencies_that_cannot_be_are_refused(settings, words, told):
     """With what would do."""
     assert told in " ".join(settings(*words).split())
+
+
+def test_the_seed_of_hashes_is_pythons(settings):
+    """The variable by which vLLM has it; the option goes before it."""
+    assert settings(PYTHONHASHSEED="7").hash_seed == "7"
+    assert settings("--hash-seed", "8", "--no-mm-encoder-only", PYTHONHASHSEED="7").hash_seed == "8"

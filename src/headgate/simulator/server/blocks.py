@@ -13,7 +13,8 @@ from headgate.simulator.server.script import Script
 def block_hashes(prompt: Tokens, block_size: int, *salt: str) -> list[int]:
     """Hashes of the full blocks, each chained to those before it; 64 bits, as vLLM's events have them.
 
-    `salt` is what else decides what the cache holds: the adapter, and the `cache_salt` of a request.
+    `salt` is what else decides what the cache holds: the adapter, the `cache_salt` of a request, and the
+    seed of a server's hashes.
     """
     return _chained(prompt, block_size, _of_salt(salt))
 

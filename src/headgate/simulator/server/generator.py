@@ -203,7 +203,7 @@ class Generator:
     ) -> list[Ask]:
         """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
-        engine, salt = self._settings.engine, (adapter, generation.cache_salt)
+        engine, salt = self._settings.engine, (adapter, generation.cache_salt, self._settings.hash_seed)
         # Another tokenizer need not see the words of an answer as the tokens that were generated.
         keeps_answers = engine.prefix_cache and self._settings.tokenizer is None
         asks = []

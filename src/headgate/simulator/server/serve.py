@@ -14,6 +14,7 @@ from headgate import serving
 from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
 from headgate.simulator.server.datasets import open_dataset
+from headgate.simulator.server.http_log import HttpLog
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
@@ -76,7 +77,8 @@ async def running(
         instance = Instance(settings, host, port, dataset, tokenizer)
         await parts.enter_async_context(instance.running())
         http, end_calls = await _protocol(parts, instance)
-        server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate, http))
+        app = HttpLog(EngineApp(instance)) if settings.log_http else EngineApp(instance)
+        server = serving.EmbeddedServer(_uvicorn_config(app, settings, certificate, http))
         await parts.enter_async_context(contextlib.aclosing(server))
         group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
@@ -152,7 +154,7 @@ async def _protocol(
 
 
 def _uvicorn_config(
-    app: EngineApp, settings: ServerSettings, certificate: tls.Certificate | None, http: Protocol
+    app: EngineApp | HttpLog, settings: ServerSettings, certificate: tls.Certificate | None, http: Protocol
 ) -> uvicorn.Config:
     config = serving.configuration(
         app,

@@ -98,6 +98,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The table of a SQLite file in which they are."""
     dataset_in_memory: bool = False
     """Whether the file is read into memory as the server starts."""
+    log_http: bool = False
+    """Whether requests and answers are logged, with the beginnings of their bodies."""
+    hash_seed: str = ""
+    """The hashes of blocks follow it."""
     tokenizer: str | None = None
     """A tokenizer.json that says which tokens a text is; without, four bytes are one."""
     grpc: bool = False

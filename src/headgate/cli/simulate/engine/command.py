@@ -76,8 +76,11 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
 
 
 def _serve(settings: ServerSettings, host: str, port: int, profile: str, bootstrap_port: int | None) -> None:
+    from headgate.cli import process
     from headgate.simulator import server
 
+    if settings.log_http:
+        process.log_to_stderr("info")
     sock = _listen(host, port, "--port")
     bootstrap = None if bootstrap_port is None else _listen(host, bootstrap_port, "--bootstrap-port")
     port = sock.getsockname()[1]

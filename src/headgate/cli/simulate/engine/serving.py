@@ -151,6 +151,14 @@ SERVER = options(
         help="Names of vLLM's metrics: since 0.11, or before.",
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts."),
+    click.option(
+        "--hash-seed",
+        envvar="PYTHONHASHSEED",
+        default="",
+        show_envvar=True,
+        help="Engines of equal seeds have equal hashes for equal blocks.",
+    ),
+    click.option("--log-http", is_flag=True, help="Log requests and answers, 4 KiB of each body."),
     click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod."),
     click.option(
         "--pod-namespace",
@@ -269,6 +277,7 @@ IGNORED = options(
         click.option(*names, expose_value=False, help="Accepted as vLLM's; changes nothing.")
         for names in (
             ("--enforce-eager/--no-enforce-eager",),
+            ("--mm-encoder-only/--no-mm-encoder-only",),
             ("--tensor-parallel-size",),
             ("--mm-processor-kwargs",),
             ("--ec-transfer-config",),
