@@ -158,7 +158,9 @@ class Generator:
         given = exchange.header(b"x-data-parallel-rank")
         if not given:
             return None
-        if not given.isdecimal() or int(given) >= self._settings.data_parallel_size:
+        first = self._settings.data_parallel_rank
+        here = range(first, first + self._settings.data_parallel_size)
+        if not given.isdecimal() or int(given) not in here:
             raise ApiError(400, f"X-data-parallel-rank: there is no rank {given!r}")
         return int(given)
 

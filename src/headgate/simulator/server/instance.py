@@ -98,7 +98,7 @@ class Instance:
 
         topic = config.topic.replace("{address}", address).replace("{model}", self.settings.models[0])
         made = []
-        for rank, engine in enumerate(self.ranks.engines):
+        for rank, engine in enumerate(self.ranks.engines, self.settings.data_parallel_rank):
             encoder = Encoder(config.form, rank, self.adapters.number)
             made.append(Publisher(config, encoder, topic, rank))
             engine.tell = made[-1].publish
@@ -108,7 +108,7 @@ class Instance:
         """What is counted for the whole server; most of it no engine has names for."""
         protocol = self.transfers.protocol
         if self.settings.api == "vllm" and self.settings.metrics_generation == "new":
-            labels = {"engine": "0", "model_name": self.settings.models[0]}
+            labels = {"engine": str(self.settings.data_parallel_rank), "model_name": self.settings.models[0]}
             encoder = self.generator.encoder
             yield counter("vllm:mm_cache_queries", "Images asked for.", encoder.queries, **labels)
             yield counter("vllm:mm_cache_hits", "Images encoded before.", encoder.hits, **labels)

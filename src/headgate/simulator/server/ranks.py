@@ -38,7 +38,7 @@ class Ranks:
     def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:
         """Start all sequences on one rank: the one that is named, or the one with the least to do."""
         if rank is not None:
-            engine = self.engines[rank]
+            engine = self.engines[rank - self._settings.data_parallel_rank]
         elif len(self.engines) == 1:
             engine = self.engines[0]
         else:
@@ -88,7 +88,8 @@ class Ranks:
                 yield self.fake.over(reading, time.monotonic() - self.fake_since_s)
 
     def _true_readings(self) -> Iterator[Reading]:
-        for rank, engine in enumerate(self.engines):
+        first = self._settings.data_parallel_rank
+        for rank, engine in enumerate(self.engines, first):
             now = engine.statistics()
             adapters = (tuple(sorted(now.adapters_running)), tuple(sorted(now.adapters_waiting)))
             if self._adapters.get(rank) != adapters:
@@ -106,7 +107,7 @@ class Ranks:
                 adapters_changed_unix_s=self._adapters_changed[rank],
                 asleep=self.asleep,
                 # Pairs are matter of the server; its first rank counts them.
-                transfers=self._transfers_seen if rank == 0 else {},
+                transfers=self._transfers_seen if rank == first else {},
             )
 
 

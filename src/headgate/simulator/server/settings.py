@@ -57,6 +57,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names of metrics that an engine had before (`old`) or has now."""
     data_parallel_size: int = 1
     """Copies of the engine behind this server."""
+    data_parallel_rank: int = 0
+    """Number of the first of them, where other servers have further ones."""
     lora_modules: tuple[Adapter, ...] = ()
     """Adapters that are loaded from the start."""
     kv_events: KvEventsConfig | None = None
@@ -154,6 +156,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"mm_cached_items: must not be negative, got {self.mm_cached_items}"
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
+        if not 0 <= self.data_parallel_rank < 64:
+            yield f"data_parallel_rank: must be 0 to 63, got {self.data_parallel_rank}"
 
     def _of_files(self) -> Iterator[str]:
         if self.dataset_path is not None and self.dataset_url is not None:

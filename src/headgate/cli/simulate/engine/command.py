@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +15,12 @@ from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
     from headgate.simulator.model import EngineConfig, EngineProfile
-    from headgate.simulator.server import FailureSettings, ServerSettings
+    from headgate.simulator.server import FailureSettings, Served, ServerSettings
+
+_LAST_PORT = 65535
 
 
 @click.command(short_help="Serve the OpenAI API from a simulated engine.")
@@ -33,17 +37,39 @@ if TYPE_CHECKING:
 @FAILURES
 @PROTOCOLS
 @IGNORED
-def engine(host: str, port: int, profile: EngineProfile, bootstrap_port: int, **given: Any) -> None:
+def engine(
+    host: str,
+    port: int,
+    profile: EngineProfile,
+    bootstrap_port: int,
+    ports_of_ranks: bool,
+    only_rank: int | None,
+    **given: Any,
+) -> None:
     """Serve the OpenAI API from a simulated engine, with the metrics of a real one.
 
     Options without a default here have the profile's.
     """
     try:
-        settings = _settings(profile, given)
+        settings = list(_of_ranks(_settings(profile, given), only_rank, apart=ports_of_ranks))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    meets = settings.api == "sglang" and settings.role == "prefill"
+    meets = settings[0].api == "sglang" and settings[0].role == "prefill"
     _serve(settings, host, port, profile.name, bootstrap_port if meets else None)
+
+
+def _of_ranks(settings: ServerSettings, only: int | None, *, apart: bool) -> Iterator[ServerSettings]:
+    """A server for all ranks, or one for each of them, or only that of one. Raises ValueError."""
+    import msgspec
+
+    size = settings.data_parallel_size
+    if only is not None and only >= size:
+        raise ValueError(f"--data-parallel-rank: of --data-parallel-size {size} there is no rank {only}")
+    if only is None and not apart:
+        yield settings
+        return
+    for rank in range(size) if only is None else [only]:
+        yield msgspec.structs.replace(settings, data_parallel_size=1, data_parallel_rank=rank)
 
 
 def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
@@ -75,24 +101,45 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     )
 
 
-def _serve(settings: ServerSettings, host: str, port: int, profile: str, bootstrap_port: int | None) -> None:
+def _serve(
+    ranks: list[ServerSettings], host: str, port: int, profile: str, bootstrap_port: int | None
+) -> None:
     from headgate.cli import process
     from headgate.simulator import server
 
-    if settings.log_http:
+    if ranks[0].log_http:
         process.log_to_stderr("info")
-    sock = _listen(host, port, "--port")
-    bootstrap = None if bootstrap_port is None else _listen(host, bootstrap_port, "--bootstrap-port")
-    port = sock.getsockname()[1]
+    with contextlib.ExitStack() as opened:
+        served = []
+        for settings in ranks:
+            sock = opened.enter_context(_listen(host, _port_of(settings, port, "--port"), "--port"))
+            bootstrap = None
+            if bootstrap_port is not None:
+                own = _port_of(settings, bootstrap_port, "--bootstrap-port")
+                bootstrap = opened.enter_context(_listen(host, own, "--bootstrap-port"))
+            served.append(server.Served(settings, sock, bootstrap))
+        try:
+            server.run(served, lambda: click.echo("\n".join(_told(each, host, profile) for each in served)))
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _port_of(settings: ServerSettings, port: int, option: str) -> int:
+    """As much higher as the rank is; 0 takes a free one."""
+    own = port + settings.data_parallel_rank if port else 0
+    if own > _LAST_PORT:
+        raise click.UsageError(f"{option}: the last rank would have port {own}; begin with a smaller one")
+    return own
+
+
+def _told(served: Served, host: str, profile: str) -> str:
+    settings, port = served.settings, served.sock.getsockname()[1]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     scheme = "https" if settings.speaks_tls else "http"
     told = f"simulating {', '.join(settings.models)} ({profile}) on {scheme}://{address}"
-    if bootstrap is not None:
-        told += f", bootstrap on port {bootstrap.getsockname()[1]}"
-    try:
-        server.run([server.Served(settings, sock, bootstrap)], lambda: click.echo(told))
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
+    if served.bootstrap is not None:
+        told += f", bootstrap on port {served.bootstrap.getsockname()[1]}"
+    return told
 
 
 def _failures(rate: float, types: str | None, path: str | None, fake_metrics: str | None) -> FailureSettings:

@@ -136,6 +136,18 @@ SERVER = options(
         help="Copies of the engine behind this server.",
     ),
     click.option(
+        "--data-parallel-external-lb",
+        "ports_of_ranks",
+        is_flag=True,
+        help="Each of them answers by itself, on --port and the ports after it.",
+    ),
+    click.option(
+        "--data-parallel-rank",
+        "only_rank",
+        type=click.IntRange(0, 63),
+        help="Serve only this one of them, on its port; the others are processes of their own.",
+    ),
+    click.option(
         "--engine",
         "api",
         type=click.Choice(["vllm", "sglang", "trtllm"]),
