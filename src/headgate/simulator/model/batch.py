@@ -56,6 +56,7 @@ class Batch:
             named=config.prefix_cache,
             tells=config.kv_events,
             host_blocks=config.host_kv_blocks,
+            disk_blocks=config.disk_kv_blocks,
         )
         self.adapters = AdapterSlots(config.max_adapters, config.max_host_adapters)
         self.waiting = WaitingQueue(by_priority=config.by_priority)

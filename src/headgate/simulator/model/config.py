@@ -36,6 +36,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of a second cache in the host's memory, which has what the first one drops."""
     host_token_s: float = 0.0
     """How much longer a step takes for each cached token that it gets from there."""
+    disk_kv_blocks: int = 0
+    """Blocks of a third cache, on a disk or in a remote store, which has what the host's memory drops."""
+    disk_latency_s: float = 0.0
+    """How much longer a step takes for each request that it starts with cached tokens from there."""
+    disk_bytes_per_s: float = 3e9
+    """How fast those come, at `kv_bytes_per_token` each; 3 GB/s is a good local disk."""
     max_adapters: int = 8
     """Adapters in memory at a time."""
     adapter_load_s: float = 0.0
@@ -79,6 +85,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "max_waiting": 0,
             "host_kv_blocks": 0,
             "host_token_s": 0,
+            "disk_kv_blocks": 0,
+            "disk_latency_s": 0,
             "max_adapters": 0,
             "adapter_load_s": 0,
             "max_host_adapters": 0,
@@ -101,6 +109,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"max_host_adapters: must be at least max_adapters {self.max_adapters}, as the host keeps "
                 f"those too, got {self.max_host_adapters}"
             )
+        if not self.disk_bytes_per_s > 0:
+            problems.append(f"disk_bytes_per_s: must be more than 0, got {self.disk_bytes_per_s}")
         if not 0 <= self.draft_acceptance <= 1:
             problems.append(f"draft_acceptance: must be 0 to 1, got {self.draft_acceptance}")
         for name in self.costs.__struct_fields__:

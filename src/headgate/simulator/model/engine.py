@@ -57,6 +57,7 @@ class Engine:
         self._prefix_queries = 0
         self._prefix_hits = 0
         self._host_hits = 0
+        self._disk_hits = 0
 
     # -- requests
 
@@ -103,8 +104,10 @@ class Engine:
         for sequence in work.admitted:
             if not sequence.preemptions:
                 self._prefix_queries += sequence.request.prompt_tokens
-                self._prefix_hits += sequence.cached_tokens - sequence.host_tokens
+                below_tokens = sequence.host_tokens + sequence.disk_tokens
+                self._prefix_hits += sequence.cached_tokens - below_tokens
                 self._host_hits += sequence.host_tokens
+                self._disk_hits += sequence.disk_tokens
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
@@ -199,6 +202,7 @@ class Engine:
             prefix_queries_total=self._prefix_queries,
             prefix_hits_total=self._prefix_hits,
             host_hits_total=self._host_hits,
+            disk_hits_total=self._disk_hits,
             drafts_total=self._speculation.drafts,
             draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
             accepted_tokens_total=self._speculation.accepted,

@@ -15,6 +15,7 @@ class Holding:
         "block_size",
         "blocks",
         "cached_tokens",
+        "disk_tokens",
         "hashes",
         "host_tokens",
         "looked_at",
@@ -34,6 +35,7 @@ class Holding:
         block_size: int,
         found: int,
         found_in_host: int,
+        found_on_disk: int,
     ) -> None:
         self.request = request
         self.hashes = hashes
@@ -44,10 +46,12 @@ class Holding:
         self.block_size = block_size
         self.room = blocks * block_size
         """Tokens that fit."""
-        self.cached_tokens = (found + found_in_host) * block_size
+        self.cached_tokens = (found + found_in_host + found_on_disk) * block_size
         """Tokens that need not be computed: they were found as the request started."""
         self.host_tokens = found_in_host * block_size
         """Those of them that come from the host's memory."""
+        self.disk_tokens = found_on_disk * block_size
+        """Those of them that come from the disk."""
         self.looked_at = found
         """So many blocks from the front have been named, if their names were not taken yet."""
         self.named = list(hashes[: self.looked_at])

@@ -11,8 +11,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from headgate.simulator.model.holding import Holding
-from headgate.simulator.model.host_tier import HostTier
-from headgate.simulator.model.kv_events import CPU, GPU, AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
+from headgate.simulator.model.kv_events import (
+    CPU,
+    DISK,
+    GPU,
+    AllBlocksCleared,
+    BlockRemoved,
+    BlockStored,
+    KvEvent,
+)
+from headgate.simulator.model.lower_tier import LowerTier
 from headgate.simulator.model.request import SimulatedRequest
 
 
@@ -20,7 +28,14 @@ class KvBlocks:
     """The blocks of one engine. Blocks without a name are counted, named ones are known by their hash."""
 
     def __init__(
-        self, total: int, block_size: int, *, named: bool = True, tells: bool = True, host_blocks: int = 0
+        self,
+        total: int,
+        block_size: int,
+        *,
+        named: bool = True,
+        tells: bool = True,
+        host_blocks: int = 0,
+        disk_blocks: int = 0,
     ) -> None:
         self.total = total
         self.block_size = block_size
@@ -32,7 +47,8 @@ class KvBlocks:
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._unnamed = 0
-        self.host = HostTier(host_blocks)
+        self.host = LowerTier(host_blocks)
+        self.disk = LowerTier(disk_blocks)
         self._events: list[KvEvent] = []
 
     @property
@@ -109,8 +125,8 @@ class KvBlocks:
         revived = sum(1 for block in hashes[:found] if block in idle)
         if blocks - found > self.free - revived:
             return None
-        # From where the accelerator has no more, the host may: as with the former, never the last token.
-        in_host = self.host.use(hashes[found : (tokens - 1) // self.block_size])
+        # From where the accelerator has no more, the others may: as with the former, never the last token.
+        in_host, on_disk = self._below(hashes[found : (tokens - 1) // self.block_size])
         for block in hashes[:found]:
             if block in references:
                 references[block] += 1
@@ -119,9 +135,24 @@ class KvBlocks:
                 references[block] = 1
         self._take(blocks - found)
         nameable = self._nameable(request)
-        holding = Holding(request, hashes, nameable, blocks, self.block_size, found, in_host)
+        holding = Holding(request, hashes, nameable, blocks, self.block_size, found, in_host, on_disk)
         self.name(holding, holding.cached_tokens)
         return holding
+
+    def _below(self, hashes: Sequence[int]) -> tuple[int, int]:
+        """How many blocks from the front are in the host's memory, and how many more on the disk."""
+        in_host = self.host.use(hashes)
+        if not self.disk.blocks:
+            return in_host, 0
+        on_disk = 0
+        for block in hashes[in_host:]:
+            if self.host.use_one(block):
+                in_host += 1
+            elif self.disk.use_one(block):
+                on_disk += 1
+            else:
+                break
+        return in_host, on_disk
 
     def grow(self, holding: Holding, tokens: int) -> bool:
         """Add blocks until `tokens` tokens fit; False, and no change, if there are not enough."""
@@ -198,6 +229,7 @@ class KvBlocks:
         self._empty += len(self._idle)
         self._idle.clear()
         self.host.clear()
+        self.disk.clear()
         if self._tells:
             self._events.append(AllBlocksCleared())
         return True
@@ -223,6 +255,9 @@ class KvBlocks:
         assert len(self.host) <= self.host.blocks, (
             f"{len(self.host)} of {self.host.blocks} blocks in the host"
         )
+        assert len(self.disk) <= self.disk.blocks, (
+            f"{len(self.disk)} of {self.disk.blocks} blocks on the disk"
+        )
         assert all(count > 0 for count in self._references.values()), "a held block without a holder"
 
     def _take(self, blocks: int) -> None:
@@ -235,15 +270,19 @@ class KvBlocks:
             removed = [idle.popitem(last=False)[0] for _ in range(blocks - empty)]
             self._tell_removed(removed, GPU)
             if self.host.blocks:
-                self._move_to_host(removed)
+                removed = self._move_down(removed, self.host, CPU)
+            if self.disk.blocks:
+                self._move_down(removed, self.disk, DISK)
 
-    def _move_to_host(self, hashes: list[int]) -> None:
-        new, dropped = self.host.store(hashes)
+    def _move_down(self, hashes: list[int], tier: LowerTier, medium: str) -> list[int]:
+        """Gives what the tier had to drop for them."""
+        new, dropped = tier.store(hashes)
         if new and self._tells:
             self._events.append(
-                BlockStored(hashes=tuple(new), parent=None, block_size=self.block_size, medium=CPU)
+                BlockStored(hashes=tuple(new), parent=None, block_size=self.block_size, medium=medium)
             )
-        self._tell_removed(dropped, CPU)
+        self._tell_removed(dropped, medium)
+        return dropped
 
     def _tell_removed(self, hashes: list[int], medium: str) -> None:
         if hashes and self._tells:

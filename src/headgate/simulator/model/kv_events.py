@@ -8,10 +8,12 @@ GPU = "GPU"
 """The medium of blocks in the accelerator's memory, by vLLM's name."""
 CPU = "CPU"
 """The medium of blocks in the host's memory."""
+DISK = "DISK"
+"""The medium of blocks on a disk, or in a remote store."""
 
 
 class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive full blocks of a request can be found by their hashes from now on. Of the host's memory
+    """Consecutive full blocks of a request can be found by their hashes from now on. Of the tiers below
     only the hashes are told, in no order, as vLLM does."""
 
     hashes: tuple[int, ...]

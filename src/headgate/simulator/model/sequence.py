@@ -103,6 +103,11 @@ class Sequence:
         return self.holding.host_tokens if self.holding else 0
 
     @property
+    def disk_tokens(self) -> int:
+        """Those of them that came from the disk."""
+        return self.holding.disk_tokens if self.holding else 0
+
+    @property
     def room_left(self) -> int:
         """Tokens for which it has blocks beyond those that are computed."""
         return self.holding.room - self.computed if self.holding else 0

@@ -48,6 +48,11 @@ class Steps:
             first_s += config.draft_tokens * config.draft_token_s
         if config.host_kv_blocks:
             first_s += sum(each.host_tokens for each in work.admitted) * config.host_token_s
+        if config.disk_kv_blocks:
+            for tokens in filter(None, (each.disk_tokens for each in work.admitted)):
+                first_s += (
+                    config.disk_latency_s + tokens * config.kv_bytes_per_token / config.disk_bytes_per_s
+                )
         self._ends = [now + first_s * slowdown * _noise(config.step_jitter, number)]
         if steps > 1:
             self._add_steps(config, steps - 1, kv_tokens, prefill_tokens, slowdown, number + 1)

@@ -1,11 +1,11 @@
-"""A second place for cached blocks: the memory of the host, larger and slower than the accelerator's."""
+"""Further places for cached blocks, larger and slower than the accelerator's: the host's memory, a disk."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 
-class HostTier:
-    """Takes what the accelerator's memory drops, and drops what was used least recently."""
+class LowerTier:
+    """Takes what the tier above drops, and drops what was used least recently."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
@@ -23,12 +23,19 @@ class HostTier:
             held.move_to_end(block)
         return len(hashes)
 
+    def use_one(self, block: int) -> bool:
+        """Whether a block is here; it is used now."""
+        if block not in self._held:
+            return False
+        self._held.move_to_end(block)
+        return True
+
     def count(self, hashes: Sequence[int]) -> int:
         """How many blocks are here from the front of `hashes`."""
         return next((at for at, block in enumerate(hashes) if block not in self._held), len(hashes))
 
     def store(self, hashes: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Blocks that come from the accelerator's memory; gives those that are new here, and those that had
+        """Blocks that come from the tier above; gives those that are new here, and those that had
         to go."""
         held = self._held
         new = []
