@@ -112,6 +112,21 @@ async def test_a_call_that_is_cancelled_frees_its_place(serve, slow_engine, even
         await asyncio.gather(waiting, return_exceptions=True)
 
 
+async def test_calls_are_aborted_by_their_id(serve, slow_engine, eventually):
+    """They end with the reason `abort`; others go on, and an id that is not here is no error."""
+    async with serve(grpc=True, engine=slow_engine) as server, calling(server) as call:
+        asking = {name: generate(call, request_id=name, stream=True) for name in ("a", "b")}
+        reading = {name: asyncio.ensure_future(each.read()) for name, each in asking.items()}
+        await eventually(lambda: server.live.statistics().running + server.live.statistics().waiting == 2)
+        await call("Abort", ("AbortRequest", {"request_ids": ["b", "other"]}))
+        last = await reading["b"]
+        left = server.live.statistics()
+        asking["a"].cancel()
+        await asyncio.gather(*reading.values(), return_exceptions=True)
+    assert (last.request_id, last.complete.finish_reason) == ("b", "abort")
+    assert left.running + left.waiting == 1
+
+
 async def test_failures_concern_calls_too(serve):
     """What is set by /admin/config, which is asked over the same port by HTTP/1.1."""
     async with serve(grpc=True) as server, calling(server) as call:

@@ -49,6 +49,8 @@ _MESSAGES = {
         "oneof.response GenerateStreamChunk chunk 2",
         "oneof.response GenerateComplete complete 3",
     ),
+    "AbortRequest": ("repeated string request_ids 1",),
+    "AbortResponse": (),
     "HealthCheckRequest": (),
     "HealthCheckResponse": ("bool healthy 1", "string message 2"),
     "GetModelInfoRequest": (),

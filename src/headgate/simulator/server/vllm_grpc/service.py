@@ -44,6 +44,8 @@ class Service:
         self._instance = instance
         self._began_s = time.monotonic()
         self._last_unix_s = 0.0
+        self._running: dict[str, set[Ticket]] = {}
+        """By the ids that clients gave; several may have given the same."""
 
     def handler(self) -> Any:
         """For `grpc.aio.Server.add_generic_rpc_handlers`."""
@@ -52,6 +54,7 @@ class Service:
             SERVICE,
             {
                 "Generate": grpc.unary_stream_rpc_method_handler(self.generate, *_coders("GenerateRequest")),
+                "Abort": unary(self.abort, *_coders("AbortRequest")),
                 "HealthCheck": unary(self.health, *_coders("HealthCheckRequest")),
                 "GetModelInfo": unary(self.model_info, *_coders("GetModelInfoRequest")),
                 "GetServerInfo": unary(self.server_info, *_coders("GetServerInfoRequest")),
@@ -74,17 +77,31 @@ class Service:
             ticket, (script,) = generator.start(generation)
         except ApiError as error:
             await _abort(context, error)
+        running = self._running.setdefault(request.request_id, set())
+        running.add(ticket)
         try:
             said: list[int] = []
             async for ids in _told(ticket, script):
                 said += ids
                 if request.stream:
                     yield _response(request, chunk=_chunk(generation, ticket, ids))
-            if ticket.aborted:
+            if ticket.aborted and ticket in running:
                 await _abort(context, STOPPED)
             yield _response(request, complete=_complete(generation, ticket, said))
         finally:
             ticket.cancel()
+            running.discard(ticket)
+            if not running and self._running.get(request.request_id) is running:
+                del self._running[request.request_id]
+
+    async def abort(self, request: Any, context: Context) -> Any:
+        """End the calls of these ids, with what they have; ids that are not here are passed over."""
+        for request_id in request.request_ids:
+            tickets = self._running.pop(request_id, set())
+            for ticket in tickets:
+                ticket.cancel()
+            tickets.clear()  # by which the calls know that they were meant
+        return CLASSES["AbortResponse"]()
 
     async def health(self, request: Any, context: Context) -> Any:
         try:
@@ -172,8 +189,6 @@ async def _told(ticket: Ticket, script: Script) -> AsyncIterator[list[int]]:
             continue
         ids = ids_of(script, choice.emitted - sent)
         sent = choice.emitted
-        if ticket.aborted:
-            return
         yield ids
 
 
