@@ -65,7 +65,8 @@ async def test_what_was_predicted_is_in_its_cache(gateway, vllm):
     assert _expected_share(first) == 0
     share = _cached(grown) / grown.json()["usage"]["prompt_tokens"]
     assert share > 0.8
-    assert _expected_share(grown) == pytest.approx(share, abs=0.15)
+    # What comes after the last whole block of bytes is not looked up.
+    assert 0.0 <= share - _expected_share(grown) < hashing.BLOCK_BYTES / 3300 + 0.1
     assert vllm.counter("vllm:prefix_cache_hits_total") - hits == _cached(grown)
 
 
@@ -105,8 +106,8 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
     """What it publishes agrees with what it says that the tokens of a prompt are: of both APIs."""
     events = gateway.proxy.kv_events
     await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
-    chat = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": TEXT[3600:5200]}]}
-    completion = {"model": "tiny", "max_tokens": 2, "prompt": TEXT[5200:7200]}
+    chat = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": TEXT[3600:5700]}]}
+    completion = {"model": "tiny", "max_tokens": 2, "prompt": TEXT[5700:7900]}
     for path, body in (("/v1/chat/completions", chat), ("/v1/completions", completion)):
         learned = events.tokens.counts["learned"]
         data = json.dumps(body).encode()
@@ -115,7 +116,7 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
         await gateway.until(lambda before=learned: events.tokens.counts["learned"] == before + 1)
         fields = inspect(data)
         prefix = hashing.hashes(prompt.read(fields, path).text, hashing.seed("tiny"))
-        assert len(prefix) >= 3
+        assert len(prefix) >= 2
         # Neither what was sent nor what is expected counts, but what the engine has told of.
         gateway.proxy.prefixes.forget(gateway.load)
         events.exact.residency.sweep(1e12)
