@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pieces
 from headgate import api, routing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway import limiting
@@ -25,25 +26,6 @@ LIMITS = {
     "input and output": routing.TokenLimits(input=10**9, output=10**9, **UNIT),
     "refused": routing.TokenLimits(input=1000, **UNIT),
 }
-
-
-def costs_us(rows: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """CPU time of one call of each, in microseconds: the least mean of several runs, which take turns."""
-    least = dict.fromkeys(rows, float("inf"))
-    for _ in range(RUNS):
-        for name, work in rows.items():
-            begin = time.process_time()
-            for _ in range(REPEATS):
-                work()
-            least[name] = min(least[name], (time.process_time() - begin) / REPEATS * 1e6)
-    return least
-
-
-def python_loop() -> int:
-    total = 0
-    for n in range(100):
-        total += n
-    return total
 
 
 def request_of(limits: routing.TokenLimits | None) -> Callable[[], object]:
@@ -81,8 +63,10 @@ def request_of(limits: routing.TokenLimits | None) -> Callable[[], object]:
 
 
 def main() -> None:
-    rows: dict[str, Callable[[], object]] = {"Python loop of 100": python_loop}
-    costs = costs_us(rows | {name: request_of(limits) for name, limits in LIMITS.items()})
+    rows: dict[str, Callable[[], object]] = {pieces.LOOP: pieces.python_loop}
+    costs = pieces.costs_us(
+        rows | {name: request_of(limits) for name, limits in LIMITS.items()}, repeats=REPEATS, runs=RUNS
+    )
     print("a token limit, for one request: µs of CPU")
     for name, cost in costs.items():
         print(f"{name:34}{cost:8.2f}")

@@ -7,10 +7,10 @@ machine's speed can be told: `python bench/prefix.py`.
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle
 
+import pieces
 from headgate import fleet, routing
 from headgate.fleet.prefix import PrefixIndex, hashing
 
@@ -20,28 +20,6 @@ REPEATS, RUNS = 300, 40
 BUDGET_US = 12.0
 HASHING, MATCHED = "hashing", "matched"
 HELD, NEW = "add, all held", "add, none held"
-
-
-def costs_us(rows: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """CPU time of one call of each, in microseconds: the least mean of several runs.
-
-    Runs of all rows take turns, so that a machine that changes its clock is fair to each.
-    """
-    least = dict.fromkeys(rows, float("inf"))
-    for _ in range(RUNS):
-        for name, work in rows.items():
-            begin = time.process_time()
-            for _ in range(REPEATS):
-                work()
-            least[name] = min(least[name], (time.process_time() - begin) / REPEATS * 1e6)
-    return least
-
-
-def python_loop() -> int:
-    total = 0
-    for n in range(100):
-        total += n
-    return total
 
 
 def conversations(rng: random.Random, count: int, shared_bytes: int) -> list[bytes]:
@@ -63,15 +41,17 @@ def main() -> None:
     texts, prefixes, again, places = cycle(prompts), cycle(known), cycle(sent), cycle(loads)
     times: Iterator[float] = iter(float(n) for n in range(10**9))
     fresh = iter([[rng.getrandbits(64) for _ in known[0]] for _ in range(2 * RUNS * REPEATS)])
-    costs = costs_us(
+    costs = pieces.costs_us(
         {
-            "Python loop of 100": python_loop,
+            pieces.LOOP: pieces.python_loop,
             HASHING: lambda: hashing.hashes(next(texts), 1),
             MATCHED: lambda: index.matched(next(prefixes), loads),
             HELD: lambda: index.add(*next(again), next(times)),
             NEW: lambda: index.add(next(fresh), next(places), next(times)),
             "add, none held, and others leave": lambda: full.add(next(fresh), next(places), next(times)),
-        }
+        },
+        repeats=REPEATS,
+        runs=RUNS,
     )
     print(f"{PROMPT_BYTES} bytes, {len(known[0])} blocks, {ENDPOINTS} endpoints: µs of CPU")
     for name, cost in costs.items():
