@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from headgate import api, routing
 from headgate.api import gie_v1, gie_v1alpha1
 
-InferencePool: TypeAlias = gie_v1.InferencePool | gie_v1alpha1.InferencePool
+InferencePool: TypeAlias = routing.InferencePool
 Pool: TypeAlias = api.ModelServer | InferencePool
 Observed: TypeAlias = api.ModelRoute | Pool | api.InferenceModel | api.InferenceObjective
 

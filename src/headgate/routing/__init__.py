@@ -8,6 +8,7 @@ dialect an object came from, but for its name.
 
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
 from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
+from headgate.routing.inference_pools import InferencePool
 from headgate.routing.inference_pools import models as models_of
 from headgate.routing.inference_pools import named as named_pool
 from headgate.routing.limits import TokenLimits
@@ -61,6 +62,7 @@ __all__ = [
     "Connector",
     "Endpoint",
     "InferenceObjects",
+    "InferencePool",
     "InvalidPatternError",
     "KvEvents",
     "Match",
