@@ -19,7 +19,7 @@ from headgate.flow.capacity import Stages
 from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.access_log import SERVED
 from headgate.gateway.decision import no_endpoint
-from headgate.gateway.queueing import asked, charging, making, reasons
+from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.shown import QueueShown
@@ -28,6 +28,7 @@ from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
+    from headgate.flow.configuration import Queueing
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.pool_state import PoolState
@@ -44,10 +45,9 @@ MOST_SATURATED = 1000.0
 class PoolQueue:
     """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
 
-    def __init__(self, proxy: Proxy, pool: PoolState) -> None:
+    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
         self._proxy = proxy
         self._pool = pool
-        queueing = making.queueing(proxy.settings)
         self._flow_header = queueing.flow_header.encode()
         self._capacity = capacity.make(queueing.capacity, proxy.settings.max_endpoint_connections)
         self._counts_on_all = True
@@ -163,12 +163,10 @@ class PoolQueue:
         if self.held:
             self.wake()
 
-    def change(self) -> None:
+    def change(self, queueing: Queueing) -> None:
         """Goes on by other settings: those that wait go on waiting."""
-        settings = self._proxy.settings
-        queueing = making.queueing(settings)
         self._flow_header = queueing.flow_header.encode()
-        self._capacity = capacity.make(queueing.capacity, settings.max_endpoint_connections)
+        self._capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
         self._flow.capacity = self._capacity
         self.look_around()
         self._flow.change(queueing.flow, self._proxy.now())

@@ -19,6 +19,7 @@ class Queues:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
+        self._queueing = making.queueing(proxy.settings)
         self._queues: dict[ObjectRef, PoolQueue] = {}
         self._is_closed = False
 
@@ -30,7 +31,7 @@ class Queues:
         for key, pool in pools.items():
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = PoolQueue(self._proxy, pool)
+                queue = self._queues[key] = PoolQueue(self._proxy, pool, self._queueing)
                 if self._is_closed:
                     queue.close()
             else:
@@ -41,8 +42,9 @@ class Queues:
     def change(self, before: GatewaySettings, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
         if any(getattr(before, name) != getattr(settings, name) for name in making.NAMES):
+            self._queueing = making.queueing(settings)
             for queue in self._queues.values():
-                queue.change()
+                queue.change(self._queueing)
 
     def learned(self, load: EndpointLoad) -> None:
         """Something was heard of an endpoint: requests that wait for it may go."""
