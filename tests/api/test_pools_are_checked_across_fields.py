@@ -90,7 +90,8 @@ def test_keys_of_a_selector_are_keys_of_labels(version: str, key: str, valid: bo
 
 
 def test_a_target_without_a_weight_has_weight_1() -> None:
-    """A19: beside targets with weights too, as the default fills it in before rules look."""
+    """Beside targets with weights too, as the default fills it in before rules look: what refuses such a list
+    (A19) looks at what its author wrote."""
     targets = [{"name": "a"}, {"name": "b", "weight": 3}]
     spec = {"modelName": "chat", "poolRef": {"name": "pool"}, "targetModels": targets}
     obj, errors = judged("InferenceModel", "v1alpha1", spec=spec)
@@ -99,8 +100,8 @@ def test_a_target_without_a_weight_has_weight_1() -> None:
 
 
 @pytest.mark.parametrize(("weight", "valid"), [(0, True), (1_000_000, True), (-1, False), (1_000_001, False)])
-def test_weights_have_bounds(weight: int, valid: bool) -> None:
-    """A20: 0 is one of them, as it reserves a name."""
+def test_a20_weights_have_bounds(weight: int, valid: bool) -> None:
+    """0 is one of them, as it reserves a name."""
     targets = [{"name": "a", "weight": weight}]
     spec = {"modelName": "chat", "poolRef": {"name": "pool"}, "targetModels": targets}
     errors = judged("InferenceModel", "v1alpha1", spec=spec)[1]

@@ -29,6 +29,8 @@ _KNOWN = {
 """Patterns that nobody wants to read."""
 
 _INDEX = re.compile(r"\[[^]]*\]")
+_HAS = re.compile(r"has\(\w+\.(\w+)\)")
+_FIELD = re.compile(r"\.(?!all\()\w")
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +61,23 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> list[str]:
-        """What the rules across fields say when they are broken, those of items and values included."""
+        """What the rules across fields say when they are broken, those of items and values included.
+
+        Rules that nothing breaks are left out: those that ask only whether items have a field with a default.
+        """
         inner = _inner(self.schema) or {}
         return [
             rule["message"]
             for schema in (self.schema, inner)
             for rule in schema.get("x-kubernetes-validations", ())
+            if not _asks_for_defaults_alone(rule["rule"], inner)
         ]
+
+
+def _asks_for_defaults_alone(rule: str, item: Schema) -> bool:
+    asked = _HAS.findall(rule)
+    with_default = {name for name, child in item.get("properties", {}).items() if "default" in child}
+    return bool(asked) and with_default.issuperset(asked) and not _FIELD.search(_HAS.sub("", rule))
 
 
 class NoSuchFieldError(LookupError):

@@ -71,11 +71,14 @@ class TargetModel(Part, frozen=True, kw_only=True):
     ] = 1
 
 
+WEIGHTS_FOR_ALL = "Weights should be set for all models, or none of the models."
+"""Why some weights are refused. The rule itself never does: it sees a weight that is left out as 1."""
+
 _WEIGHTS = {
     "x-kubernetes-validations": [
         {
             "rule": "self.all(model, has(model.weight)) || self.all(model, !has(model.weight))",
-            "message": "weights must be set for all models or for none",
+            "message": WEIGHTS_FOR_ALL,
         }
     ]
 }
@@ -94,7 +97,11 @@ class InferenceModelSpec(Part, frozen=True, kw_only=True):
     target_models: Annotated[
         list[TargetModel],
         Meta(max_length=10),
-        described("Models that share the requests, by weight. None: the model name itself.", **_WEIGHTS),
+        described(
+            "Models that share the requests, by weight: set all weights, or none. Without models: the model "
+            "name itself.",
+            **_WEIGHTS,
+        ),
     ] = []
     pool_ref: Annotated[PoolObjectReference, described("The pool that serves, in the same namespace.")]
 

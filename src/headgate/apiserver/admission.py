@@ -79,9 +79,14 @@ def admit(
     complaints: list[str],
     validation: FieldValidation,
     others: rules.View,
+    said: object,
 ) -> list[str]:
-    """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once."""
+    """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once.
+
+    `said` is what the request itself says: the object, or the part that a patch of it names.
+    """
     served = target.served
+    refused = [] if target.subresource else rules.errors_of_written(served.group, served.kind, said)
     builtin.normalize(served.resource, new)
     body = _body(new)
     unknown, lacking = served.prepared.prune(body)
@@ -101,8 +106,9 @@ def admit(
     # A list beyond its limit may have any length, and rules look at every item.
     is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
     told = _judge(target, new, was, others) if is_bounded else rules.Findings()
-    if errors_of_schema or told.errors:
-        raise target.invalid(*rules.merged(errors_of_schema, told.errors, prefer_rules=not served.custom))
+    refused += told.errors
+    if errors_of_schema or refused:
+        raise target.invalid(*rules.merged(errors_of_schema, refused, prefer_rules=not served.custom))
     return [*(complaints if validation == "Warn" else []), *written, *told.warnings]
 
 

@@ -123,7 +123,8 @@ class Objects:
         meta |= {"uid": metadata.new_uid(), "creationTimestamp": now}
         if served.counts_generations:
             meta["generation"] = 1
-        warnings = admission.admit(target, obj, None, complaints, options.field_validation, self.neighbours)
+        how = options.field_validation
+        warnings = admission.admit(target, obj, None, complaints, how, self.neighbours, obj)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
@@ -139,8 +140,10 @@ class Objects:
         complaints: list[str],
         *,
         applied_by: str | None = None,
+        said: object = None,
     ) -> Outcome:
-        """Replaces an object, or its status. `applied_by` is the manager of a server-side apply."""
+        """Replaces an object, or its status. `applied_by` is the manager of a server-side apply; `said` is
+        what a patch itself names of the object, None where all of it was sent."""
         served = target.served
         if target.subresource == "scale":
             return self._update_scale(target, obj, options)
@@ -149,7 +152,9 @@ class Objects:
         admission.check_precondition(target, old, obj)
         new = admission.status_only(old, obj) if target.subresource == "status" else obj
         admission.keep_what_is_not_the_writers(target, old, new)
-        warnings = admission.admit(target, new, old, complaints, options.field_validation, self.neighbours)
+        own = obj if said is None else said
+        how = options.field_validation
+        warnings = admission.admit(target, new, old, complaints, how, self.neighbours, own)
         if served.resource == builtin.DEFINITION and target.subresource != "status":
             self._establish(target, new, old)
         if admission.same(old, new):
@@ -175,7 +180,7 @@ class Objects:
         bounds.check(changed)
         shown = patch.shown(kind, body, changed) if options.field_validation == "Strict" else ""
         try:
-            return self.update(target, changed, options, complaints)
+            return self.update(target, changed, options, complaints, said=body)
         except errors.StrictDecodingError as error:
             raise error.of_patch(shown) from error
 
@@ -207,7 +212,7 @@ class Objects:
         if merged.conflicts:
             raise errors.apply_conflict(served.group, served.plural, target.name, merged.conflicts)
         bounds.check(merged.obj)
-        return self.update(target, merged.obj, options, complaints, applied_by=manager)
+        return self.update(target, merged.obj, options, complaints, applied_by=manager, said=applied)
 
     def delete(self, target: Target, options: DeleteOptions, *, dry_run: bool = False) -> tuple[Object, bool]:
         """Deletes an object; the answer is its last state and whether it is gone already."""

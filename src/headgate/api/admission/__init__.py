@@ -10,6 +10,7 @@ from headgate.api.admission.entries import INDEXED, Entry
 from headgate.api.admission.findings import MAX_WARNINGS, Findings, merged
 from headgate.api.admission.others import MANY, NOBODY, Filed, Gathered, Index, View
 from headgate.api.admission.rules import KINDS, check, default
+from headgate.api.admission.written import errors as errors_of_written
 from headgate.api.admission.written import warnings as warnings_of_written
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "View",
     "check",
     "default",
+    "errors_of_written",
     "merged",
     "warnings_of_written",
 ]

@@ -1,4 +1,8 @@
-"""What only the manifest as written shows, before defaults hide it: weights for some and not for others."""
+"""What only the manifest as written shows, before defaults hide it: weights for some and not for others.
+
+An InferenceModel like that is refused where its author's own words are at hand; rules of a definition, which
+see an object with its defaults, cannot tell.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,19 @@ import msgspec
 from headgate.api import gie_v1alpha1, kthena_networking, kthena_registry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place
+from headgate.api.structural import FieldError
 
-__all__ = ["warnings"]
+__all__ = ["errors", "warnings"]
+
+
+def errors(group: str, kind: str, said: object) -> list[FieldError]:
+    """Refusals of what somebody wrote of an object: all of a manifest, or the fields that a patch names."""
+    if (group, kind) != (gie_v1alpha1.GROUP, "InferenceModel"):
+        return []
+    targets = Place(said).at("spec.targetModels")
+    if not _unset(targets, "weight"):
+        return []
+    return [FieldError("FieldValueInvalid", str(targets), gie_v1alpha1.WEIGHTS_FOR_ALL)]
 
 
 def warnings(obj: dict[str, Any]) -> list[str]:
@@ -22,7 +37,7 @@ def warnings(obj: dict[str, Any]) -> list[str]:
     spec = Place(obj)["spec"]
     group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
     match group, kind:
-        case "inference.networking.x-k8s.io", "InferenceModel":
+        case gie_v1alpha1.GROUP, "InferenceModel":
             _check(spec["targetModels"], gie_v1alpha1.TargetModel, "weight", found)
         case "networking.volcano.sh", "ModelRoute":
             for rule in spec["rules"].items():
@@ -37,10 +52,13 @@ _KINDS = ("InferenceModel", "ModelRoute", "Model")
 
 def _check(items: Place, part: type[msgspec.Struct], name: str, found: Findings) -> None:
     """A weight of 10 beside one that is left out means 10 to 100, or 10 to 1, and never 10 to 90."""
-    weights = [item[name] for item in items.items() if isinstance(item.value, dict)]
-    unset = [weight for weight in weights if not weight.present]
-    if len(unset) == len(weights):
-        return
     default = next(field.default for field in msgspec.structs.fields(part) if field.encode_name == name)
-    for weight in unset:
+    for weight in _unset(items, name):
         found.warn(weight, f"is not set and counts {default} beside those that are: set all of them, or none")
+
+
+def _unset(items: Place, name: str) -> list[Place]:
+    """The fields of this name that are left out, where other items have theirs."""
+    fields = [item[name] for item in items.items() if isinstance(item.value, dict)]
+    unset = [field for field in fields if not field.present]
+    return unset if len(unset) < len(fields) else []

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from headgate import api, cluster
+from headgate.api import admission
 from headgate.api.structural import NO_FIELD, NOTES
 from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
@@ -112,7 +113,9 @@ async def send(
     answer = await _patch(client, path, content, manner)
     after: Object = msgspec.json.decode(answer.body)
     where = after["metadata"].get("namespace", "")
-    warnings = [_warning(manifest, warning, where) for warning in answer.warnings]
+    # A server that fills in defaults first cannot see what was left out.
+    told = dict.fromkeys((*answer.warnings, *admission.warnings_of_written(manifest.content)))
+    warnings = [_warning(manifest, warning, where) for warning in told]
     return Applied(resource, after, _change(before, after), warnings)
 
 

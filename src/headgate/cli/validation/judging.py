@@ -83,8 +83,10 @@ class _Case:
     obj: dict[str, Any]
     unknown: list[str]
     """Paths of the fields that the schema does not have."""
+    refused: list[FieldError]
+    """Errors in what defaults would hide."""
     written: list[str]
-    """Warnings about what defaults would hide."""
+    """Warnings about that."""
 
     @property
     def has_identity(self) -> bool:
@@ -99,13 +101,15 @@ def _prepared(manifest: Manifest, kind: Kind, namespace: str) -> _Case:
     unknown = structural.prune(schema, obj)
     if isinstance(meta, dict):
         unknown += [f"metadata.{path}" for path in structural.prune(metadata.SCHEMA, meta)]
+    group = kind.resource.group
+    refused = admission.errors_of_written(group, manifest.kind, obj)
     written = admission.warnings_of_written(obj)
     structural.default(schema, obj)
     admission.default(obj)
     where = scope(manifest, kind, namespace)
     if isinstance(meta, dict) and where and isinstance(meta.get("namespace", ""), str):
         meta["namespace"] = where
-    return _Case(manifest, kind, schema, where, obj, unknown, written)
+    return _Case(manifest, kind, schema, where, obj, unknown, refused, written)
 
 
 def _of_definition(manifest: Manifest) -> Iterator[Finding]:
@@ -132,7 +136,8 @@ def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
         yield about(case.manifest, "", message, namespace=case.namespace, severity="note")
     misspelt = {_meant(case, path) for path in unknown[:MAX_ERRORS]}
     by_rules = admission.check(case.obj, None, others)
-    for error in _unique(admission.merged(by_schema, by_rules.errors, prefer_rules=case.kind.is_builtin)):
+    refused = [*case.refused, *by_rules.errors]
+    for error in _unique(admission.merged(by_schema, refused, prefer_rules=case.kind.is_builtin)):
         if error.reason != "FieldValueRequired" or error.field not in misspelt:
             yield _refusal(case, error)
     for warning in (*case.written, *by_rules.warnings):
