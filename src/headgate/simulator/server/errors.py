@@ -31,3 +31,6 @@ class ApiError(Exception):
     def body(self) -> bytes:
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
         return msgspec.json.encode({"error": error})
+
+
+STOPPED = ApiError(503, "The engine stopped before the answer was complete")

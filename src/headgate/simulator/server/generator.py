@@ -14,7 +14,7 @@ from headgate.simulator.server.answers.openai import ChatAnswer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
 from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.encoder import Encoder
-from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_transfer import PLAIN, Transfer, Transfers
@@ -25,7 +25,6 @@ from headgate.simulator.server.settings import ServerSettings
 
 Shape = Callable[[Generation, Ticket, Sequence[Script], str], Answer]
 """How an API writes its answers."""
-STOPPED = ApiError(503, "The engine stopped before the answer was complete")
 
 
 class Generator:
@@ -207,7 +206,7 @@ class Generator:
         adapter = generation.model if generation.model in self._adapters else ""
         engine, salt = self._settings.engine, (adapter, generation.cache_salt, self._settings.hash_seed)
         # Another tokenizer need not see the words of an answer as the tokens that were generated.
-        keeps_answers = engine.prefix_cache and self._settings.tokenizer is None
+        keeps_answers = engine.prefix_cache and self._settings.estimates_tokens
         asks = []
         for number, prompt in enumerate(generation.prompts):
             blocks = block_hashes(prompt, engine.block_size, *salt) if engine.prefix_cache else []

@@ -15,6 +15,7 @@ from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
 from headgate.simulator.server.ranks import Ranks
+from headgate.simulator.server.rendering import Prompts, RenderService
 from headgate.simulator.server.settings import ServerSettings
 from headgate.simulator.server.tokenizing import ESTIMATE, Tokenizer
 
@@ -39,6 +40,8 @@ class Instance:
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen)
         self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset)
+        self._rendering = _render_service(settings)
+        self.prompts = Prompts(self._rendering, self.generator.require_model)
         self.metrics = MetricsPage(
             settings.api, settings.metrics_generation, self.ranks.readings, self._own_series
         )
@@ -60,7 +63,13 @@ class Instance:
                 closing.callback(publisher.close)
             for publisher in self.publishers:
                 publisher.bind()
-            async with contextlib.aclosing(self.transfers), asyncio.TaskGroup() as group:
+            async with (
+                contextlib.AsyncExitStack() as parts,
+                contextlib.aclosing(self.transfers),
+                asyncio.TaskGroup() as group,
+            ):
+                if self._rendering is not None:
+                    parts.push_async_callback(self._rendering.aclose)
                 tasks = [group.create_task(engine.run()) for engine in self.ranks.engines]
                 tasks.append(group.create_task(self.failures.run()))
                 tasks += [group.create_task(publisher.serve_replays()) for publisher in self.publishers]
@@ -78,7 +87,7 @@ class Instance:
     def _crash(self) -> None:
         """The process dies: whoever waits is cut, and all memory is lost."""
         self.ranks.restart()
-        self.transfers.side_channel.cut()
+        self._cut_waiting()
         self.transfers.held.clear()
         self.generator.encoder.clear()
         for publisher in self.publishers:
@@ -87,7 +96,13 @@ class Instance:
     def cut(self) -> None:
         """End what is in flight, and what waits for another engine."""
         self.ranks.cancel_all()
+        self._cut_waiting()
+
+    def _cut_waiting(self) -> None:
+        """End the waits for other servers."""
         self.transfers.side_channel.cut()
+        if self._rendering is not None:
+            self._rendering.cut()
 
     def _publishers(self, address: str) -> "list[Publisher]":
         config = self.settings.kv_events
@@ -119,3 +134,11 @@ class Instance:
         ):
             for what, number in counts.items():
                 yield counter(name, documentation, number, what=what)
+
+
+def _render_service(settings: ServerSettings) -> RenderService | None:
+    if settings.render_url is None:
+        return None
+    return RenderService(
+        settings.render_url, settings.models[0], settings.render_timeout_s, settings.mm_render_timeout_s
+    )

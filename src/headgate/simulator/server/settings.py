@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import urllib.parse
 from collections.abc import Iterator
 from typing import Literal
 
@@ -106,6 +107,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The hashes of blocks follow it."""
     tokenizer: str | None = None
     """A tokenizer.json that says which tokens a text is; without, four bytes are one."""
+    render_url: str | None = None
+    """A render service, of which prompts have their tokens."""
+    render_timeout_s: float = 30.0
+    """How long it may take for a prompt."""
+    mm_render_timeout_s: float = 60.0
+    """How long for one with images and the like."""
     grpc: bool = False
     """Whether the port answers vLLM's gRPC service, too."""
     ssl_certfile: str | None = None
@@ -119,12 +126,18 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def speaks_tls(self) -> bool:
         return self.self_signed_certs or self.ssl_certfile is not None
 
+    @property
+    def estimates_tokens(self) -> bool:
+        """Whether four bytes of a prompt are a token."""
+        return self.tokenizer is None and self.render_url is None
+
     def __post_init__(self) -> None:
         FaultSchedule.from_objects(self.failures.faults)
         problems = [
             *self._of_names(),
             *self._out_of_range(),
             *self._of_files(),
+            *self._of_rendering(),
             *self.made_up.problems(),
         ]
         if problems:
@@ -159,6 +172,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.data_parallel_rank < 64:
             yield f"data_parallel_rank: must be 0 to 63, got {self.data_parallel_rank}"
 
+    def _of_rendering(self) -> Iterator[str]:
+        for name in ("render_timeout_s", "mm_render_timeout_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                yield f"{name}: must be more than no seconds, got {getattr(self, name)}"
+        if self.render_url is None:
+            return
+        if not _is_origin(self.render_url):
+            yield f"render_url: must be as http://127.0.0.1:8082, got {self.render_url!r}"
+        if self.tokenizer is not None:
+            yield "render_url: leave it out where tokenizer is given, or the other way round"
+
     def _of_files(self) -> Iterator[str]:
         if self.dataset_path is not None and self.dataset_url is not None:
             yield "dataset_path: leave it out where dataset_url is given, or the other way round"
@@ -173,3 +197,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{given}: needs {lacks} too"
         if self.self_signed_certs and (self.ssl_certfile or self.ssl_keyfile):
             yield "self_signed_certs: leave it out where ssl_certfile is given, or the other way round"
+
+
+def _is_origin(url: str) -> bool:
+    """Whether something over HTTP can be asked there."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.simulate.engine.grouping import SECONDS, options
+from headgate.cli.simulate.engine.grouping import SECONDS, options, seconds
 
 IMAGES = options(
     click.option(
@@ -52,6 +52,34 @@ DATASET = options(
         "--tokenizer",
         type=click.Path(exists=True, dir_okay=False),
         help="A tokenizer.json to count by, in place of four bytes a token; needs headgate[tokenizers].",
+    ),
+    click.option(
+        "--render-url",
+        metavar="URL",
+        help="A render service to count prompts by, as vLLM's `vllm launch render`.",
+    ),
+    click.option(
+        "--render-timeout",
+        "render_timeout_s",
+        metavar="TIME",
+        callback=seconds,
+        default="30s",
+        show_default=True,
+        help="How long it may take for a prompt.",
+    ),
+    click.option(
+        "--mm-render-timeout",
+        "mm_render_timeout_s",
+        metavar="TIME",
+        callback=seconds,
+        default="60s",
+        show_default=True,
+        help="How long for one with images and the like.",
+    ),
+    click.option(
+        "--force-dummy-tokenizer",
+        is_flag=True,
+        help="Count four bytes a token, whatever --render-url and --tokenizer say.",
     ),
     click.option("--dataset-in-memory", is_flag=True, help="Read the data set into memory first."),
 )

@@ -85,6 +85,8 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     ]
     made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
     body_mb = given.pop("max_body_mb")
+    if given.pop("force_dummy_tokenizer"):
+        given |= {"tokenizer": None, "render_url": None}
     times = {name: given.pop(name) for name in latencies.NAMES}
     own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}
     return server.ServerSettings(

@@ -22,3 +22,19 @@ def options(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
         return command
 
     return add
+
+
+def seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:
+    """Of 200, 200ms or 0.2s: a number alone is milliseconds."""
+    from headgate.api import duration
+
+    if text is None:
+        return None
+    text = str(text)
+    try:
+        seconds = float(text) / 1000 if text.replace(".", "", 1).isdigit() else duration.parse(text)
+    except duration.DurationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise click.BadParameter(f"{text!r} is not a time such as 200ms or 1.5s", context, parameter)
+    return seconds

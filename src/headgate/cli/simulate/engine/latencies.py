@@ -6,51 +6,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli.simulate.engine.grouping import options
+from headgate.cli.simulate.engine.grouping import options, seconds
 
 if TYPE_CHECKING:
     from headgate.simulator.model import EngineConfig
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:
-    """Of 200, 200ms or 0.2s: a number alone is milliseconds."""
-    from headgate.api import duration
-
-    if text is None:
-        return None
-    text = str(text)
-    try:
-        seconds = float(text) / 1000 if text.replace(".", "", 1).isdigit() else duration.parse(text)
-    except duration.DurationError:
-        seconds = -1.0
-    if seconds < 0:
-        raise click.BadParameter(f"{text!r} is not a time such as 200ms or 1.5s", context, parameter)
-    return seconds
 
 
 LATENCIES = options(
     click.option(
         "--time-to-first-token",
         metavar="TIME",
-        callback=_seconds,
+        callback=seconds,
         help="Until the first token, whatever the prompt.",
     ),
     click.option(
         "--prefill-overhead",
         metavar="TIME",
-        callback=_seconds,
+        callback=seconds,
         help="Until the first token, and --prefill-time-per-token more.",
     ),
     click.option(
         "--prefill-time-per-token",
         metavar="TIME",
-        callback=_seconds,
+        callback=seconds,
         help="For each prompt token that is not cached.",
     ),
     click.option(
         "--inter-token-latency",
         metavar="TIME",
-        callback=_seconds,
+        callback=seconds,
         help="Between two tokens of a lone request.",
     ),
     click.option(
@@ -62,7 +46,7 @@ LATENCIES = options(
         "--kv-cache-transfer-latency",
         "kv_transfer_s",
         metavar="TIME",
-        callback=_seconds,
+        callback=seconds,
         default="0",
         help="Until a prompt has come from another engine, and --kv-transfer-per-token-s more.",
     ),

@@ -13,6 +13,7 @@ from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.live import Ticket
+from headgate.simulator.server.rendering import forms
 from headgate.simulator.server.script import Script
 
 
@@ -23,13 +24,14 @@ class TokenIds:
         self._instance = instance
 
     async def render_chat(self, exchange: Exchange) -> None:
-        generation = bodies.read_chat(await exchange.read_body())
+        prompts = self._instance.prompts
+        generation = await prompts.conversation(exchange, bodies.read_chat, forms.of_chat)
         self._require_base_model(generation.model)
         (request,) = _rendered(exchange, generation)
         await exchange.answer_json(request)
 
     async def render_completion(self, exchange: Exchange) -> None:
-        generation = bodies.read_completion(await exchange.read_body())
+        generation = await self._instance.prompts.completion(exchange, bodies.read_completion)
         self._require_base_model(generation.model)
         await exchange.answer_json(list(_rendered(exchange, generation)))
 

@@ -9,6 +9,8 @@ from headgate.simulator.server.bodies import decode
 from headgate.simulator.server.bodies.prompts import Message, TokenIds, chat_prompt, token_ids
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
+from headgate.simulator.server.rendering import forms
+from headgate.simulator.server.rendering.service import Tokenized
 from headgate.simulator.server.tokenizing import detokenize, tokenize
 
 
@@ -37,20 +39,34 @@ class Tokens:
         self._instance = instance
 
     async def tokenize(self, exchange: Exchange) -> None:
-        body = decode(_tokenize, await exchange.read_body())
+        whole = await exchange.read_body()
+        body = decode(_tokenize, whole)
         self._instance.generator.require_model(body.model)
-        tokens = chat_prompt(body.messages) if body.messages else tokenize(body.prompt or "")
-        strings = [detokenize([token]) for token in tokens] if body.return_token_strs else None
+        service = self._instance.prompts.service
+        if service is None:
+            told = _tokenized(body)
+        else:
+            told = await exchange.unless_gone(service.tokenize(forms.of_tokenize(whole)))
         await exchange.answer_json(
             {
-                "count": len(tokens),
+                "count": len(told.tokens),
                 "max_model_len": self._instance.settings.engine.max_model_len,
-                "tokens": tokens.tolist(),
-                "token_strs": strings,
+                "tokens": told.tokens,
+                "token_strs": told.token_strs,
             }
         )
 
     async def detokenize(self, exchange: Exchange) -> None:
         body = decode(_detokenize, await exchange.read_body())
         self._instance.generator.require_model(body.model)
-        await exchange.answer_json({"prompt": detokenize(token_ids("tokens", body.tokens))})
+        tokens, service = token_ids("tokens", body.tokens), self._instance.prompts.service
+        text = (
+            detokenize(tokens) if service is None else await exchange.unless_gone(service.detokenize(tokens))
+        )
+        await exchange.answer_json({"prompt": text})
+
+
+def _tokenized(body: TokenizeBody) -> Tokenized:
+    tokens = chat_prompt(body.messages) if body.messages else tokenize(body.prompt or "")
+    strings = [detokenize([token]) for token in tokens] if body.return_token_strs else None
+    return Tokenized(tokens.tolist(), strings)

@@ -70,10 +70,11 @@ def read_messages(body: bytes) -> Generation:
     )
 
 
-def count_tokens(body: bytes) -> tuple[str, int]:
-    """Model and prompt tokens of a body for /v1/messages/count_tokens."""
+def read_counted(body: bytes) -> Generation:
+    """The prompt alone, of a body for /v1/messages/count_tokens."""
     asked = decode(_decoder, body)
-    return asked.model, len(_prompt(asked, []))
+    items: list[Item] = []
+    return Generation(model=asked.model, prompts=(_prompt(asked, items),), items=tuple(items))
 
 
 def _choice(choice: NamedChoice | None) -> str | NamedChoice | None:

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
 import grpc  # type: ignore[import-untyped]
+import msgspec
 
 from headgate.simulator.model import LARGEST_TOKEN
 from headgate.simulator.server.answers.token_ids import ids_of
 from headgate.simulator.server.bodies.prompts import token_ids
-from headgate.simulator.server.errors import ApiError
+from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.generator import STOPPED
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.live import Ticket
 from headgate.simulator.server.script import Script
@@ -73,7 +73,7 @@ class Service:
             generator.require_ready()
             metadata = dict(context.invocation_metadata())
             await self._instance.failures.admit_call(str(metadata.get("x-return-error", "")))
-            generation = _generation(request, self._instance.settings.models[0])
+            generation = await self._rendered(_generation(request, self._instance.settings.models[0]))
             ticket, (script,) = generator.start(generation)
         except ApiError as error:
             await _abort(context, error)
@@ -93,6 +93,13 @@ class Service:
             running.discard(ticket)
             if not running and self._running.get(request.request_id) is running:
                 del self._running[request.request_id]
+
+    async def _rendered(self, generation: Generation) -> Generation:
+        """With the tokens of its text by the render service, if there is one."""
+        service, (text,) = self._instance.prompts.service, generation.said
+        if service is None or not text:
+            return generation
+        return msgspec.structs.replace(generation, prompts=tuple(await service.texts([text])))
 
     async def abort(self, request: Any, context: Context) -> Any:
         """End the calls of these ids, with what they have; ids that are not here are passed over."""
