@@ -99,6 +99,21 @@ def test_a_burst_that_is_not_yet_prefilled_is_no_full_batch(load_of, capacity_of
     assert not capacity.has_room(0, 1.5), "but with a full cache they are not"
 
 
+def test_what_an_engine_showed_is_known_while_it_rests_and_forgotten_when_it_is_gone(load_of, capacity_of):
+    """An endpoint that failed comes back with the bound that it had; one that went away begins anew."""
+    load = load_of(requests=10, prompt=0)
+    capacity = capacity_of(load, target_s=1e6)
+    read(load, 1.0, waiting=4, running=6)
+    assert not capacity.has_room(0, 1.0)
+    read(load, 2.0, waiting=1, running=3)  # of an engine that is known, it says nothing
+    capacity.follow([], None, [load])
+    capacity.follow([load])
+    assert not capacity.has_room(0, 2.0)
+    capacity.follow([])
+    capacity.follow([load])
+    assert capacity.has_room(0, 2.0)
+
+
 def test_an_engine_that_takes_more_than_it_did_is_given_more(load_of, capacity_of):
     """The bound is what was seen; it goes when more is seen to fit."""
     load = load_of(requests=20, prompt=1, is_streamed=False)

@@ -3,6 +3,7 @@
 import pytest
 
 from headgate import routing
+from headgate.fleet import EngineReading
 from headgate.flow.capacity import CapacitySettings, make
 from headgate.flow.capacity.stages import partition
 
@@ -68,3 +69,20 @@ def test_stages_come_and_go_with_their_endpoints(load_of):
     capacity.follow([load_of()])
     assert set(capacity.by_stage(0.0)) == {"all"}
     assert capacity.has_room(0, 0.0)
+
+
+def test_a_stage_whose_endpoints_all_rest_is_known_again_afterwards(load_of):
+    """Without it the pool is judged by the other; what was seen of its engines counts when they are back."""
+    prefill, decode = load_of(role="prefill"), load_of(role="decode")
+    capacity = make(CapacitySettings())
+    capacity.follow([prefill, decode])
+    for _ in range(4):
+        prefill.book(0, 0, 0.0)
+    prefill.read(EngineReading(at=0.0, waiting=2, running=2, kv_usage=0.0))
+    assert not capacity.has_room(0, 0.0)
+    capacity.follow([decode], None, [prefill])
+    assert capacity.by_stage(0.0) == {"decode": 0.0}
+    assert capacity.has_room(0, 0.0)
+    capacity.follow([prefill, decode])
+    prefill.read(None)
+    assert not capacity.has_room(0, 0.0)

@@ -1,5 +1,7 @@
 """Policies of llm-d and Kthena choose as theirs do."""
 
+import math
+
 import pytest
 
 from headgate.flow.queue import BandSettings, FlowSettings, SessionSettings, Usage, WindowSettings
@@ -178,13 +180,27 @@ def test_sessions_are_forgotten_when_there_are_too_many(queue_by, wait, drain):
 def test_after_an_answer_its_session_has_a_moment_to_come_back(queue_by, wait, drain):
     """In the grace only boosted sessions go; the queue says when it is over."""
     queue = queue_by("session-boost", sessions=SessionSettings(grace_s=0.5))
-    queue.enter(wait("new", flow="new"), 0.0)
+    queue.enter(wait("new", flow="new", arrived=1.0), 1.0)
     queue.served("s1", 0, 0, used(10, 10), 1.0)
     assert drain(queue, now=1.2) == []
     queue.enter(wait("s1", flow="s1", arrived=1.3), 1.3)
     assert drain(queue, 1, now=1.3) == ["s1"]
     assert queue.wake_at(1.3) == pytest.approx(1.5)
     assert drain(queue, now=1.5) == ["new"]
+
+
+def test_graces_that_follow_one_another_hold_nobody_for_longer_than_one(queue_by, wait, drain):
+    """With an end every 0.1 s it is never over, but who has waited for 0.5 s goes all the same."""
+    queue = queue_by("session-boost", sessions=SessionSettings(grace_s=0.5))
+    queue.enter(wait("new", flow="new", arrived=1.0), 1.0)
+    queue.enter(wait("newer", flow="newer", arrived=1.3), 1.3)
+    went = {}
+    for tenth in range(10, 31):
+        now = tenth / 10
+        queue.served(f"s{tenth}", 0, 0, used(10, 10), now)
+        went |= dict.fromkeys(drain(queue, now=now), now)
+        assert queue.wake_at(now) <= (1.5 if now < 1.5 else 1.8 if now < 1.8 else math.inf)
+    assert went == {"new": 1.5, "newer": 1.8}
 
 
 def test_nobody_passes_while_a_session_may_come_back(queue_by, wait, room):

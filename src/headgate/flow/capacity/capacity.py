@@ -22,8 +22,14 @@ class Capacity(ABC):
         self.loads: Sequence[EndpointLoad] = ()
         self.ceilings = ceilings or Ceilings()
 
-    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
-        """Which endpoints there are from now on, and what they do where prefill and decode are apart."""
+    def follow(
+        self,
+        loads: Sequence[EndpointLoad],
+        phases: PrefillDecode | None = None,
+        resting: Sequence[EndpointLoad] = (),
+    ) -> None:
+        """Which endpoints there are from now on, and what they do where prefill and decode are apart.
+        `resting` are others of the pool, which are asked for nothing now: what is known of them is kept."""
         self.loads = loads
 
     def follow_bands(self, priorities: Sequence[int]) -> None:

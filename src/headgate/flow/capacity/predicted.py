@@ -47,10 +47,18 @@ class PredictedWork(Capacity):
         self._without_reading = without_reading
         self.max_requests = max_requests
         self._slots: dict[EndpointLoad, Slots] = {}
+        self._resting: dict[EndpointLoad, Slots] = {}
 
-    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
-        super().follow(loads, phases)
-        self._slots = {load: self._slots.get(load) or Slots(load, self._without_reading) for load in loads}
+    def follow(
+        self,
+        loads: Sequence[EndpointLoad],
+        phases: PrefillDecode | None = None,
+        resting: Sequence[EndpointLoad] = (),
+    ) -> None:
+        super().follow(loads, phases, resting)
+        known = self._slots | self._resting
+        self._slots = {load: known.get(load) or Slots(load, self._without_reading) for load in loads}
+        self._resting = {load: known[load] for load in resting if load in known}
 
     def has_room(self, priority: int, now: float) -> bool:
         ceiling = self.ceilings.fixed

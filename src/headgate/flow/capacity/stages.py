@@ -47,23 +47,31 @@ class Stages(Capacity):
         self._make = make
         self._only: Capacity | None = make()
         self._stages: Mapping[str, Capacity] = {"all": self._only}
+        self._known: dict[str, Capacity] = {"all": self._only}
+        """Those that there were: one whose endpoints all rest is there again when they are."""
         self._priorities: Sequence[int] = ()
 
-    def follow(self, loads: Sequence[EndpointLoad], phases: PrefillDecode | None = None) -> None:
-        super().follow(loads, phases)
+    def follow(
+        self,
+        loads: Sequence[EndpointLoad],
+        phases: PrefillDecode | None = None,
+        resting: Sequence[EndpointLoad] = (),
+    ) -> None:
+        super().follow(loads, phases, resting)
         prefill, decode = partition(loads, phases)
-        stages = {name: part for name, part in (("prefill", prefill), ("decode", decode)) if part}
-        stages = stages or {"all": list(loads)}
-        if stages.keys() != self._stages.keys():
-            self._stages = {name: self._make() for name in stages}
-            self._only = self._stages.get("all")
-            self.follow_bands(self._priorities)
-        for name, part in stages.items():
-            self._stages[name].follow(part)
+        parts = {name: part for name, part in (("prefill", prefill), ("decode", decode)) if part}
+        parts = parts or {"all": list(loads)}
+        for name in parts.keys() - self._known.keys():
+            self._known[name] = self._make()
+            self._known[name].follow_bands(self._priorities)
+        for name, stage in self._known.items():
+            stage.follow(parts.get(name, ()), None, resting)
+        self._stages = {name: self._known[name] for name in parts}
+        self._only = self._stages.get("all")
 
     def follow_bands(self, priorities: Sequence[int]) -> None:
         self._priorities = priorities
-        for stage in self._stages.values():
+        for stage in self._known.values():
             stage.follow_bands(priorities)
 
     def has_room(self, priority: int, now: float) -> bool:

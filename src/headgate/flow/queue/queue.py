@@ -119,7 +119,7 @@ class FlowQueue:
         if turn is None:
             return None
         band, waiting = turn
-        self._turns.took(band, waiting.work)
+        self._turns.took(band, waiting.work, now)
         band.send(waiting, now)
         self._count_out(waiting, "sent")
         self._sent += 1

@@ -65,7 +65,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_sessions: int = 4096
     """That are remembered as served lately."""
     grace_s: float = 0.0
-    """How long after each end only requests of those go."""
+    """How long after each end only requests of those go; nobody waits for longer than this because of it."""
 
 
 class FlowSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,9 +42,15 @@ class Turns:
             return None
         return top, top.head(now)
 
-    def took(self, sent: Band, work: int) -> None:
+    def took(self, sent: Band, work: int, now: float) -> None:
         """So many tokens of a band go: with a floor of f, others get f / (1 - f) for each, a share of f. No
-        floor is more than an equal part, or those of the lower bands would leave the highest nothing."""
+        floor is more than an equal part, or those of the lower bands would leave the highest nothing.
+
+        A band that cannot use its credit, as it finds no room or others have waited too long, does not save
+        up: of n bands that wait, none has more than n times the larger of its next request and the one that
+        goes. So with requests of L tokens at most, no credit is ever above n * L, and the band that has it
+        is before all others for so many tokens at most. Two bands that have room are never cut short.
+        """
         if not self._floor_share:
             return
         sent.credit = max(sent.credit - work, 0.0)
@@ -52,7 +58,9 @@ class Turns:
         if others:
             share = min(self._floor_share, 1.0 / (len(others) + 1))
             for band in others:
-                band.credit += work * share / (1.0 - share)
+                most = (len(others) + 1) * max(work, band.head(now).work)
+                if band.credit < most:
+                    band.credit = min(band.credit + work * share / (1.0 - share), most)
 
     def _aged(self, now: float) -> tuple[Band, Waiting] | None:
         """The oldest of all, if it has waited too long."""

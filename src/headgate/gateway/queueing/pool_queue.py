@@ -154,7 +154,9 @@ class PoolQueue:
         loads = pool.loads if _answering(pool) else ()
         able = [load for load in loads if load.suspect_until <= now]
         self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
-        self._capacity.follow(loads if self._counts_on_all else able, pool.pool.phases)
+        counted = loads if self._counts_on_all else able
+        resting = [load for load in pool.loads if load not in counted]
+        self._capacity.follow(counted, pool.pool.phases, resting)
 
     def sweep(self) -> None:
         """An endpoint may have come back from its failures, of which nothing else tells."""

@@ -12,18 +12,20 @@ class Room:
         self.slots = slots
         self.no_endpoints = False
         self.saturated = 1.0
+        self.closed: set[int] = set()
+        """Priorities that find no room."""
         self.ceilings: dict[int, float] = {}
         self.bands: list[int] = []
         self.runs = 0
 
-    def follow(self, loads, phases=None):
+    def follow(self, loads, phases=None, resting=()):
         pass
 
     def follow_bands(self, priorities):
         self.bands = list(priorities)
 
     def has_room(self, priority, now):
-        return self.slots > 0 and not self.no_endpoints
+        return self.slots > 0 and not self.no_endpoints and priority not in self.closed
 
     def room_at(self, priority, now):
         return math.inf

@@ -3,6 +3,10 @@
 A flow is a session. Those whose requests were over most recently come first, then all others in the order of
 their heads. After each end there may be a grace, in which only boosted requests go: the session that has just
 been answered may come again.
+
+Ends follow one another, and so would the graces. But a request that has waited for as long as a grace is held
+by none any more: it goes as soon as there is room, and no boosted one before it. So the grace alone keeps
+nobody for longer than it says, and in a queue where all wait for longer it does nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +65,10 @@ class SessionBoost(Fairness):
                 self.moved(self._waiting[forgotten], now)
 
     def ready_at(self, now: float) -> float:
-        return -math.inf if self._ranking.first().name in self._served else self._grace_until
+        first = self._ranking.first()
+        if first.name in self._served:
+            return -math.inf
+        return min(self._grace_until, first.head.arrived + self._settings.grace_s)
 
     def is_pausing(self, now: float) -> bool:
         return now < self._grace_until
