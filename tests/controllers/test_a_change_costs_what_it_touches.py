@@ -88,7 +88,19 @@ def test_what_an_inference_pool_says_of_others_is_touched(kit):
 
     pool, model = "InferencePool default/a", kit.inference_model("j", "n", "a")
     assert touched(model) == {"InferenceModel default/j", pool}
-    assert touched(model, gone=True) == {pool}
+    # Whoever takes the name of a model takes it from its pool too, which counts the models that lead there.
+    assert touched(kit.inference_model("k", "n", "c")) == {
+        "InferenceModel default/k",
+        "InferenceModel default/j",
+        pool,
+    }
+    assert touched(kit.route("r", model="n")) == {
+        "ModelRoute default/r",
+        "InferenceModel default/j",
+        "InferenceModel default/k",
+        pool,
+    }
+    assert touched(model, gone=True) == {"InferenceModel default/k", "ModelRoute default/r", pool}
     other = kit.inference_pool("b", {"y": "1"})
     assert touched(other) == {"InferencePool default/b", pool}
     assert touched(other, gone=True) == {pool}

@@ -59,6 +59,7 @@ def test_who_leads_to_a_pool_is_told(kit, told):
     others = [
         kit.inference_model("a"),
         kit.inference_model("b", "other"),
+        kit.inference_model("younger", "other", created="2026-01-02T00:00:00Z"),
         kit.inference_model("c", group=kit.old),
         kit.inference_model("d", namespace="team"),
         kit.inference_model("e", ""),
@@ -69,6 +70,29 @@ def test_who_leads_to_a_pool_is_told(kit, told):
         "By InferenceModels that name it: default/a, default/b and names in its annotation "
         "headgate.dev/models: x, *",
     )
+
+
+def test_models_that_lost_their_name_do_not_lead_to_the_pool(kit, told):
+    """To an older one of another pool, or to a ModelRoute; who has it is told."""
+    pool, young = kit.inference_pool("pool", LLM), "2026-01-02T00:00:00Z"
+    lost = kit.inference_model("lost", created=young)
+    elsewhere = kit.inference_model("i", pool="other", created="2026-01-01T00:00:00Z")
+    taken = '"m" goes to the older InferenceModel default/i, rule targetModels'
+    assert told("Routed", pool, lost, elsewhere) == ("False", "Shadowed", f"No request gets here: {taken}")
+    by_route = '"m" goes to ModelRoute default/r, rule rules[0]'
+    kept, route = kit.inference_model("kept", "n"), kit.route("r", kit.rule("s"))
+    assert told("Routed", pool, lost, kept, route) == (
+        "True",
+        "PartlyShadowed",
+        f"By InferenceModels that name it: default/kept. Not for every name: {by_route}",
+    )
+
+
+def test_a_name_that_is_only_reserved_leads_nowhere(kit, told):
+    """Whoever names the pool for that need not be told to name it."""
+    status, reason, message = told("Routed", kit.inference_pool("pool", LLM), kit.inference_model("r", a=0))
+    assert (status, reason) == ("False", "NamesReserved")
+    assert message == "No request gets here: names are only reserved, by InferenceModel default/r"
 
 
 def test_names_that_others_have_are_told(kit, told):

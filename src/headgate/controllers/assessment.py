@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from headgate import api, routing
-from headgate.controllers import conditions, findings, forms, inference_findings
+from headgate.controllers import conditions, findings, forms, inference_findings, relations
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import POOLS, InferencePool, Observed
 
@@ -58,17 +58,19 @@ def _of_model(model: api.InferenceModel, index: ObjectIndex) -> list[conditions.
 
 
 def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding]:
-    rivals, pods = index.rivals_of(pool), index.pods_of(pool)
+    rivals, pods, models = index.rivals_of(pool), index.pods_of(pool), index.models_of(pool)
+    of_models = (rival for model in models for rival in index.rivals_of(model))
+    others = {relations.subject(each): each for each in (*rivals, *models, *of_models)}.values()
     objects = routing.InferenceObjects(
         pools=[pool, *(rival for rival in rivals if isinstance(rival, POOLS))],
-        models=_of(rivals, api.InferenceModel),
+        models=_of(others, api.InferenceModel),
     )
-    snapshot = routing.translate(_of(rivals, api.ModelRoute), [], pods, [], objects)
+    snapshot = routing.translate(_of(others, api.ModelRoute), [], pods, [], objects)
     return inference_findings.of_pool(
         pool,
         snapshot,
         pods,
-        models=[str(model.metadata.key) for model in index.models_of(pool)],
+        models=models,
         picker=index.picker_of(pool),
         shared={str(pod.metadata.key): index.others_selecting(pool, pod) for pod in pods},
     )

@@ -40,13 +40,13 @@ def of_pool(
     snapshot: routing.Snapshot,
     pods: Sequence[api.Pod],
     *,
-    models: Sequence[str],
+    models: Sequence[api.InferenceModel],
     picker: api.Service | None,
     shared: Mapping[str, Sequence[Subject]],
 ) -> list[Finding]:
     """`pods` are those that the pool selects, and `shared` by their names who else selects them; `models` are
-    the InferenceModels that name it; `picker` is the Service that it names; `snapshot` has the pool and what
-    else is for the names in its annotation."""
+    the InferenceModels that name it; `picker` is the Service that it names; `snapshot` has the pool, these
+    models, and what else is for their names and for those in its annotation."""
     pods = [pod for pod in pods if may_serve(pod)]
     found = [acceptance(pool, snapshot)]
     if isinstance(pool, gie_v1.InferencePool):
@@ -107,20 +107,28 @@ def _picker(pool: gie_v1.InferencePool, service: api.Service | None) -> Finding:
     return Finding(RESOLVED_REFS, True, "ResolvedRefs", "The picker exists; Headgate's gateway picks itself")
 
 
-def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[str]) -> Finding:
-    """Whether any request gets to the pool, and how."""
-    routes = _own(subject(pool), snapshot)
-    taken = {route.model or "*": takers for route in routes if (takers := routing.takers(snapshot, route))}
-    names = [name for route in routes if (name := route.model or "*") not in taken]
-    ways = [f"InferenceModels that name it: {_listed(models)}"] if models else []
+def _routed(pool: InferencePool, snapshot: routing.Snapshot, models: Sequence[api.InferenceModel]) -> Finding:
+    """Whether any request gets to the pool, and how. Of several models for one name, one has a route."""
+    route_of = {route.key: route for route in snapshot.routes()}
+    of_models = [route for model in models if (route := route_of.get(subject(model).ref)) is not None]
+    of_names = _own(subject(pool), snapshot)
+    taken = {
+        id(route): takers for route in of_models + of_names if (takers := routing.takers(snapshot, route))
+    }
+    leading = [route.key.key for route in of_models if id(route) not in taken and not route.is_reserved]
+    names = [route.model or "*" for route in of_names if id(route) not in taken]
+    ways = [f"InferenceModels that name it: {_listed(leading)}"] if leading else []
     ways += [f"names in its annotation {marks.MODELS}: {_listed(names)}"] if names else []
-    lost = _listed(taker for takers in taken.values() for taker in takers)
+    lost = _listed(dict.fromkeys(str(taker) for takers in taken.values() for taker in takers))
     if ways and lost:
         return Finding(ROUTED, True, "PartlyShadowed", f"By {' and '.join(ways)}. Not for every name: {lost}")
     if ways:
         return Finding(ROUTED, True, "Routed", f"By {' and '.join(ways)}")
     if lost:
         return Finding(ROUTED, False, "Shadowed", f"No request gets here: {lost}")
+    if of_models:
+        why = f"No request gets here: names are only reserved, by {_listed(route.key for route in of_models)}"
+        return Finding(ROUTED, False, "NamesReserved", why)
     why = (
         "No request gets here: name this pool in spec.poolRef of an InferenceModel (group "
         f"{pool.resource.group}), or set its annotation {marks.MODELS} to the names of its models, or to * "

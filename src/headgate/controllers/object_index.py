@@ -191,11 +191,15 @@ class ObjectIndex:
             discard(self._picked_by, service, subject)
 
     def _neighbours(self, obj: Observed | None) -> set[Subject]:
-        """Those for the same names, and the pool that says which models lead to it."""
+        """Those for the same names, and the pools that say which models lead to them."""
         if obj is None:
             return set()
         rivals = set[Subject]().union(*(self._named.get(name, ()) for name in relations.names(obj)))
-        return rivals | relations.pools(obj) if isinstance(obj, api.InferenceModel) else rivals
+        if not isinstance(obj, api.InferenceModel | api.ModelRoute):
+            return rivals
+        models = [self._objects[each] for each in rivals if each.kind is api.InferenceModel]
+        own = relations.pools(obj) if isinstance(obj, api.InferenceModel) else set()
+        return rivals.union(own, *map(relations.pools, models))
 
     def _using(self, pool: Subject, *, is_other: bool) -> set[Subject]:
         """Those that a pool's endpoints matter to; `is_other` if it comes or goes, which matters to all that
