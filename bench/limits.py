@@ -1,34 +1,50 @@
-"""What a token limit costs a request: reserving, the headers of its answer, and settling at its end.
+"""What limits and queues cost a request that neither of them stops, in µs of CPU: `python bench/limits.py`.
 
-CPU time of one process, the least of several runs. The first line is a plain Python loop, by which the
-machine's speed can be told: `python bench/limits.py`.
+Of a limit: reserving, the headers of its answer, and settling at its end. Of the queue of its pool: asking
+whether it may go at once, and telling whoever waits that there is room, at its first token and at its end.
+
+CPU time of one process, the least of several runs; beside it, the same in turns of a plain Python loop, by
+which machines compare.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pieces
-from headgate import api, routing
+from headgate import api, routing, scheduling
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import limiting
+from headgate.gateway import GatewaySettings, limiting
+from headgate.gateway.delivery import Delivery
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.recorder import Recorder
 from headgate.gateway.usage import Usage
+from headgate.telemetry import Registry
 
 REPEATS, RUNS = 300, 60
 UNIT = {"unit": "minute", "unit_s": 60}
+BOTH, NO_QUEUE, QUEUE = "a limit of input and output", "no queue", "a queue in which nobody waits"
 LIMITS = {
     "no limit: the question alone": None,
-    "input": routing.TokenLimits(input=10**9, **UNIT),
-    "output": routing.TokenLimits(output=10**9, **UNIT),
-    "input and output": routing.TokenLimits(input=10**9, output=10**9, **UNIT),
-    "refused": routing.TokenLimits(input=1000, **UNIT),
+    "a limit of input": routing.TokenLimits(input=10**9, **UNIT),
+    "a limit of output": routing.TokenLimits(output=10**9, **UNIT),
+    BOTH: routing.TokenLimits(input=10**9, output=10**9, **UNIT),
+    "refused by a limit": routing.TokenLimits(input=1000, **UNIT),
 }
+MOST_US, MOST_LOOPS = 6.0, 2.5
+"""For a limit of both directions and a queue, together."""
+
+KEY = api.ObjectRef("ModelServer", "default", "pool")
+ENDPOINTS = 4
+IN_FLIGHT = 5
+"""Requests that each endpoint works on: that there is room has to be worked out."""
 
 
-def request_of(limits: routing.TokenLimits | None) -> Callable[[], object]:
+def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
     """All that the data path does for the limit of one request, as an exchange has it."""
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
@@ -62,15 +78,65 @@ def request_of(limits: routing.TokenLimits | None) -> Callable[[], object]:
     return work
 
 
-def main() -> None:
-    rows: dict[str, Callable[[], object]] = {pieces.LOOP: pieces.python_loop}
-    costs = pieces.costs_us(
-        rows | {name: request_of(limits) for name, limits in LIMITS.items()}, repeats=REPEATS, runs=RUNS
+def queued(proxy: Proxy, *, has_queue: bool) -> Callable[[], object]:
+    """All that the data path does for the queue of one request's pool, as an exchange has it."""
+    pool = proxy.pools[KEY]
+    exchange: Any = SimpleNamespace(
+        _proxy=proxy,
+        decision=SimpleNamespace(
+            scheduled=scheduling.Request(model="m", prompt_tokens=2048, output_tokens=250)
+        ),
+        pool=SimpleNamespace(pool=pool.pool, queue=pool.queue if has_queue else None),
+        wait=None,
+        go=lambda pool: None,
     )
-    print("a token limit, for one request: µs of CPU")
+
+    def work() -> None:
+        Delivery._enter(exchange)
+        if not has_queue:
+            return
+        if proxy.queues.held:  # at its first token
+            Delivery._room_made(exchange)
+        if proxy.queues.held:  # at its end
+            Delivery._room_made(exchange)
+        if exchange.wait is not None or exchange.pool.queue.counts_all:
+            raise AssertionError("nobody waits")
+
+    return work
+
+
+def gateway() -> Proxy:
+    """One whose pool is busy, and has room."""
+    proxy = Proxy(GatewaySettings(), Recorder(Registry(), None), asyncio.get_running_loop())
+    endpoints = [routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS)]
+    proxy.use(routing.Snapshot(pools={KEY: routing.Pool(key=KEY, endpoints=endpoints)}))
+    for load in proxy.pools[KEY].loads:
+        load.estimator.rates.learn(1, 2048, 0.1)
+        for _ in range(IN_FLIGHT):
+            booking = load.book(2048, 250, proxy.now())
+        booking.first_token(proxy.now())
+    return proxy
+
+
+def told(costs: dict[str, float]) -> None:
+    loop_us = costs[pieces.LOOP]
+    costs[QUEUE] -= costs.pop(NO_QUEUE)
+    total = "a limit of input and output, and a queue"
+    costs[total] = costs[BOTH] + costs[QUEUE]
+    print(f"{'for one request':44}{'µs':>8}{'loops':>8}")
     for name, cost in costs.items():
-        print(f"{name:34}{cost:8.2f}")
+        print(f"{name:44}{cost:8.2f}{cost / loop_us:8.2f}")
+    print(f"{'   of which it may take':44}{MOST_US:8.2f}{MOST_LOOPS:8.2f}")
+
+
+async def main() -> None:
+    proxy = gateway()
+    rows: dict[str, Callable[[], object]] = {pieces.LOOP: pieces.python_loop}
+    rows |= {name: limited(limits) for name, limits in LIMITS.items()}
+    rows |= {name: queued(proxy, has_queue=name is QUEUE) for name in (NO_QUEUE, QUEUE)}
+    told(pieces.costs_us(rows, repeats=REPEATS, runs=RUNS))
+    await proxy.close()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -162,9 +162,8 @@ class Delivery(ABC):
         """Goes, or waits for its turn in its pool."""
         decision = self.decision
         assert self.pool is not None
-        queue, scheduled = self.pool.queue, decision.scheduled
-        work = scheduled.prompt_tokens + scheduled.output_tokens
-        if queue is None or queue.passes(scheduled.priority, work, self._proxy.now()):
+        queue = self.pool.queue
+        if queue is None or queue.passes(decision.scheduled.priority, self._proxy.now()):
             self.go(self.pool)
         else:
             queue.hold(self)
@@ -327,7 +326,8 @@ class Delivery(ABC):
         if self.booking is not None:
             self.booking.end(now)
             self.booking = None
-            self._room_made()
+            if self._proxy.queues.held:
+                self._room_made()
 
     def _room_made(self) -> None:
         """Another may go now, if any waits."""

@@ -181,7 +181,8 @@ class Exchange(PairedDelivery):
                     self.booking.first_token(now)  # an error tells nothing of prefilling
                     if self.handover is not None and self.decision.stream:
                         self.handover.answered(now - self.sent_at)
-                    self._room_made()
+                    if self._proxy.queues.held:
+                        self._room_made()
             self.tail.add(data)
             self.bytes_out += len(data)
         elif self.handover is not None and not self._answer.has_begun:

@@ -85,7 +85,7 @@ class Histories(RuleBasedStateMachine):
     def comes(self, flow, priority, work, size, patience, slo):
         now = self.now
         before = len(self.waiting)
-        if self.queue.passes(priority, work, now):
+        if self.queue.passes(priority, now):
             assert self.room.slots >= 0
             assert all(other.priority < priority for other in self.waiting)
             return

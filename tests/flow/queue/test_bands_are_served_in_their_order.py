@@ -25,12 +25,12 @@ def test_the_highest_goes_first_and_then_the_oldest():
 def test_a_request_passes_where_nobody_is_before_it(queue_of, wait, room):
     """With room, a higher one passes those that wait below it, an equal or lower one does not."""
     queue = queue_of()
-    assert not queue.passes(0, 1, 0.0)
+    assert not queue.passes(0, 0.0)
     queue.enter(wait("waits", priority=0), 0.0)
     room.slots = 2
-    assert not queue.passes(-1, 1, 0.0)
-    assert not queue.passes(0, 1, 0.0)
-    assert queue.passes(1, 1, 0.0)
+    assert not queue.passes(-1, 0.0)
+    assert not queue.passes(0, 0.0)
+    assert queue.passes(1, 0.0)
     assert room.slots == 1
 
 
@@ -75,7 +75,7 @@ def test_who_has_waited_too_long_moves_up(queue_of, wait, drain):
     queue.enter(wait("old", priority=-1), 0.0)
     queue.enter(wait("young", priority=-1, arrived=5.0), 5.0)
     queue.enter(wait("high", priority=1, arrived=9.0), 9.0)
-    assert not queue.passes(1, 1, 9.0)
+    assert not queue.passes(1, 9.0)
     assert drain(queue, 1, now=9.0) == ["high"]
     queue.enter(wait("high again", priority=1, arrived=10.0), 10.0)
     assert drain(queue, now=10.0) == ["old", "high again", "young"]
@@ -103,13 +103,13 @@ def test_bands_are_bounded_in_number(queue_of, wait, drain):
 def test_a_queue_that_is_off_refuses_the_sheddable_alone(queue_of, wait, room):
     """F1, F2: nobody waits; what is sheddable is refused while the pool is saturated, all else goes."""
     queue = queue_of(is_on=False)
-    assert queue.passes(0, 1, 0.0)
-    assert not queue.passes(-1, 1, 0.0)
+    assert queue.passes(0, 0.0)
+    assert not queue.passes(-1, 0.0)
     refused = queue.enter(wait(priority=-1), 0.0)
     assert (refused.status, refused.reason) == (429, "rejected-saturated")
     assert refused.message == "system saturated, sheddable request dropped"
     room.slots = 1
-    assert queue.passes(-1, 1, 0.0)
+    assert queue.passes(-1, 0.0)
 
 
 def test_a_queue_that_is_off_does_not_hold_the_sheddable_for_an_endpoint(queue_of, wait, room):
@@ -126,7 +126,7 @@ def test_a_queue_that_is_turned_off_lets_all_go(queue_of, wait, room):
     queue.enter(wait("waits"), 0.0)
     queue.enter(wait("waits too"), 0.0)
     queue.change(FlowSettings(is_on=False), 1.0)
-    assert queue.passes(0, 1, 1.0)
+    assert queue.passes(0, 1.0)
     assert [queue.next(1.0).owner for _ in range(2)] == ["waits", "waits too"]
     assert queue.next(1.0) is None
 

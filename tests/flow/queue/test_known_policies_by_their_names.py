@@ -207,15 +207,15 @@ def test_nobody_passes_while_a_session_may_come_back(queue_by, wait, room):
     """Where nobody waits, too: the room is kept for the grace, and then for all."""
     queue = queue_by("session-boost", sessions=SessionSettings(grace_s=0.5))
     room.slots = 10
-    assert queue.passes(0, 1, 0.0)
+    assert queue.passes(0, 0.0)
     queue.served("s1", 0, 0, used(10, 10), 1.0)
-    assert not queue.passes(0, 1, 1.2)
+    assert not queue.passes(0, 1.2)
     queue.enter(wait("new", flow="new", arrived=1.2), 1.2)
     assert queue.next(1.2) is None
     queue.enter(wait("s1", flow="s1", arrived=1.3), 1.3)
     assert queue.next(1.3).owner == "s1"
     assert queue.next(1.5).owner == "new"
-    assert queue.passes(0, 1, 1.5)
+    assert queue.passes(0, 1.5)
 
 
 def test_policies_that_there_are_not_are_named_with_those_that_there_are():

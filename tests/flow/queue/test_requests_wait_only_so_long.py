@@ -25,7 +25,7 @@ def test_a_pool_without_endpoints_holds_requests(queue_of, wait, room, drain):
     """F9: an endpoint that appears within the budget serves them."""
     queue = queue_of(no_endpoint_ttl_s=5.0)
     room.no_endpoints = True
-    assert not queue.passes(0, 1, 0.0)
+    assert not queue.passes(0, 0.0)
     assert queue.enter(wait("held"), 0.0) is None
     assert dropped(queue, 2.0) == []
     room.no_endpoints = False

@@ -10,7 +10,7 @@ def running(queue_of, wait, room):
     room.slots = 3
     sent = []
     for owner, priority in (("lowest", -2), ("older", -1), ("newer", -1)):
-        assert not queue.passes(priority, 1, 0.0), "it has to be known while it runs"
+        assert not queue.passes(priority, 0.0), "it has to be known while it runs"
         queue.enter(wait(owner, priority=priority), 0.0)
         sent.append(queue.next(0.0))
     return queue, sent

@@ -23,3 +23,12 @@ class Account:
         """Tokens of requests that are over."""
         self.refused = 0
         """Requests for which there was not enough."""
+
+    def settle(self, reserved: int, used: int, now: float) -> None:
+        """A request is over: less than what was reserved for it is given back, more goes into debt."""
+        self.reserved -= reserved
+        self.used += used
+        if used < reserved:
+            self.budget.give_back(reserved - used, now)
+        elif used > reserved:
+            self.budget.charge(used - reserved, now)

@@ -67,25 +67,35 @@ class LocalBudget:
     def __init__(self, limit: int, unit_s: int, now: float) -> None:
         self.limit = limit
         self._per_s = limit / unit_s
-        self._tokens = float(limit)
+        self._tokens: float = limit
         """What there would be now, had nothing come in since,"""
         self._since = now
+
+    # What has come in is worked out in each of these: a call would cost more than the sum.
 
     def available(self, now: float) -> float:
         tokens = self._tokens + (now - self._since) * self._per_s
         if tokens >= self.limit:
-            self._tokens = tokens = float(self.limit)
+            self._tokens = tokens = self.limit
             self._since = now
         return tokens
 
     def take(self, tokens: int, now: float) -> bool:
-        if self.available(now) < tokens:
+        there = self._tokens + (now - self._since) * self._per_s
+        if there >= self.limit:
+            self._tokens = there = self.limit
+            self._since = now
+        if there < tokens:
             return False
         self._tokens -= tokens
         return True
 
     def overdraw(self, tokens: int, now: float) -> bool:
-        if self.available(now) < 1:
+        there = self._tokens + (now - self._since) * self._per_s
+        if there >= self.limit:
+            self._tokens = there = self.limit
+            self._since = now
+        if there < 1:
             return False
         self._tokens -= tokens
         return True
@@ -94,7 +104,9 @@ class LocalBudget:
         self._tokens += tokens  # what is beyond the limit is cut off at the next look
 
     def charge(self, tokens: int, now: float) -> None:
-        self.available(now)
+        if self._tokens + (now - self._since) * self._per_s >= self.limit:
+            self._tokens = self.limit
+            self._since = now
         self._tokens -= tokens
 
     def wait_s(self, tokens: int, now: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from headgate.flow.capacity import Capacity
@@ -50,7 +50,7 @@ class FlowQueue:
         self._drops = 0
         self._is_closed = False
         self._turns = Turns(settings, self._bands, capacity)
-        self._known: Collection[int] = self._bands.priorities
+        self._known = set(self._bands.priorities)
         self._is_plain = self._decides_plainly()
         """Whether nothing but room and turns decides who goes."""
         capacity.follow_bands(self._bands.priorities)
@@ -61,19 +61,20 @@ class FlowQueue:
 
     # -- what happens
 
-    def passes(self, priority: int, work: int, now: float) -> bool:
+    def passes(self, priority: int, now: float) -> bool:
         """Whether a request that comes now goes at once: nobody waits that goes before, and there is room.
 
         Who is told so sends it before anything else happens here.
         """
-        if priority not in self._known:
-            self._band(priority)
+        if self._is_plain and not self._requests and priority in self._known:
+            return self.capacity.has_room(priority, now)
+        band = self._band(priority)
         if not self.settings.is_on:
             return priority >= 0 or self.capacity.has_room(priority, now)
-        if self._requests and not self._turns.is_first(self._band(priority)):
+        if self._requests and not self._turns.is_first(band):
             return False
         if not self._is_plain:
-            return self._passes_specially(priority, now)
+            return self._passes_specially(band, priority, now)
         return self.capacity.has_room(priority, now)
 
     def enter(self, waiting: Waiting, now: float) -> Dropped | None:
@@ -179,7 +180,7 @@ class FlowQueue:
         self.settings = settings
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
-        self._known = self._bands.priorities
+        self._known = set(self._bands.priorities)
         self._is_plain = self._decides_plainly()
         self._expiry.set_ttl(settings.no_endpoint_ttl_s)
         for each in waiting:
@@ -262,12 +263,13 @@ class FlowQueue:
 
     def _decides_plainly(self) -> bool:
         settings = self.settings
-        return not (settings.evicts_running or settings.sessions.grace_s or self.capacity.is_paced)
+        is_special = settings.evicts_running or settings.sessions.grace_s or self.capacity.is_paced
+        return settings.is_on and not is_special
 
-    def _passes_specially(self, priority: int, now: float) -> bool:
+    def _passes_specially(self, band: Band, priority: int, now: float) -> bool:
         if priority < 0 and self.settings.evicts_running:
             return False  # it enters, so that it is known when others need its place
-        if not self.capacity.has_room(priority, now) or self._band(priority).fairness.is_pausing(now):
+        if not self.capacity.has_room(priority, now) or band.fairness.is_pausing(now):
             return False
         self.capacity.sent(now)
         return True

@@ -8,7 +8,7 @@ how many would go now. Both are reset when that direction is full again.
 from __future__ import annotations
 
 import functools
-import math
+from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
             requests_allowed = might
         if available / most < share:
             allowed, left, share = most, int(available), available / most
-    reset = duration((1 - share) * limit.written.unit_s)
+    reset_s = (1 - share) * limit.written.unit_s
+    reset = _whole(ceil(reset_s)) if reset_s >= 1 else duration(reset_s)
     if left < 0:
         left = 0
     if requests_left < 0:
@@ -60,8 +61,8 @@ def with_trouble(limit: RouteLimit, told: bytes) -> bytes:
 
 def duration(seconds: float) -> bytes:
     """As OpenAI writes it: 20ms, 8s, 1m30s, 1h0m0s; never less than it is."""
-    milliseconds = math.ceil(seconds * 1000)
-    return b"%dms" % milliseconds if 0 < milliseconds < 1000 else _whole(math.ceil(seconds))
+    milliseconds = ceil(seconds * 1000)
+    return b"%dms" % milliseconds if 0 < milliseconds < 1000 else _whole(ceil(seconds))
 
 
 @functools.lru_cache(4096)

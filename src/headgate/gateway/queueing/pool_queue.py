@@ -55,7 +55,7 @@ class PoolQueue:
         self.look_around()
         self._flow = FlowQueue(queueing.flow, self._capacity, proxy.rng)
         self.passes = self._flow.passes
-        """Whether a request may go at once: its priority, its work in tokens, and the time."""
+        """Whether a request may go at once: its priority, and the time."""
         self._waits: dict[Waiting, Wait] = {}
         """Those that are held, in the order of their arrival."""
         self.counts_all = self.settings.goes_by_usage
@@ -213,6 +213,7 @@ class PoolQueue:
         wait = exchange.wait = Wait(self, waiting, now, wants_progress=says.wants_progress)
         self._waits[waiting] = wait
         self.held += 1
+        proxy.queues.held += 1
         dropped = self._refused(waiting, now)
         if dropped is not None:
             self._drop(wait, dropped, now)
@@ -331,6 +332,7 @@ class PoolQueue:
     def _end(self, wait: Wait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
         self.held -= 1
+        self._proxy.queues.held -= 1
         wait.over_at = now
         self._proxy.recorder.waits.ended(self._pool, wait, outcome, now)
 

@@ -21,6 +21,8 @@ class Queues:
         self._proxy = proxy
         self._queueing = making.queueing(proxy.settings)
         self._queues: dict[ObjectRef, PoolQueue] = {}
+        self.held = 0
+        """How many requests wait in all of them: while that is none, nobody need be told of room."""
         self._is_closed = False
 
     def use(self) -> None:

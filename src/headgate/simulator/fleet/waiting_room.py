@@ -52,7 +52,7 @@ class WaitingRoom:
         """A request comes, and is sent at once or later, or is refused."""
         timed, now, settings = flight.timed, self._timeline.now, self.queue.settings
         flight.work = self._work(flight)
-        if self.queue.passes(timed.priority, flight.work, now):
+        if self.queue.passes(timed.priority, now):
             self._send(flight)
             return
         waiting = Waiting(
