@@ -86,6 +86,19 @@ async def test_a_redis_that_is_slow_holds_nobody_up(limiter, way, eventually):
     assert not budget.is_parted
 
 
+async def test_a_redis_that_is_slow_but_in_time_is_used_again(limiter, way, eventually):
+    """One late answer is not held against one that always takes more than half of the wait."""
+    one = limiter(wait_s=1.0)
+    budget = one.budget(1_000, MONTH_S)
+    await eventually(lambda: one.source.exchanges and not one.source.trouble)
+    way.delay_s = 1.5
+    assert await one.request(budget, 900)
+    await eventually(lambda: one.source.trouble)
+    way.delay_s = 0.6
+    await eventually(lambda: not one.source.trouble)
+    assert not budget.is_parted
+
+
 async def test_a_redis_that_hangs_holds_nobody_up(limiter, redis_server, eventually):
     """Who waits for an answer that never comes goes on after the time for it."""
     one = limiter(wait_s=0.05)

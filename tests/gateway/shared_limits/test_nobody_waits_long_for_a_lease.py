@@ -4,6 +4,8 @@ import asyncio
 import functools
 import random
 
+import pytest
+
 from headgate.flow.limits import LeaseAccount, LocalBudget
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.transport import Unreachable
@@ -75,6 +77,74 @@ def test_no_request_waits_longer_than_it_may(in_virtual_time):
     assert served == 6 * 50 * 3
     assert max(waits) <= WAIT_S
     assert sum(wait > 0 for wait in waits) < len(waits) / 20
+
+
+@pytest.mark.parametrize("delay_s", [0.026, 0.035, 0.044])
+def test_answers_that_come_in_time_are_used_again(in_virtual_time, delay_s):
+    """After one late answer, an account that takes more than half of the wait is gone on with."""
+
+    async def story(loop):
+        requests = Requests(loop, 100_000_000)
+        await requests.take(10)
+        requests.account.delay_s = 0.2
+        while not requests.source.trouble:
+            await requests.take(10)
+            await asyncio.sleep(0.01)
+        requests.account.delay_s = delay_s
+        while requests.source.trouble:
+            await asyncio.sleep(0.01)
+        late, waits = requests.source.late, requests.source.waits
+        for size in (10, 100, 1000, 10_000, 50_000) * 20:
+            assert all(await asyncio.gather(*(requests.take(size) for _ in range(3))))
+            await asyncio.sleep(0.013)
+        assert requests.source.waits > waits
+        assert requests.source.late == late
+        assert not requests.source.trouble
+        await requests.source.close()
+        return requests.waits
+
+    assert max(in_virtual_time(story)) <= WAIT_S
+
+
+def test_what_waits_behind_another_goes_by_its_share(in_virtual_time):
+    """A claim that has to wait for an answer to come first is no sign that answers come late."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000_000)
+        requests.account.delay_s = 0.04
+        first = asyncio.create_task(requests.take(10))
+        await asyncio.sleep(0.02)
+        assert await requests.take(500_000)
+        assert requests.budget.is_parted
+        assert await first
+        assert not requests.source.trouble
+        await asyncio.sleep(0.2)
+        assert not requests.budget.is_parted
+        level = requests.account.account.budget.available(loop.time())
+        await requests.source.close()
+        return requests.waits, level
+
+    waits, level = in_virtual_time(story)
+    assert max(waits) <= WAIT_S
+    assert level <= 500_000, "what went by the share is told"
+
+
+def test_one_answer_serves_who_came_meanwhile(in_virtual_time):
+    """A lease that suffices for them too is not asked for twice."""
+
+    async def story(loop):
+        requests = Requests(loop, 1_000_000)
+        await asyncio.sleep(0.1)
+        requests.account.delay_s = 0.04
+        first = asyncio.create_task(requests.take(10))
+        await asyncio.sleep(0.02)
+        assert await requests.take(10)
+        assert not requests.budget.is_parted
+        await first
+        await requests.source.close()
+        return requests.waits
+
+    assert max(in_virtual_time(story)) == pytest.approx(0.04)
 
 
 def test_the_slow_are_asked_at_leisure(in_virtual_time):

@@ -272,6 +272,14 @@ class LeasedBudget:
         self.members = grant.members
         self._pause(claim, grant, now)
 
+    def has_enough_for_all(self, claim: Claim, now: float) -> bool:
+        """Whether the grant of this claim suffices for those too that came meanwhile; then no more
+        is claimed for them."""
+        if self.lacks(claim.need + self._need, now):
+            return False
+        self._need = self._least = 0
+        return True
+
     def _pause(self, claim: Claim, grant: Grant, now: float) -> None:
         """Sets below what and from when on more is asked for."""
         had = grant.granted - grant.used

@@ -2,7 +2,8 @@
 
 One exchange is under way at a time, and has the claims of all budgets that want something. Nobody waits for
 one longer than `wait_s`: past that the accounts are taken to be out of reach, and budgets go by their local
-shares until they answer in time again.
+shares until they answer in time again. Where it was not the answer that came late, but the claim that had to
+wait for the exchange before it, only this budget goes by its share, and only until its next answer.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ LAST_WORDS_S = 0.25
 """For giving all leases back at the end."""
 LATE, VERY_LATE = 0.8, 0.1
 """Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
+SOON = 0.5
+"""Part of `wait_s`: accounts that were out of reach are asked again as soon as one answer took no longer,"""
+IN_TIME_AGAIN = 4
+"""or so many in a row came in time."""
 TIME_TO_ASK_AGAIN = 1.0 - LATE - VERY_LATE
 """Part of `wait_s`: who asks a second time within it waits no longer than `wait_s` altogether."""
 
@@ -94,6 +99,10 @@ class LeaseSource:
         self._wake = asyncio.Event()
         self._counted_at = self._looked_at = -math.inf
         self._lost_at = math.inf
+        self._asked_at: float | None = None
+        """When the exchange under way began."""
+        self._in_time = 0
+        """Answers in a row that came in time, of late."""
         self._task: asyncio.Task[None] | None = None
         self._id = f"{rng.getrandbits(64):016x}"
         self._numbers = itertools.count(1)
@@ -146,22 +155,33 @@ class LeaseSource:
             return None
         self.waits += 1
         waiter = Waiter(self._loop, then)
-        waiter.watch(self._watch(lambda: waiter.is_over))
+        waiter.watch(self._watch(self._waits_too_long, budget, waiter))
         self._waiting.setdefault(budget, []).append(waiter)
         return waiter
 
-    def _watch(self, is_over: Callable[[], bool]) -> asyncio.TimerHandle:
-        """Takes the account to be out of reach if something is not over in time."""
-        return self._loop.call_later(self.wait_s * LATE, self._late, is_over)
+    def _watch(self, then: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
+        """Calls back once it is too late, for whoever has not cancelled it by then."""
+        return self._loop.call_later(self.wait_s * LATE, self._late, then, arguments)
 
-    def _late(self, is_over: Callable[[], bool]) -> None:
+    def _late(self, then: Callable[..., None], arguments: tuple[object, ...]) -> None:
         """Where it was the loop that was busy, the answer may be here and is read in a moment."""
-        self._loop.call_later(self.wait_s * VERY_LATE, self._very_late, is_over)
+        self._loop.call_later(self.wait_s * VERY_LATE, then, *arguments)
 
-    def _very_late(self, is_over: Callable[[], bool]) -> None:
-        if not is_over():
+    def _answers_late(self, number: int) -> None:
+        """The exchange of this number is under way for too long."""
+        if self.exchanges == number:
             self.late += 1
             self._lose(f"no answer within {self.wait_s * 1e3:g} ms")
+
+    def _waits_too_long(self, budget: LeasedBudget, waiter: Waiter) -> None:
+        if waiter.is_over:
+            return
+        if self._asked_at is not None and self._loop.time() - self._asked_at >= self.wait_s * LATE:
+            self._answers_late(self.exchanges)
+            return
+        # It came amid an exchange, and the next one, with its claim, is not late yet.
+        budget.part(self._loop.time())
+        self._end([waiter, *self._waiting.pop(budget, ())])
 
     # -- the account
 
@@ -232,8 +252,8 @@ class LeaseSource:
             self._asked += self._waiting.pop(budget, ())
         claims = [budget.claim(asked_at) for budget in budgets]
         is_counting = self._is_count_due() or not claims
-        number = self.exchanges
-        late = self._watch(lambda: self.exchanges != number)
+        self._asked_at = asked_at
+        late = self._watch(self._answers_late, self.exchanges)
         try:
             async with asyncio.timeout(EXCHANGE_S):
                 told = [(budget.account, claim) for budget, claim in zip(budgets, claims, strict=True)]
@@ -241,6 +261,7 @@ class LeaseSource:
         except TimeoutError:
             raise Unreachable(f"no answer within {EXCHANGE_S:g} s") from None
         finally:
+            self._asked_at = None
             self.exchanges += 1
             late.cancel()
         now = self._loop.time()
@@ -250,10 +271,15 @@ class LeaseSource:
             self._counted_at = now
         for budget, claim, answer in zip(budgets, claims, answers, strict=True):
             self._answered(budget, claim, answer, now)
-        if now - asked_at <= self.wait_s / 2:
-            self._found(now)
+        self._note_speed(now - asked_at, now)
         asked, self._asked = self._asked, []
         self._end(asked)
+
+    def _note_speed(self, took_s: float, now: float) -> None:
+        """Goes by the accounts again once they answer in time."""
+        self._in_time = self._in_time + 1 if took_s <= self.wait_s * (LATE + VERY_LATE) else 0
+        if took_s <= self.wait_s * SOON or self._in_time >= IN_TIME_AGAIN:
+            self._found(now)
 
     def _end(self, waiters: Iterable[Waiter]) -> None:
         now = self._loop.time()
@@ -273,8 +299,11 @@ class LeaseSource:
             return
         budget.granted(claim, answer, now)
         budget.members = max(budget.members, self._members)
-        if self._refused.pop(budget, None) is not None and not self.trouble:
+        self._refused.pop(budget, None)
+        if not self.trouble:
             budget.rejoin(now)
+            if budget in self._waiting and budget.has_enough_for_all(claim, now):
+                self._end(self._waiting.pop(budget))
         if budget.is_over:
             self._let_go(budget)
 
@@ -288,6 +317,7 @@ class LeaseSource:
                 budget.members = max(budget.members, self._members)
                 budget.part(now)
         self.trouble = why
+        self._in_time = 0
         waiting = [*self._asked, *itertools.chain.from_iterable(self._waiting.values())]
         self._asked = []
         self._waiting.clear()
