@@ -31,36 +31,44 @@ def served(monkeypatch):
     return make
 
 
-def test_each_rank_has_the_next_port(served):
+@pytest.mark.parametrize("words", [[], ["--data-parallel-external-lb"]])
+def test_each_rank_has_the_next_port(served, words):
     """The first has that of the command line; each is told."""
-    ports, ranks, told = served("--port", "9000", "--data-parallel-size", "3", "--data-parallel-external-lb")
+    ports, ranks, told = served("--port", "9000", "--data-parallel-size", "3", *words)
     assert ports == [9000, 9001, 9002]
     assert ranks == [(0, 1), (1, 1), (2, 1)]
     assert told.count("simulating tiny") == 3
 
 
-def test_a_rank_can_be_served_alone(served):
-    """On the port that it has among all."""
+@pytest.mark.parametrize("size", [[], ["--data-parallel-size", "3"]])
+def test_a_rank_can_be_served_alone(served, size):
+    """On the port that its process is given."""
     words = ("--engine", "sglang", "--role", "prefill", "--port", "9000", "--bootstrap-port", "9100")
-    ports, ranks, _ = served(*words, "--data-parallel-size", "3", "--data-parallel-rank", "2")
-    assert (ports, ranks) == ([9002, 9102], [(2, 1)])
+    ports, ranks, _ = served(*words, *size, "--data-parallel-rank", "2")
+    assert (ports, ranks) == ([9000, 9100], [(2, 1)])
 
 
-def test_ranks_are_behind_one_port_unless_asked(served):
+def test_ranks_are_behind_one_port_if_asked(served):
     """The server chooses between them."""
-    assert served("--port", "9000", "--data-parallel-size", "3")[:2] == ([9000], [(0, 3)])
+    words = ("--data-parallel-size", "3", "--data-parallel-internal-lb")
+    assert served("--port", "9000", *words)[:2] == ([9000], [(0, 3)])
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--data-parallel-size", "2", "--data-parallel-rank", "2"], "there is no rank 2"),
-        (["--port", "65535", "--data-parallel-size", "2", "--data-parallel-rank", "1"], "have port 65536"),
+        (["--data-parallel-rank", "2"], "of --data-parallel-size 2 there is no rank 2"),
+        (["--port", "65535"], "have port 65536"),
+        (["--data-parallel-internal-lb", "--data-parallel-rank", "1"], "where --data-parallel-rank is given"),
+        (
+            ["--data-parallel-internal-lb", "--data-parallel-external-lb"],
+            "where --data-parallel-external-lb is",
+        ),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(served, words, told):
     """The error says which, and of how many."""
-    assert told in served(*words)[2]
+    assert told in served("--data-parallel-size", "2", *words)[2]
 
 
 async def test_a_rank_of_its_own_tells_its_number(serve):

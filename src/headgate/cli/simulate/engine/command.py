@@ -42,7 +42,8 @@ def engine(
     port: int,
     profile: EngineProfile,
     bootstrap_port: int,
-    ports_of_ranks: bool,
+    one_port: bool,
+    external_lb: bool,
     only_rank: int | None,
     **given: Any,
 ) -> None:
@@ -50,22 +51,27 @@ def engine(
 
     Options without a default here have the profile's.
     """
+    if one_port and (external_lb or only_rank is not None):
+        other = "external-lb" if external_lb else "rank"
+        raise click.UsageError(
+            f"--data-parallel-internal-lb: leave it out where --data-parallel-{other} is given"
+        )
     try:
-        settings = list(_of_ranks(_settings(profile, given), only_rank, apart=ports_of_ranks))
+        settings = list(_of_ranks(_settings(profile, given), only_rank, one_port=one_port))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     meets = settings[0].api == "sglang" and settings[0].role == "prefill"
     _serve(settings, host, port, profile.name, bootstrap_port if meets else None)
 
 
-def _of_ranks(settings: ServerSettings, only: int | None, *, apart: bool) -> Iterator[ServerSettings]:
-    """A server for all ranks, or one for each of them, or only that of one. Raises ValueError."""
+def _of_ranks(settings: ServerSettings, only: int | None, *, one_port: bool) -> Iterator[ServerSettings]:
+    """A server for each rank, or one for all of them, or only that of one. Raises ValueError."""
     import msgspec
 
     size = settings.data_parallel_size
-    if only is not None and only >= size:
+    if only is not None and only >= size > 1:
         raise ValueError(f"--data-parallel-rank: of --data-parallel-size {size} there is no rank {only}")
-    if only is None and not apart:
+    if one_port:
         yield settings
         return
     for rank in range(size) if only is None else [only]:
@@ -113,11 +119,11 @@ def _serve(
         process.log_to_stderr("info")
     with contextlib.ExitStack() as opened:
         served = []
-        for settings in ranks:
-            sock = opened.enter_context(_listen(host, _port_of(settings, port, "--port"), "--port"))
+        for number, settings in enumerate(ranks):
+            sock = opened.enter_context(_listen(host, _port_of(number, port, "--port"), "--port"))
             bootstrap = None
             if bootstrap_port is not None:
-                own = _port_of(settings, bootstrap_port, "--bootstrap-port")
+                own = _port_of(number, bootstrap_port, "--bootstrap-port")
                 bootstrap = opened.enter_context(_listen(host, own, "--bootstrap-port"))
             served.append(server.Served(settings, sock, bootstrap))
         try:
@@ -126,9 +132,9 @@ def _serve(
             raise click.ClickException(str(error)) from error
 
 
-def _port_of(settings: ServerSettings, port: int, option: str) -> int:
-    """As much higher as the rank is; 0 takes a free one."""
-    own = port + settings.data_parallel_rank if port else 0
+def _port_of(number: int, port: int, option: str) -> int:
+    """Of the servers of this process, so many after the first; 0 takes a free one."""
+    own = port + number if port else 0
     if own > _LAST_PORT:
         raise click.UsageError(f"{option}: the last rank would have port {own}; begin with a smaller one")
     return own
