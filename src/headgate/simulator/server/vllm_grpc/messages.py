@@ -3,13 +3,7 @@
 What a client sends besides is passed over, as protobuf does.
 """
 
-from typing import Any
-
-from google.protobuf import (  # type: ignore[import-untyped]
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-)
+from headgate.simulator.server.vllm_grpc.descriptors import Method, add_file, classes_of
 
 PACKAGE = "vllm.grpc.engine"
 SERVICE = f"{PACKAGE}.VllmEngine"
@@ -70,53 +64,14 @@ _MESSAGES = {
         "string server_type 5",
     ),
 }
-"""For each message its fields: how often (once, if nothing is said), type, name, number."""
+_METHODS = (
+    Method("Generate", "GenerateRequest", "GenerateResponse", "answers"),
+    *(
+        Method(name, f"{name}Request", f"{name}Response")
+        for name in ("Abort", "HealthCheck", "GetModelInfo", "GetServerInfo")
+    ),
+)
 
-_Field = descriptor_pb2.FieldDescriptorProto
-
-
-def _file() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="vllm_engine.proto", package=PACKAGE, syntax="proto3")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for text in fields:
-            _add_field(message, text)
-    return file
-
-
-def _add_field(message: Any, text: str) -> None:
-    *how_often, kind, name, number = text.split()
-    field = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
-    if kind in _MESSAGES:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
-    else:
-        field.type = getattr(_Field, f"TYPE_{kind.upper()}")
-    match how_often:
-        case ["repeated"]:
-            field.label = _Field.LABEL_REPEATED
-        case ["optional"]:
-            field.proto3_optional = True
-            field.oneof_index = _oneof(message, f"_{name}")
-        case [group]:
-            field.oneof_index = _oneof(message, group.removeprefix("oneof."))
-
-
-def _oneof(message: Any, name: str) -> int:
-    known = [each.name for each in message.oneof_decl]
-    if name not in known:
-        message.oneof_decl.add(name=name)
-        known.append(name)
-    return known.index(name)
-
-
-def _classes() -> dict[str, Any]:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in _MESSAGES
-    }
-
-
-CLASSES = _classes()
+add_file("vllm_engine.proto", PACKAGE, _MESSAGES, {"VllmEngine": _METHODS})
+CLASSES = classes_of(PACKAGE, _MESSAGES)
 """The message classes by name."""

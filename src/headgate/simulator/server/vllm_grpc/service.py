@@ -21,6 +21,7 @@ from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.live import Ticket
 from headgate.simulator.server.script import Script
 from headgate.simulator.server.tokenizing import tokenize, use
+from headgate.simulator.server.vllm_grpc import reflection
 from headgate.simulator.server.vllm_grpc.messages import CLASSES, SERVICE
 
 _CODES = {
@@ -145,7 +146,7 @@ async def running(instance: Instance) -> AsyncIterator[tuple[str, Stop]]:
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "grpc")
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((Service(instance).handler(),))
+        server.add_generic_rpc_handlers((Service(instance).handler(), *reflection.handlers()))
         server.add_insecure_port(f"unix:{path}")
         await server.start()
         try:
