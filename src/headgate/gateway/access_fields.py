@@ -91,7 +91,7 @@ FIELDS = (
     Field(
         "response_bytes",
         "number",
-        "Bytes of the answer's body, framing included.",
+        "Bytes of the answer's body, framing and what the client heard while it waited included.",
         "response_bytes",
     ),
     Field(

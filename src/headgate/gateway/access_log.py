@@ -29,7 +29,8 @@ SHOWN_CHARACTERS = 1024
 """Of a path, a model, or a message; what is longer is cut."""
 
 SERVED = "served"
-_CLIENT = frozenset({"client_gone", "client_stalled"})
+CLIENT = frozenset({"client_gone", "client_stalled"})
+"""Outcomes of requests whose client did not wait for the end of the answer."""
 _UPSTREAM = frozenset(
     {
         "endpoint_unreachable",
@@ -172,7 +173,7 @@ class AccessLog:
             f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
             f' {self._escape(request.path)} HTTP/1.{version}" {words.text}'
             f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}{limit}"
-            f" request_bytes={exchange.bytes_in} response_bytes={exchange.bytes_out}{ttft}"
+            f" request_bytes={exchange.bytes_in} response_bytes={_sent_bytes(exchange)}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
             f"{waited} id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
@@ -227,7 +228,7 @@ class AccessLog:
             f'"expected_time_to_first_token":{expected_ms},"input_tokens":{tokens_in},'
             f'"output_tokens":{tokens_out},"limit_input_tokens":{limit_in},"limit_output_tokens":{limit_out},'
             f'"request_bytes":{exchange.bytes_in},'
-            f'"response_bytes":{exchange.bytes_out},"duration_time_to_first_token":{ttft},'
+            f'"response_bytes":{_sent_bytes(exchange)},"duration_time_to_first_token":{ttft},'
             f'"duration_total":{total},"duration_request_processing":{before},'
             f'"duration_upstream_processing":{to_head - before},'
             f'"duration_response_processing":{total - to_head},{waited[0]},'
@@ -244,6 +245,11 @@ class AccessLog:
 
     def _error_in_json(self, exchange: Exchange) -> str:
         return f'{{"type":"{exchange.outcome}","message":{_escaped_quoted(exchange.error_message)}}}'
+
+
+def _sent_bytes(exchange: Exchange) -> int:
+    """Of the body that the client has: the answer's, and what it heard while it waited."""
+    return exchange.bytes_out if exchange.wait is None else exchange.bytes_out + exchange.wait.told_bytes
 
 
 def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:
@@ -287,7 +293,10 @@ def origin(status: int, outcome: str) -> str | None:
         return "upstream" if status >= 400 else None
     if outcome in _UPSTREAM:
         return "upstream"
-    return "client" if (status < 500 and outcome not in _GATEWAY) or outcome in _CLIENT else "gateway"
+    if outcome in CLIENT:
+        return "client"
+    # Below 400 the client has a stream that began before there was an answer, and that ended with an error.
+    return "client" if 400 <= status < 500 and outcome not in _GATEWAY else "gateway"
 
 
 def _escaped(text: str) -> str:

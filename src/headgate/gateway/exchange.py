@@ -335,8 +335,9 @@ class Exchange(PairedDelivery):
         """Its client has the head of a stream: the stream ends with the event that says why."""
         self.status = HTTPStatus.OK
         self.error_message = refusal.message
+        last = wait.refused(refusal, self.request.target)
         self._settle(refusal.code)
-        self._client.write(wait.refused(refusal, self.request.target))
+        self._client.write(last)
         self._client.exchange_done(self.request.keep_alive)
 
     @property

@@ -77,7 +77,28 @@ async def test_a_queue_that_refuses(pool, heard, eventually):
     _, (told,) = events(await client.read_body(response))
     error = json.loads(told.removeprefix(b"data: "))["error"]
     assert error["code"] == "shutting_down"
+    line = next(line for line in pool.gateway.log_lines() if "id=mine" in line)
+    assert " 200 outcome=shutting_down" in line
+    assert " origin=gateway" in line
     first.answer(b"{}")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_all_bytes_of_such_a_stream_are_logged(start_pool, endpoint, form):
+    """Comments, and the event with which the queue ended it, as they were framed."""
+    pool = await start_pool(access_log=form)
+    await pool.ask("runs")
+    await endpoint.call()
+    asks = {"x_headgate_progress": "true", "x_request_id": "mine", "connection": "close"}
+    client = await pool.wait("streams", stream=True, **asks)
+    pool.sweep(1.0)
+    pool.sweep(6.1)
+    pool.queue.close()
+    wire = await client.rest()
+    size = len(wire.partition(b"\r\n\r\n")[2])
+    assert wire.count(b": queued") == 2
+    line = next(line for line in pool.gateway.log_lines() if "mine" in line)
+    assert (f" response_bytes={size} " if form == "text" else f'"response_bytes":{size},') in line
 
 
 async def test_an_endpoint_that_breaks(pool, heard):

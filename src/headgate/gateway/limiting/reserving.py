@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headgate.gateway import produced
 from headgate.gateway.limiting import headers, refusing
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.refusals import Refusal
-
-BYTES_PER_TOKEN = 4
-"""Of an answer that came in no events and without counts: English text."""
 
 
 def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) -> Refusal | None:
@@ -59,17 +57,10 @@ def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
     if not exchange.bytes_out or exchange.upstream_status >= 400:
         reservation.settle(0, 0, now)
         return
-    answer = usage.completion if usage and exchange.outcome == "served" else _came(exchange, reservation)
+    if usage is not None and exchange.outcome == "served":
+        answer = usage.completion
+    else:
+        answer = produced.tokens(exchange, reservation.output_tokens)
     # Anthropic's API counts what is cached apart.
     prompt = usage.prompt + (usage.cache_read_input_tokens or 0) if usage is not None else 0
     reservation.settle(prompt or reservation.input_tokens, answer, now)
-
-
-def _came(exchange: Exchange, reservation: Reservation) -> int:
-    """Tokens of an answer that came without counts, or broke off: then counts are those of its beginning."""
-    event_bytes = exchange.tail.event_bytes() if exchange.decision.stream else 0.0
-    if event_bytes:
-        came = round((exchange.bytes_out + exchange.taken_bytes) / event_bytes)
-    else:
-        came = min(exchange.bytes_out // BYTES_PER_TOKEN, reservation.output_tokens)
-    return came if exchange.usage is None else max(came, exchange.usage.completion)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.flow import queue as flow_queue
+from headgate.gateway import produced
+from headgate.gateway.access_log import CLIENT, SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.fleet import EndpointLoad
     from headgate.fleet.prefix import PrefixIndex
+    from headgate.gateway.exchange import Exchange
     from headgate.gateway.usage import Usage
     from headgate.scheduling import Request
 
@@ -22,8 +25,26 @@ def work(scheduled: Request, prefixes: PrefixIndex, loads: Sequence[EndpointLoad
     return max(scheduled.prompt_tokens - cached, 0) + scheduled.output_tokens
 
 
-def taken(scheduled: Request, charged: int, counted: Usage | None) -> flow_queue.Usage:
-    """What it has taken: as the engine counted it, else as it was estimated.
+def has_taken(exchange: Exchange) -> bool:
+    """Whether an engine worked for it: it was served, or an answer had begun, or its client left while it was
+    at an endpoint. What endpoints failed at is nobody's."""
+    outcome = exchange.outcome
+    return outcome == SERVED or bool(exchange.first_byte_at) or (outcome in CLIENT and exchange.attempts > 0)
+
+
+def taken_by(exchange: Exchange, charged: int) -> flow_queue.Usage:
+    """What a request has taken that is over: an engine that refused it has done no work, and of an answer
+    that broke off, or whose client left, as much counts as came."""
+    if exchange.upstream_status >= 400:
+        return flow_queue.Usage(prompt_tokens=0, output_tokens=0)
+    scheduled, counted = exchange.decision.scheduled, exchange.usage
+    if counted is not None and exchange.outcome == SERVED:
+        return taken(scheduled, charged, counted, counted.completion)
+    return taken(scheduled, charged, counted, produced.tokens(exchange, scheduled.output_tokens))
+
+
+def taken(scheduled: Request, charged: int, counted: Usage | None, output_tokens: int) -> flow_queue.Usage:
+    """Of its prompt what the engine counted, else as it was estimated.
 
     `charged` is the work that it was taken for. Many engines do not say what they had in their cache: then
     that is believed which was believed before.
@@ -31,12 +52,10 @@ def taken(scheduled: Request, charged: int, counted: Usage | None) -> flow_queue
     believed = max(scheduled.prompt_tokens + scheduled.output_tokens - charged, 0)
     if counted is None:
         return flow_queue.Usage(
-            prompt_tokens=scheduled.prompt_tokens,
-            output_tokens=scheduled.output_tokens,
-            cached_tokens=believed,
+            prompt_tokens=scheduled.prompt_tokens, output_tokens=output_tokens, cached_tokens=believed
         )
     return flow_queue.Usage(
         prompt_tokens=counted.prompt,
-        output_tokens=counted.completion,
+        output_tokens=output_tokens,
         cached_tokens=counted.cached if counted.cached is not None else believed,
     )

@@ -17,7 +17,6 @@ import msgspec
 from headgate.flow import capacity
 from headgate.flow.capacity import Stages
 from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
-from headgate.gateway.access_log import SERVED
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
@@ -236,10 +235,10 @@ class PoolQueue:
                 self._flow.leave(wait.place, now)
                 wait.dropped_reason = reasons.CANCELLED
                 self._end(wait, reasons.CANCELLED, now)
-        if exchange.outcome == SERVED:
-            self._served(exchange, now)
+        if charging.has_taken(exchange):
+            self._charge(exchange, now)
 
-    def _served(self, exchange: Exchange, now: float) -> None:
+    def _charge(self, exchange: Exchange, now: float) -> None:
         """Fairness may go by what a request has taken."""
         wait, decision = exchange.wait, exchange.decision
         if wait is not None:
@@ -251,7 +250,7 @@ class PoolQueue:
             ).flow
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
-        taken = charging.taken(decision.scheduled, work, exchange.usage)
+        taken = charging.taken_by(exchange, work)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def answered(self, wait: Wait) -> None:

@@ -32,6 +32,7 @@ class Wait:
         "over_at",
         "place",
         "queue",
+        "told_bytes",
         "wants_progress",
     )
 
@@ -47,6 +48,8 @@ class Wait:
         self.wants_progress = wants_progress
         self.has_head = False
         """Whether its client has the head of a stream already."""
+        self.told_bytes = 0
+        """Of the stream's body, besides the answer's, framing included."""
         self._told_at = begun_at - (PROGRESS_S - FIRST_PROGRESS_S)
 
     @property
@@ -63,6 +66,7 @@ class Wait:
             return b""
         self._told_at = now
         comment = chunk(b": %b\n\n" % self.queue.progress(self.place, now).encode())
+        self.told_bytes += len(comment)
         if self.has_head:
             return comment
         self.has_head = True
@@ -74,4 +78,6 @@ class Wait:
 
     def refused(self, refusal: Refusal, target: bytes) -> bytes:
         """What ends the stream whose head its client has."""
-        return chunk(error_event(refusal, target)) + LAST_CHUNK
+        last = chunk(error_event(refusal, target)) + LAST_CHUNK
+        self.told_bytes += len(last)
+        return last
