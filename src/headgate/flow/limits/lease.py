@@ -77,6 +77,10 @@ class LeasedBudget:
         self._epoch = ""
         self._level = float(limit)
         self._level_at = self._asked_at = self._used_at = now
+        self._time: float | None = None
+        """The account's, when it last answered,"""
+        self._time_asked_at = self._time_told_at = now
+        """which was between these two."""
         self._used_then = 0
         """What was used at the last claim."""
         self._per_s = 0.0
@@ -239,6 +243,8 @@ class LeasedBudget:
             want=want,
             epoch=self._epoch,
             level=self._filled(now),
+            time_from=None if self._time is None else self._time + now - self._time_told_at,
+            time_until=None if self._time is None else self._time + now - self._time_asked_at,
         )
         surplus = self._held - want
         if surplus > 0:
@@ -269,6 +275,7 @@ class LeasedBudget:
         self._held = self._granted - used
         self._until = self._asked_at + LEASE_S
         self._epoch, self._level, self._level_at = grant.epoch, grant.level, now
+        self._time, self._time_asked_at, self._time_told_at = grant.time, self._asked_at, now
         self.members = grant.members
         self._pause(claim, grant, now)
 

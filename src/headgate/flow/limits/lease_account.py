@@ -45,6 +45,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Of the account that it knows."""
     level: float = math.inf
     """What is in that, as it believes."""
+    time_from: float | None = None
+    """By the member's clock it is as late as this in the account's time,"""
+    time_until: float | None = None
+    """and no later than this, but for the time that the claim is on its way. An account whose clock may jump
+    goes by it."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +63,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What is left for all, after this; negative is debt."""
     members: int
     """Who said something lately, the claimant among them."""
+    time: float = 0.0
+    """The account's, in seconds since whenever; it never goes back."""
 
 
 class _Member:
@@ -103,6 +110,7 @@ class LeaseAccount:
             granted=member.granted,
             level=self.budget.available(now),
             members=self._present(now),
+            time=now,
         )
 
     def _lower_to(self, level: float, now: float) -> None:

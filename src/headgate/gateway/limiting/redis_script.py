@@ -2,8 +2,13 @@
 
 An account is one hash, so that it is lost as a whole or not at all, and lives on one node of a cluster. Its
 fields `tokens` and `last_update` are those of Kthena's router, which may count in the same account. Besides,
-there are `epoch`, which tells a new account from the one before, and for each member `lease:<member>`, which
-is "turn granted used heard_at".
+there are `epoch`, which tells a new account from the one before, for each member `lease:<member>`, which is
+"turn granted used heard_at", and `time`.
+
+The clock of Redis may jump, by a fail-over or by its correction. So an account has a time of its own, which
+goes on by what passed between two looks at that clock, and never back; and members, whose clocks are
+monotonic, say within which bounds it must be by now. `time` is "time clock": the account's, and what the
+clock of Redis said then. Where `last_update` is another clock, Kthena's router was there since.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ PRESENT_KEY = "headgate:ratelimit:gateways"
 """A sorted set: who was there lately, and when."""
 LEAST_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
 PRESENT_FOR_S = 10
+SLACK_S = 0.5
+"""For the way of a claim to Redis: by so much more its time may have gone on than the claimant knew."""
 
 CLAIM = """
 local key = KEYS[1]
@@ -28,17 +35,21 @@ local name, turn, used = 'lease:' .. ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5
 local told, known_granted = tonumber(ARGV[6]), tonumber(ARGV[7])
 local need, least, want = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local known_epoch, known_level = ARGV[11], tonumber(ARGV[12])
-local lease_s, forget_s, expiry_s = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
+local time_from, time_until = tonumber(ARGV[13]), tonumber(ARGV[14])
+local lease_s, forget_s, expiry_s = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
 local clock = redis.call('TIME')
-local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
+local read = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 
-local tokens, updated, epoch = limit, now, nil
+local tokens, updated, epoch, time, read_then = limit, read, nil, nil, nil
 local members, changed = {}, {}
 local fields = redis.call('HGETALL', key)
 for i = 1, #fields, 2 do
   local field, value = fields[i], fields[i + 1]
   if field == 'tokens' then tokens = tonumber(value) or limit
-  elseif field == 'last_update' then updated = tonumber(value) or now
+  elseif field == 'last_update' then updated = tonumber(value) or read
+  elseif field == 'time' then
+    local at, by = string.match(value, '^(%S+) (%S+)$')
+    time, read_then = tonumber(at), tonumber(by)
   elseif field == 'epoch' then epoch = value
   elseif string.sub(field, 1, 6) == 'lease:' then
     local t, g, u, h = string.match(value, '^(%S+) (%S+) (%S+) (%S+)$')
@@ -50,7 +61,15 @@ for i = 1, #fields, 2 do
   end
 end
 epoch = epoch or (clock[1] .. '.' .. clock[2])
-tokens = math.min(limit, tokens + math.max(0, now - updated) * limit / unit)
+
+if not (time and read_then) then time, read_then = updated, updated end
+local passed = math.max(read - read_then, 0)
+if known_epoch == epoch and time_from and time_until then
+  passed = math.max(math.min(passed, time_until - time), time_from - time, 0)
+end
+local now = time + passed
+if updated ~= read_then then passed = math.min(passed, math.max(read - updated, 0)) end
+tokens = math.min(limit, tokens + passed * limit / unit)
 if known_epoch ~= '' and known_epoch ~= epoch and known_level then
   tokens = math.min(tokens, math.max(known_level, 0))
 end
@@ -100,8 +119,11 @@ if is_new then
 end
 
 local write = {'epoch', epoch, 'tokens', string.format('%.17g', tokens)}
+local stamp = string.format('%.6f', read)
 write[#write + 1] = 'last_update'
-write[#write + 1] = string.format('%.6f', now)
+write[#write + 1] = stamp
+write[#write + 1] = 'time'
+write[#write + 1] = string.format('%.6f', now) .. ' ' .. stamp
 for field, _ in pairs(changed) do
   local m = members[field]
   write[#write + 1] = field
@@ -110,7 +132,7 @@ end
 redis.call('HSET', key, unpack(write))
 redis.call('EXPIRE', key, expiry_s)
 return {epoch, string.format('%.0f', me.used), string.format('%.0f', me.granted),
-        string.format('%.17g', tokens), present}
+        string.format('%.17g', tokens), present, string.format('%.6f', now)}
 """
 
 COUNT = """
@@ -143,6 +165,8 @@ def arguments(claim: Claim) -> list[str | int]:
         claim.want,
         claim.epoch,
         "" if math.isinf(claim.level) else repr(claim.level),
+        "" if claim.time_from is None else f"{claim.time_from:.6f}",
+        "" if claim.time_until is None else f"{claim.time_until + SLACK_S:.6f}",
         repr(LEASE_S + GRACE_S),
         repr(FORGET_S),
         expiry_s(claim.unit_s),
@@ -156,8 +180,13 @@ def expiry_s(unit_s: int) -> int:
 
 def grant(answer: list[bytes | int]) -> Grant:
     """What CLAIM returned. Raises ValueError or TypeError if it is something else."""
-    epoch, used, granted, level, members = answer
+    epoch, used, granted, level, members, time = answer
     assert isinstance(epoch, bytes)
     return Grant(
-        epoch=epoch.decode(), used=int(used), granted=int(granted), level=float(level), members=int(members)
+        epoch=epoch.decode(),
+        used=int(used),
+        granted=int(granted),
+        level=float(level),
+        members=int(members),
+        time=float(time),
     )
