@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from headgate.api import marks
-from headgate.fleet.prefix import hashing, index, residency
+from headgate.fleet.prefix import hashing, index, tiers
 from headgate.gateway import learning
 from headgate.gateway.kv_events import tokens
 
@@ -24,7 +24,8 @@ def test_numbers_are_those_of_the_code():
         (int(index.TTL_S // 60), "by {} minutes"),
         (learning.LEAST_TOKENS, "of {:,}\n"),
         (int(learning.SURE_AFTER_S), "more than {} s ago"),
-        (residency.LOWER_TIER_WEIGHT, "count for {} of one"),
+        (tiers.WEIGHTS[tiers.HOST], "counts for {} of one"),
+        (tiers.WEIGHTS[tiers.STORAGE], "else for {}."),
         (int(tokens.PER_S), "{} a second"),
         (tokens.MAX_BODY_BYTES // 1024, "at most {} KB"),
     ):

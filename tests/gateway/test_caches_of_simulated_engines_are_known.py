@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headgate import routing
-from headgate.fleet.prefix import hashing
+from headgate.fleet.prefix import hashing, tiers
 from headgate.gateway import prompt
 from headgate.gateway.inspect import inspect
 from headgate.simulator.model import PROFILES
@@ -36,9 +36,11 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def engine(kv_blocks=400):
+async def engine(**kv_blocks):
     published = KvEventsConfig(endpoint="tcp://127.0.0.1:0", replay_endpoint="tcp://127.0.0.1:0")
-    config = msgspec.structs.replace(PROFILES["fast"].config, kv_blocks=kv_blocks, max_model_len=6000)
+    config = msgspec.structs.replace(
+        PROFILES["fast"].config, **({"kv_blocks": 400} | kv_blocks), max_model_len=6000
+    )
     sock = listen("127.0.0.1", 0)
     settings = ServerSettings(engine=config, models=("m",), drain_s=0, kv_events=published)
     async with running(settings, sock):
@@ -70,16 +72,20 @@ def chat(said):
 async def _listening(start_gateway):
     """A gateway over two engines."""
     async with engine() as one, engine() as other:
-        gateway = await start_gateway()
-        gateway.proxy.kv_events.start()
-        told = {
-            routing.Endpoint(f"default/pod-{place}", "127.0.0.1", each.port): each.events
-            for place, each in enumerate((one, other))
-        }
-        gateway.serve([one, other], kv_events=told)
-        sources = gateway.proxy.kv_events.sources
-        await until(lambda: {source.state for source in sources.values()} == {"live"})
-        yield gateway
+        yield await listening_to(start_gateway, one, other)
+
+
+async def listening_to(start_gateway, *engines):
+    gateway = await start_gateway()
+    gateway.proxy.kv_events.start()
+    told = {
+        routing.Endpoint(f"default/pod-{place}", "127.0.0.1", each.port): each.events
+        for place, each in enumerate(engines)
+    }
+    gateway.serve(engines, kv_events=told)
+    sources = gateway.proxy.kv_events.sources
+    await until(lambda: {source.state for source in sources.values()} == {"live"})
+    return gateway
 
 
 def matched(gateway, body):
@@ -131,3 +137,25 @@ async def ask_directly(port, body):
     answer = await reader.read()
     writer.close()
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_what_left_the_accelerator_is_known_to_be_in_slower_memory(start_gateway):
+    """The host's memory, then a disk: a prompt sinks as others come, and counts for less and less."""
+    async with engine(host_kv_blocks=400, disk_kv_blocks=4000) as each:
+        gateway = await listening_to(start_gateway, each)
+        residency, (load,) = gateway.proxy.kv_events.exact.residency, loads(gateway)
+        await ask_directly(each.port, chat("Hello! " * 20))
+        await until(lambda: residency.blocks(load))
+        body = chat(text(9000))
+        assert (await gateway.ask(body)).status == 200
+        await until(lambda: gateway.proxy.kv_events.tokens.counts["learned"] == 1)
+        found = [matched(gateway, body)[0][0]]
+        for told in range(1, 30):
+            await ask_directly(each.port, chat(text(3000)))
+            await until(lambda told=told: residency.blocks(load) > told * 30)
+            found.append(matched(gateway, body)[0][0])
+        blocks = matched(gateway, body)[1]
+        assert found == sorted(found, reverse=True)
+        assert {found[0], found[-1]} == {blocks, int(tiers.WEIGHTS[tiers.STORAGE] * blocks)}
+        assert int(tiers.WEIGHTS[tiers.HOST] * blocks) in found
+        assert gateway.proxy.kv_events.counts()["invalid"] == 0

@@ -3,14 +3,10 @@
 from array import array
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate import fleet, routing
 from headgate.fleet.prefix import ExactIndex, PrefixIndex, kv_events, residency
 from headgate.fleet.prefix.chains import PromptChains
-from headgate.fleet.prefix.residency import Residency
 
 BLOCK = 4
 """Tokens."""
@@ -235,72 +231,3 @@ def test_known_prompts_are_bounded():
     assert len(chains) == 4
     assert chains.knows([9, 109])
     assert not chains.knows([0, 100])
-
-
-prompts = st.lists(st.integers(0, 1), min_size=BLOCK, max_size=4 * BLOCK)
-places = st.integers(0, 2)
-
-
-class ResidencyMachine(RuleBasedStateMachine):
-    """Engines store, drop, are listened to and not."""
-
-    def __init__(self):
-        super().__init__()
-        self.residency = Residency()
-        self.loads = [load(place) for place in range(3)]
-        self.held = {}
-        self.now = 0.0
-
-    @rule(place=places)
-    def begin(self, place):
-        self.residency.begin(self.loads[place])
-        self.held[place] = set()
-
-    @rule(place=places)
-    def end(self, place):
-        self.residency.end(self.loads[place])
-        self.held.pop(place, None)
-
-    @rule(place=places, prompt=prompts, medium=st.sampled_from(["GPU", "CPU"]), rank=st.integers(0, 1))
-    def store(self, place, prompt, medium, rank):
-        if place in self.held:
-            self.residency.apply(self.loads[place], stored(prompt, medium), rank)
-            fronts = [tuple(prompt[: n + BLOCK]) for n in range(0, len(prompt) - BLOCK + 1, BLOCK)]
-            self.held[place] |= {(front, medium, rank) for front in fronts}
-
-    @rule(place=places, prompt=prompts, medium=st.sampled_from(["GPU", "CPU"]), rank=st.integers(0, 1))
-    def remove(self, place, prompt, medium, rank):
-        if place in self.held:
-            event = stored(prompt)
-            last = len(event.hashes) - 1
-            self.residency.apply(self.loads[place], removed(event, last, medium=medium), rank)
-            self.held[place].discard((tuple(prompt[: (last + 1) * BLOCK]), medium, rank))
-
-    @rule(place=places, prompt=prompts)
-    def expect(self, place, prompt):
-        blocks = residency.chain(array("I", prompt), BLOCK, residency.front("", BLOCK))
-        self.residency.expect(self.loads[place], blocks, self.now)
-        self.now += 100.0
-        self.residency.sweep(self.now)
-
-    @invariant()
-    def what_is_held_is_what_was_told(self):
-        self.residency.validate()
-        for prompt in ([0] * 4 * BLOCK, [1] * 4 * BLOCK, [0, 1] * 2 * BLOCK):
-            fronts = [tuple(prompt[: n + BLOCK]) for n in range(0, len(prompt), BLOCK)]
-            blocks = residency.chain(array("I", prompt), BLOCK, residency.front("", BLOCK))
-            expected = []
-            for place in range(3):
-                anywhere = {front for front, _, _ in self.held.get(place, ())}
-                on_gpu = {front for front, medium, _ in self.held.get(place, ()) if medium == "GPU"}
-                expected.append((front_length(fronts, anywhere), front_length(fronts, on_gpu)))
-            anywhere, on_gpu = self.residency.held(blocks, self.residency.accounts(self.loads))
-            assert list(zip(anywhere, on_gpu, strict=True)) == expected
-
-
-def front_length(fronts, held):
-    return next((n for n, front in enumerate(fronts) if front not in held), len(fronts))
-
-
-TestResidency = ResidencyMachine.TestCase
-TestResidency.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -66,6 +66,23 @@ def test_other_groups_of_layers_are_left_out():
     assert kv_events.read(encode(batch)) == [Removed(hashes=(1,), medium="GPU")]
 
 
+@pytest.mark.parametrize("block_size", [0, 16])
+def test_names_alone_are_read(block_size):
+    """What connectors of vLLM tell of lower tiers: without tokens, in either form."""
+    array_form = ["BlockStored", [7, 8], None, [], block_size, None, "CPU"]
+    map_form = {
+        "type": "BlockStored",
+        "block_hashes": [7, 8],
+        "parent_block_hash": None,
+        "token_ids": [],
+        "block_size": block_size,
+        "medium": "CPU",
+    }
+    for event in (array_form, map_form):
+        (found,) = kv_events.read(encode([1.0, [event]]))
+        assert (found.hashes, list(found.tokens), found.medium) == ((7, 8), [], "CPU")
+
+
 STORED = ["BlockStored", [1], None, [1, 2], 2]
 
 
@@ -85,6 +102,8 @@ STORED = ["BlockStored", [1], None, [1, 2], 2]
         encode([1.0, [[*STORED[:4], 0]]]),
         encode([1.0, [[*STORED[:4], 3]]]),
         encode([1.0, [[*STORED[:4], "2"]]]),
+        encode([1.0, [[*STORED[:3], [], -1]]]),
+        encode([1.0, [[*STORED[:3], "", 2]]]),
         encode([1.0, [["BlockStored", [1], None, [1, -2], 2]]]),
         encode([1.0, [["BlockStored", [1], None, [1, 2**32], 2]]]),
         encode([1.0, [["BlockStored", [1], None, ["a", "b"], 2]]]),

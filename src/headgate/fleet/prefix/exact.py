@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.prefix.chains import PromptChains
-from headgate.fleet.prefix.residency import LOWER_TIER_WEIGHT, Residency
+from headgate.fleet.prefix.residency import Residency
 
 
 class ExactIndex:
@@ -45,12 +45,11 @@ class ExactIndex:
         self, counts: list[float], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
     ) -> None:
         accounts = self.residency.accounts(loads)
-        anywhere, on_gpu = self.residency.held(known, accounts)
+        held_by, worth_of = self.residency.held(known, accounts)
         for n, account in enumerate(accounts):
             if account is None or account.block_tokens not in (0, block_tokens):
                 continue
-            held = anywhere[n]
-            worth = on_gpu[n] + LOWER_TIER_WEIGHT * (held - on_gpu[n])
+            held, worth = held_by[n], worth_of[n]
             if held == len(known):
                 counts[n] = worth + max(counts[n] - held, 0)
             elif account.is_complete or worth > counts[n]:

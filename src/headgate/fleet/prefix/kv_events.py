@@ -36,14 +36,16 @@ class InvalidEventsError(ValueError):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks that follow one another in a prompt are in the cache."""
+    """Blocks that follow one another in a prompt are in the cache. Of lower tiers, some engines tell names
+    alone, in no order and without tokens."""
 
     hashes: tuple[EngineHash, ...]
     parent: EngineHash | None
     """The block before the first; None at the beginning of a prompt."""
     tokens: array[int]
-    """Of all its blocks, `block_tokens` for each."""
+    """Of all its blocks, `block_tokens` for each; none where names alone are told."""
     block_tokens: int
+    """0 where an engine does not say it with names alone."""
     adapter: str
     medium: str
     extra: str = ""
@@ -106,11 +108,11 @@ def _event(event: Any) -> Event | None:
 
 
 def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str) -> Stored:
-    block_tokens = told["block_size"]
-    if not isinstance(block_tokens, int) or not 0 < block_tokens <= MAX_BLOCK_TOKENS:
+    block_tokens, tokens = told["block_size"], told["token_ids"]
+    least = 1 if tokens else 0
+    if not isinstance(block_tokens, int) or not least <= block_tokens <= MAX_BLOCK_TOKENS:
         raise InvalidEventsError(f"block_size is a number from 1 to {MAX_BLOCK_TOKENS}")
-    tokens = told["token_ids"]
-    if not isinstance(tokens, list) or len(tokens) != len(hashes) * block_tokens:
+    if not isinstance(tokens, list) or (tokens and len(tokens) != len(hashes) * block_tokens):
         raise InvalidEventsError("a block has block_size token_ids")
     parent = told.get("parent_block_hash")
     adapter = told.get("lora_name") or told.get("lora_id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 FEW = 4
@@ -18,10 +18,17 @@ def longest(owners: Mapping[int, int], blocks: Sequence[int], bits: Sequence[int
     if owners.get(blocks[-1], 0) == holding:  # who has the last block has all before it
         set_counts(counts, bits, holding, len(blocks))
         return counts
-    count = 0
-    for mask in map(owners.get, blocks, repeat(0)):
-        if mask != holding:
-            set_counts(counts, bits, holding & ~mask, count)
+    return counted(map(owners.get, blocks, repeat(0)), bits)
+
+
+def counted(masks: Iterable[int], bits: Sequence[int]) -> list[int]:
+    """For each of `bits`, how many of the masks at the front have it set."""
+    counts = [0] * len(bits)
+    holding, count = -1, 0
+    for mask in masks:
+        if mask & holding != holding:
+            if count:
+                set_counts(counts, bits, holding & ~mask, count)
             holding &= mask
             if not holding:
                 return counts

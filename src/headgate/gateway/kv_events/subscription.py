@@ -17,7 +17,7 @@ import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from headgate.fleet.prefix import kv_events
-from headgate.fleet.prefix.residency import TooManyBlocksError
+from headgate.fleet.prefix.account import TooManyBlocksError
 from headgate.gateway.kv_events.order import Order
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,115 @@
+"""What one engine says that it holds: its names for blocks, and the tiers in which its ranks have each.
+
+An engine tells of a lower tier by names alone, often after it has told that the block has left the tier
+above. So a name is remembered for a while after the last tier dropped it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from headgate.fleet.prefix import tiers
+from headgate.fleet.prefix.kv_events import EngineHash
+from headgate.routing.kv_events import MAX_RANKS
+
+MAX_BLOCKS = 500_000
+"""Of one rank; an engine whose accelerator has more is not kept account of."""
+REMEMBERED = 20_000
+"""Names of blocks that are nowhere any more."""
+
+_IN_TIER = tuple(
+    sum(1 << (rank * tiers.TIERS + tier) for rank in range(MAX_RANKS)) for tier in range(tiers.TIERS)
+)
+"""Of the bits of a block, those of one tier, whatever the rank."""
+_OF_RANK = (1 << tiers.TIERS) - 1
+"""Of the bits of a block, those of rank 0."""
+
+
+class TooManyBlocksError(ValueError):
+    """An engine tells of more blocks than any cache has."""
+
+
+class Account:
+    """The blocks of one engine, by our own hashes. Where one is, is a bit for each rank and tier."""
+
+    def __init__(self, bit: int) -> None:
+        self.bit = bit
+        """Stands for the engine."""
+        self.block_tokens = 0
+        self.is_complete = False
+        self.where: dict[int, int] = {}
+        """Of each block that is anywhere: bit `rank * TIERS + tier`."""
+        self._names: dict[int, dict[EngineHash, int]] = {}
+        """By rank: what its names stand for."""
+        self._gone: OrderedDict[tuple[int, EngineHash], int] = OrderedDict()
+
+    def has(self, tier: int, block: int) -> bool:
+        """Whether any rank has a block in a tier."""
+        return bool(self.where.get(block, 0) & _IN_TIER[tier])
+
+    def named(self, rank: int, name: EngineHash) -> int | None:
+        """The block that a rank means; None if it was not heard of."""
+        block = self._names.get(rank, {}).get(name)
+        return self._gone.get((rank, name)) if block is None else block
+
+    def has_room(self, rank: int, count: int) -> bool:
+        """Whether a rank may have so many more blocks."""
+        return len(self._names.get(rank, ())) + count <= MAX_BLOCKS
+
+    def hold(self, rank: int, tier: int, name: EngineHash, block: int) -> bool:
+        """A rank has a block in a tier; returns whether none had it there before."""
+        self._names.setdefault(rank, {})[name] = block
+        self._gone.pop((rank, name), None)
+        where = self.where.get(block, 0)
+        self.where[block] = where | 1 << (rank * tiers.TIERS + tier)
+        return not where & _IN_TIER[tier]
+
+    def drop(self, rank: int, tier: int, name: EngineHash) -> int | None:
+        """A rank has dropped a block from a tier; returns it if none has it there any more."""
+        names = self._names.get(rank, {})
+        block = names.get(name)
+        if block is None:
+            return None
+        before = self.where.get(block, 0)
+        where = before & ~(1 << (rank * tiers.TIERS + tier))
+        if where:
+            self.where[block] = where
+        else:
+            self.where.pop(block, None)
+        if not where & _OF_RANK << rank * tiers.TIERS:
+            del names[name]
+            self._remember(rank, name, block)
+        was_there = before & _IN_TIER[tier]
+        return block if was_there and not where & _IN_TIER[tier] else None
+
+    def _remember(self, rank: int, name: EngineHash, block: int) -> None:
+        self._gone[rank, name] = block
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
+
+    def clear(self, rank: int) -> list[tuple[int, int]]:
+        """A rank has nothing any more; returns tier and block of what no other rank has there."""
+        gone = []
+        for block in set(self._names.pop(rank, {}).values()):
+            before = self.where.pop(block, 0)
+            where = before & ~(_OF_RANK << rank * tiers.TIERS)
+            if where:
+                self.where[block] = where
+            for tier in range(tiers.TIERS):
+                if before & _IN_TIER[tier] and not where & _IN_TIER[tier]:
+                    gone.append((tier, block))
+        for key in [key for key in self._gone if key[0] == rank]:
+            del self._gone[key]
+        return gone
+
+    def validate(self) -> None:
+        """Checks the invariants; for tests."""
+        named: dict[int, int] = {}
+        for rank, names in self._names.items():
+            for block in names.values():
+                named[block] = named.get(block, 0) | _OF_RANK << rank * tiers.TIERS
+        for block, where in self.where.items():
+            assert where, "a block that is nowhere"
+            assert not where & ~named.get(block, 0), "a block without a name"
+        assert len(self._gone) <= REMEMBERED
+        assert not any(name in self._names.get(rank, {}) for rank, name in self._gone)
