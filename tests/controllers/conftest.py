@@ -99,9 +99,13 @@ def inference_pool(
     models: str | None = None,
     picker: str | None = None,
     ports: Sequence[int] = (8000,),
+    authorities: str | None = None,
 ) -> Observed:
-    """An InferencePool of the version of the group; `models` are those of its annotation."""
+    """An InferencePool of the version of the group; `models` are those of its annotation, and `authorities`
+    makes it speak https."""
     notes = {} if models is None else {"headgate.dev/models": models}
+    if authorities is not None:
+        notes |= {"headgate.dev/protocol": "https", "headgate.dev/tls-ca": authorities}
     metadata = msgspec.structs.replace(meta(name, namespace=namespace), annotations=notes)
     if group == gie_v1alpha1.GROUP:
         old = gie_v1alpha1.InferencePoolSpec(selector=selector, target_port_number=ports[0])

@@ -61,15 +61,17 @@ def inference_objects(kit):
         st.builds(lambda wants: kit.server("s", wants), label),
         st.builds(lambda model: kit.route("r", kit.rule("s"), model=model), models),
         st.builds(
-            lambda name, wants, group, models, picker: kit.inference_pool(
-                name, wants, group=group, models=models, picker=picker
+            lambda name, wants, group, models, picker, authorities: kit.inference_pool(
+                name, wants, group=group, models=models, picker=picker, authorities=authorities
             ),
             names,
             label,
             groups,
             st.sampled_from([None, "m", "n,m", "*"]),
             st.sampled_from([None, "epp"]),
+            st.sampled_from([None, "s"]),
         ),
+        st.builds(lambda keys: kit.secret("s", **dict.fromkeys(keys, "no PEM")), st.just(["ca_crt"])),
         st.builds(
             lambda name, model, pool, group, created: kit.inference_model(
                 name, model, pool, group=group, created=created

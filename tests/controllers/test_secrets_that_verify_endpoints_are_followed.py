@@ -1,4 +1,4 @@
-"""What a ModelServer says of the Secret that its endpoints are verified by, and when."""
+"""What a ModelServer or InferencePool says of the Secret that its endpoints are verified by, and when."""
 
 import pytest
 
@@ -15,10 +15,13 @@ LLM = {"app": "llm"}
         ({"ca_crt": "no PEM"}, "InvalidCertificate", "key ca.crt of Secret default/ours has no certificates"),
     ],
 )
-def test_what_is_missing_is_named(kit, keys, reason, told):
+@pytest.mark.parametrize("kind", ["server", "pool", "old pool"])
+def test_what_is_missing_is_named(kit, kind, keys, reason, told):
     """ResolvedRefs names the annotation, the Secret and the key, and Ready that no Pod is used for it."""
     secrets = [] if keys is None else [kit.secret("ours", **keys)]
-    found = kit.conditions(kit.server("s", LLM, authorities="ours"), kit.pod("p", LLM), *secrets)
+    pool = kit.inference_pool("s", LLM, authorities="ours", group=kit.old if kind == "old pool" else kit.new)
+    obj = kit.server("s", LLM, authorities="ours") if kind == "server" else pool
+    found = kit.conditions(obj, kit.pod("p", LLM), *secrets)
     assert found["Accepted"][0] == "True"
     assert found["ResolvedRefs"][:2] == ("False", reason)
     assert found["ResolvedRefs"][2].startswith(f"metadata.annotations[headgate.dev/tls-ca]: {told}")

@@ -1,4 +1,4 @@
-"""Endpoints behind TLS are verified as their ModelServer says, and by nothing less."""
+"""Endpoints behind TLS are verified as their ModelServer or InferencePool says, and by nothing less."""
 
 import base64
 import datetime
@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from headgate import api, routing
+from headgate.api import gie_v1, gie_v1alpha1
 
 pytestmark = pytest.mark.every_loop
 
@@ -98,16 +99,30 @@ def snapshot(endpoint, annotations, *secrets, protocol="https"):
     }
     rules = [{"targetModels": [{"modelServerName": "pool"}]}]
     route = {"metadata": {"name": "r", **meta}, "spec": {"modelName": "m", "rules": rules}}
-    pod = {
-        "metadata": {"name": "p", **meta, "labels": {"app": "engine"}},
-        "status": {"podIP": ADDRESS, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
     return routing.translate(
-        [msgspec.convert(route, api.ModelRoute)],
-        [msgspec.convert(server, api.ModelServer)],
-        [msgspec.convert(pod, api.Pod)],
-        secrets,
+        [msgspec.convert(route, api.ModelRoute)], [msgspec.convert(server, api.ModelServer)], [POD], secrets
     )
+
+
+POD = msgspec.convert(
+    {
+        "metadata": {"name": "p", "namespace": "default", "labels": {"app": "engine"}},
+        "status": {"podIP": ADDRESS, "conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    api.Pod,
+)
+
+
+def snapshot_of_pool(kind, endpoint, annotations, *secrets):
+    """The same Pod in an InferencePool, which has "m" in its annotation."""
+    labels = {"app": "engine"}
+    spec = {"selector": {"matchLabels": labels}, "targetPorts": [{"number": endpoint.port}]}
+    if kind is gie_v1alpha1.InferencePool:
+        spec = {"selector": labels, "targetPortNumber": endpoint.port}
+    notes = {"headgate.dev/models": "m", **annotations}
+    pool = {"metadata": {"name": "pool", "namespace": "default", "annotations": notes}, "spec": spec}
+    inference = routing.InferenceObjects(pools=[msgspec.convert(pool, kind)])
+    return routing.translate([], [], [POD], secrets, inference)
 
 
 OUR_SECRET = secret({"ca.crt": OURS.pem, "other.pem": OTHER.pem, "both": OURS.pem + OTHER.pem})
@@ -272,3 +287,30 @@ async def test_what_cannot_be_verified_is_not_used(
     assert told in response.json["error"]["message"]
     # Nothing of it matters where no https is spoken.
     assert not snapshot(endpoint, annotations, *secrets, protocol="http").problems
+
+
+HTTPS = {"headgate.dev/protocol": "https"}
+OF_POOLS = {
+    "our authority": ({**HTTPS, **CA}, 200, ""),
+    "insecure": ({**HTTPS, **INSECURE}, 200, ""),
+    "the system's authorities": (HTTPS, 503, "unable to get local issuer certificate"),
+    "no Secret": ({**HTTPS, "headgate.dev/tls-ca": "none"}, 503, "there is no Secret default/none"),
+    "both": ({**HTTPS, **CA, **INSECURE}, 503, "contradicts headgate.dev/tls-ca"),
+    "no protocol": ({"headgate.dev/protocol": "h3", **CA}, 503, "'h3' is neither http nor https"),
+}
+
+
+@pytest.mark.parametrize("kind", [gie_v1.InferencePool, gie_v1alpha1.InferencePool])
+@pytest.mark.parametrize(("annotations", "status", "told"), OF_POOLS.values(), ids=OF_POOLS)
+async def test_inference_pools_ask_the_same(
+    start_gateway, start_endpoint, tmp_path, kind, annotations, status, told
+):
+    """By the same annotations, and by one that says that https is spoken at all."""
+    endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
+    gateway = await start_gateway()
+    made = snapshot_of_pool(kind, endpoint, annotations, OUR_SECRET)
+    gateway.proxy.use(made)
+    response = await gateway.ask()
+    assert (response.status, len(endpoint.calls)) == (status, 1 if status == 200 else 0)
+    if told:
+        assert told in response.json["error"]["message"]

@@ -1,12 +1,14 @@
-"""A gateway follows the Secrets that ModelServers name, and no others."""
+"""A gateway follows the Secrets that ModelServers and InferencePools name, and no others."""
 
 import asyncio
 
 from headgate import api, apiserver, cluster
+from headgate.api import gie_v1
 from headgate.gateway import GatewaySettings
 from headgate.gateway.service import Service
 
 POOL = api.ObjectRef("ModelServer", "default", "s")
+INFERENCE_POOL = api.ObjectRef("InferencePool", "default", "s")
 NOTES = {"headgate.dev/tls-ca": "ours"}
 
 
@@ -28,6 +30,17 @@ async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
             },
         }
         await client.create_manifest(manifest)
+        pool = {
+            "apiVersion": gie_v1.InferencePool.resource.api_version,
+            "kind": "InferencePool",
+            "metadata": {
+                "name": "s",
+                "namespace": "default",
+                "annotations": {"headgate.dev/tls-ca": "also-ours", "headgate.dev/protocol": "https"},
+            },
+            "spec": {"selector": {"matchLabels": {"app": "s"}}, "targetPorts": [{"number": 1}]},
+        }
+        await client.create_manifest(pool)
         ready = asyncio.Event()
         service = Service(GatewaySettings(kubeconfig=str(server.kubeconfig), access_log="off"))
         following = tasks.create_task(service.run(ready.set))
@@ -44,6 +57,10 @@ async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
         await client.create_manifest(secret)
         await eventually(lambda: not proxy.snapshot.pools[POOL].fault)
         assert proxy.snapshot.pools[POOL].tls.authorities == authority
+        assert "there is no Secret default/also-ours" in proxy.snapshot.pools[INFERENCE_POOL].fault
+        secret["metadata"]["name"] = "also-ours"
+        await client.create_manifest(secret)
+        await eventually(lambda: not proxy.snapshot.pools[INFERENCE_POOL].fault)
         await client.delete(api.Secret, "ours", "default")
         await eventually(lambda: proxy.snapshot.pools[POOL].fault)
         following.cancel()

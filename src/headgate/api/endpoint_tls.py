@@ -1,4 +1,4 @@
-"""How endpoints that speak https are verified, as the annotations of a ModelServer have it."""
+"""How endpoints that speak https are verified, as annotations of their ModelServer or InferencePool say."""
 
 import ipaddress
 import re
@@ -24,6 +24,14 @@ class InvalidAnnotationError(ValueError):
     def __init__(self, annotation: str, message: str) -> None:
         super().__init__(message)
         self.annotation = annotation
+
+
+def protocol(annotations: Mapping[str, str]) -> str:
+    """What endpoints of an InferencePool speak, http or https. Raises InvalidAnnotationError."""
+    given = annotations.get(marks.PROTOCOL, "http")
+    if given not in ("http", "https"):
+        raise InvalidAnnotationError(marks.PROTOCOL, f"{given[:64]!r} is neither http nor https")
+    return given
 
 
 @dataclass(frozen=True)

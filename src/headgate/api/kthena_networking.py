@@ -6,7 +6,7 @@ a ModelServer says which Pods serve a model and how they are reached.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -200,9 +200,13 @@ class TrafficPolicy(Part, frozen=True, kw_only=True):
     retry: Annotated[Retry | None, described("What happens when an attempt fails.")] = None
 
 
+KVConnector: TypeAlias = Literal["http", "lmcache", "nixl", "mooncake"]
+CONNECTORS: tuple[KVConnector, ...] = get_args(KVConnector)
+
+
 class KVConnectorSpec(Part, frozen=True, kw_only=True):
     type: Annotated[
-        Literal["http", "lmcache", "nixl", "mooncake"],
+        KVConnector,
         described("How the KV cache gets from a prefill Pod to a decode Pod."),
     ] = "http"
 

@@ -14,17 +14,29 @@ BOOTSTRAP_PORT = "headgate.dev/bootstrap-port"
 """On a Pod that prefills with SGLang: the port at which others ask it for the KV cache; 8998 if unset."""
 
 REMOTE_PREFILL_TOKENS = "headgate.dev/remote-prefill-tokens"
-"""On a ModelServer with pdGroup: prompts with fewer uncached tokens are prefilled where they are decoded."""
+"""On a ModelServer with pdGroup, or an InferencePool whose Pods have roles: prompts with fewer uncached
+tokens are prefilled where they are decoded."""
+
+ROLE = "llm-d.ai/role"
+"""On a Pod of an InferencePool, a label: whether it prefills, decodes, or does both."""
+
+KV_CONNECTOR = "headgate.dev/kv-connector"
+"""On an InferencePool whose Pods have roles: how the KV cache gets from one to the other, as `kvConnector` of
+a ModelServer has it; nixl if it is unset."""
+
+PROTOCOL = "headgate.dev/protocol"
+"""On an InferencePool: `https` if its endpoints speak that; `http` if it is unset."""
 
 TLS_AUTHORITIES = "headgate.dev/tls-ca"
-"""On a ModelServer that speaks https: `secret` or `secret/key`, PEM certificates of the authorities that may
-have signed its endpoints' certificates, instead of the system's. The key is ca.crt unless it is named."""
+"""On a ModelServer or InferencePool that speaks https: `secret` or `secret/key`, PEM certificates of the
+authorities that may have signed its endpoints' certificates, instead of the system's. The key is ca.crt
+unless it is named."""
 
 TLS_SERVER_NAME = "headgate.dev/tls-server-name"
-"""On a ModelServer that speaks https: the name that the certificates of its endpoints must have."""
+"""On a ModelServer or InferencePool that speaks https: the name that certificates of endpoints must have."""
 
 TLS_INSECURE = "headgate.dev/tls-insecure"
-"""On a ModelServer that speaks https: "true" takes any certificate."""
+"""On a ModelServer or InferencePool that speaks https: "true" takes any certificate."""
 
 SCHEDULING_PROFILE = "headgate.dev/scheduling-profile"
 """On a ModelServer or InferencePool: the profile of the scheduler's configuration, or the policy, that picks
@@ -84,6 +96,8 @@ POOL_V1ALPHA1 = "headgate.dev/inference-pool-v1alpha1"
 OF_INFERENCE_POOLS = frozenset(
     {
         *(MODELS, SERVED_MODEL, ENGINE, SCHEDULING_PROFILE),
+        *(PROTOCOL, TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE),
+        *(KV_CONNECTOR, REMOTE_PREFILL_TOKENS),
         *(KV_EVENTS, KV_EVENTS_REPLAY, KV_EVENTS_RANKS),
         *(MANIFEST_HASH, POOL_V1, POOL_V1ALPHA1),
     }

@@ -65,7 +65,8 @@ def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding
         pools=[pool, *(rival for rival in rivals if isinstance(rival, POOLS))],
         models=_of(others, api.InferenceModel),
     )
-    snapshot = routing.translate(_of(others, api.ModelRoute), [], pods, [], objects)
+    secrets = index.secrets_of(pool)
+    snapshot = routing.translate(_of(others, api.ModelRoute), [], pods, secrets, objects)
     return inference_findings.of_pool(
         pool,
         snapshot,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from headgate import api, routing
 from headgate.controllers.conditions import Finding, enumerated
-from headgate.controllers.relations import Observed, subject
+from headgate.controllers.relations import Observed, Pool, subject
 
 ACCEPTED, RESOLVED_REFS, READY = "Accepted", "ResolvedRefs", "Ready"
 NO_READY_ENDPOINTS = "NoReadyEndpoints"
@@ -30,7 +30,7 @@ def of_route(route: api.ModelRoute, snapshot: routing.Snapshot) -> list[Finding]
 def of_server(server: api.ModelServer, snapshot: routing.Snapshot, pods: Sequence[api.Pod]) -> list[Finding]:
     """`pods` are those that the server selects; `snapshot` has the server's pool."""
     pods = [pod for pod in pods if may_serve(pod)]
-    references = _unusable(server, snapshot) or _selection(server, pods)
+    references = unusable(server, snapshot) or _selection(server, pods)
     return [acceptance(server, snapshot), references, _server_ready(server, snapshot, pods)]
 
 
@@ -145,9 +145,9 @@ def _names(keys: Iterable[api.ObjectRef]) -> str:
     return enumerated(str(key.key) for key in dict.fromkeys(keys))
 
 
-def _unusable(server: api.ModelServer, snapshot: routing.Snapshot) -> Finding | None:
+def unusable(pool: Pool, snapshot: routing.Snapshot) -> Finding | None:
     """What of the Secrets and Pods that are named or selected cannot be used; None if nothing."""
-    lacking = [each for each in problems_of(server, snapshot) if each.reason in routing.UNRESOLVED]
+    lacking = [each for each in problems_of(pool, snapshot) if each.reason in routing.UNRESOLVED]
     return Finding(RESOLVED_REFS, False, lacking[0].reason, in_words(lacking)) if lacking else None
 
 
@@ -167,8 +167,12 @@ def _server_ready(server: api.ModelServer, snapshot: routing.Snapshot, pods: Seq
     pool = snapshot.pools[api.ObjectRef(routing.MODEL_SERVER, *server.metadata.key)]
     if pool.fault:
         return Finding(READY, False, NO_READY_ENDPOINTS, f"No Pod gets requests: {pool.fault}")
-    ready, answering = len(pool.endpoints), len(pool.answering)
-    told = f"{ready} of {len(pods)} Pods ready"
+    return endpoints_ready(pool, f"{len(pool.endpoints)} of {len(pods)} Pods ready")
+
+
+def endpoints_ready(pool: routing.Pool, told: str) -> Finding:
+    """Whether any endpoint answers; `told` says how many there are."""
+    answering = len(pool.answering)
     if pool.phases is not None:
         prefilling = sum(role.prefills for role in pool.phases.roles.values())
         told += f": {prefilling} prefill, {answering} decode"

@@ -13,9 +13,11 @@ from headgate.controllers.findings import (
     READY,
     RESOLVED_REFS,
     acceptance,
+    endpoints_ready,
     in_words,
     may_serve,
     problems_of,
+    unusable,
 )
 from headgate.controllers.relations import InferencePool, Subject, selector, subject
 
@@ -49,7 +51,9 @@ def of_pool(
     models, and what else is for their names and for those in its annotation."""
     pods = [pod for pod in pods if may_serve(pod)]
     found = [acceptance(pool, snapshot)]
-    if isinstance(pool, gie_v1.InferencePool):
+    if (lacking := unusable(pool, snapshot)) is not None:
+        found.append(lacking)
+    elif isinstance(pool, gie_v1.InferencePool):
         found.append(_picker(pool, picker))
     return [*found, _routed(pool, snapshot, models), _conflicted(pods, shared), _ready(pool, snapshot, pods)]
 
@@ -160,11 +164,10 @@ def _ready(pool: InferencePool, snapshot: routing.Snapshot, pods: Sequence[api.P
         why = f"No Pod in namespace {pool.metadata.namespace} has the labels {wanted}"
         return Finding(READY, False, "NoPodsSelected", why)
     ports = len(pool.spec.target_ports) if isinstance(pool, gie_v1.InferencePool) else 1
-    counted = f"{len(made.endpoints)} of {len(pods)} Pods ready"
+    told = f"{len(made.endpoints)} of {len(pods)} Pods ready"
     if ports > 1:
-        counted = f"{len(made.endpoints)} endpoints ready, of {ports} ports of {len(pods)} Pods"
-    reason = "EndpointsReady" if made.endpoints else NO_READY_ENDPOINTS
-    return Finding(READY, bool(made.endpoints), reason, counted)
+        told = f"{len(made.endpoints)} endpoints ready, of {ports} ports of {len(pods)} Pods"
+    return endpoints_ready(made, told)
 
 
 def _listed(items: Iterable[object]) -> str:

@@ -86,7 +86,7 @@ def picker(obj: Observed) -> api.ObjectKey | None:
 
 def authorities(obj: Observed) -> api.ObjectKey | None:
     """The Secret by which the endpoints of a pool are verified."""
-    return routing.authorities_of(obj) if isinstance(obj, api.ModelServer) else None
+    return routing.authorities_of(obj) if isinstance(obj, Pool) else None
 
 
 def decisive(obj: Observed) -> tuple[object, ...]:

@@ -71,8 +71,9 @@ class FollowedObjects:
         )
 
     def _follow_secrets(self) -> None:
-        servers = self._servers.items()
-        self._secrets.follow({key for server in servers if (key := routing.authorities_of(server))})
+        pools: list[routing.PoolObject] = [*self._servers.items(), *self._pools.items()]
+        pools += self._old_pools.items()
+        self._secrets.follow({key for pool in pools if (key := routing.authorities_of(pool))})
 
     def _note(self, change: cluster.Change[Any]) -> None:
         if _facts(change.old) != _facts(change.new):

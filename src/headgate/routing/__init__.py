@@ -19,6 +19,7 @@ from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.pools import PoolObject, ref_of, selector_of
 from headgate.routing.problems import NOT_IN_EFFECT, Problem
+from headgate.routing.role_labels import DECODES, PREFILLS
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
@@ -46,6 +47,7 @@ from headgate.routing.tls import Tls, authorities_of
 from headgate.routing.translate import UNRESOLVED, InferenceObjects, translate
 
 __all__ = [
+    "DECODES",
     "EMPTY",
     "INFERENCE_MODEL",
     "INFERENCE_OBJECTIVE",
@@ -57,6 +59,7 @@ __all__ = [
     "MODEL_SERVER_NOT_FOUND",
     "NOT_IN_EFFECT",
     "OBJECTIVE_HEADERS",
+    "PREFILLS",
     "REF_NOT_FOUND",
     "UNRESOLVED",
     "Connector",

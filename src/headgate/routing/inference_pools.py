@@ -13,7 +13,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.addresses import Address
-from headgate.routing import endpoints
+from headgate.routing import endpoints, role_labels, tls
 from headgate.routing.endpoints import ReadyPods, Selector
 from headgate.routing.problems import INVALID_ANNOTATION, NOT_IN_EFFECT, Report, Reporter
 from headgate.routing.snapshot import (
@@ -63,13 +63,28 @@ def ports(source: InferencePool) -> list[int]:
     return [spec.target_port_number] if spec.target_port_number else []
 
 
-def pool(source: InferencePool, pods: ReadyPods, objectives: Mapping[str, int], reporter: Reporter) -> Pool:
-    """`objectives` are the priorities of those that are about this pool, by name."""
+def pool(
+    source: InferencePool,
+    pods: ReadyPods,
+    secrets: Mapping[api.ObjectKey, api.Secret],
+    objectives: Mapping[str, int],
+    reporter: Reporter,
+) -> Pool:
+    """`secrets` are those that verify endpoints, as far as they exist; `objectives` are the priorities of
+    those that are about this pool, by name."""
     notes, report = source.metadata.annotations, reporter.report
     field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
-    fault = _fault(source, report)
+    fault, verified = _fault(source, report), None
+    try:
+        verified = tls.settings(source, secrets)
+    except tls.TlsError as error:
+        fault = fault or str(error)
+        report(f"metadata.annotations[{error.annotation}]", error.reason, str(error))
     ranks = {} if fault else dict(_ranks(ports(source), pods.selected(*selector(source)), field, report))
     found = {endpoint: pod for endpoint, (_, pod) in ranks.items()}
+    engine = notes.get(marks.ENGINE) or "vLLM"
+    roles = role_labels.of_pool(notes, engine, found, field, report)
+    found = {endpoint: pod for endpoint, pod in found.items() if roles is None or endpoint in roles.roles}
     pages = dict(endpoints.pages(found, field, report))
     events = dict(endpoints.events(notes, found, field, report))
     if len(ports(source)) > 1:
@@ -81,9 +96,11 @@ def pool(source: InferencePool, pods: ReadyPods, objectives: Mapping[str, int], 
         labels={endpoint: pod.metadata.labels for endpoint, pod in found.items()},
         metrics_pages=pages,
         kv_events=events,
-        engine=notes.get(marks.ENGINE) or "vLLM",
+        engine=engine,
         scheduling_profile=notes.get(marks.SCHEDULING_PROFILE, ""),
         model=notes.get(marks.SERVED_MODEL) or None,
+        phases=roles,
+        tls=verified,
         objectives=objectives,
         fault=fault,
     )

@@ -1,12 +1,15 @@
-"""Which endpoints of a ModelServer prefill and which decode, and how they hand the KV cache over.
+"""Which endpoints of a pool prefill and which decode, and how they hand the KV cache over.
 
-A Pod has a role by its labels, besides those that all of the server's Pods have. What cannot take part is a
-Problem: a Pod without a role serves nothing, and a decode Pod without prefill Pods in its group serves alone.
+A Pod of a ModelServer has a role by the labels that pdGroup names, besides those that all of its Pods have;
+`role_labels` is for InferencePools. What cannot take part is a Problem: a Pod without a role serves nothing,
+and a decode Pod without prefill Pods in its group serves alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import msgspec
 
 from headgate import api
 from headgate.api import marks
@@ -41,32 +44,27 @@ def phases(server: api.ModelServer, pods: Mapping[Endpoint, api.Pod], report: Re
         roles[endpoint] = role
     if without_role:
         told = "has neither prefillLabels nor decodeLabels and gets no requests"
-        report(FIELD, NO_ROLE, f"{_named(without_role)} {told}")
+        report(FIELD, NO_ROLE, f"{named(without_role)} {told}")
     if without_group:
         told = f"has no label {group.group_key} and is paired with none: set it to the name of a group"
-        report(f"{FIELD}.groupKey", NO_GROUP, f"{_named(without_group)} {told}")
-    for problem in _incomplete(roles, group.group_key):
+        report(f"{FIELD}.groupKey", NO_GROUP, f"{named(without_group)} {told}")
+    for problem in incomplete(roles, group.group_key):
         report(FIELD, INCOMPLETE_GROUP, problem)
+    given = server.spec.kv_connector.type if server.spec.kv_connector is not None else None
     return PrefillDecode(
-        connector=_connector(server), roles=roles, remote_tokens=_remote_tokens(server, report)
+        connector=connector(server.spec.inference_engine, given) or "http",
+        roles=roles,
+        remote_tokens=remote_tokens(server.metadata.annotations, report),
     )
 
 
 def _role(group: PDGroup, pod: api.Pod, report: Report) -> Role | None:
-    labels, notes = pod.metadata.labels, pod.metadata.annotations
+    labels = pod.metadata.labels
     prefills, decodes = _has(group.prefill_labels, labels), _has(group.decode_labels, labels)
     if not (prefills or decodes):
         return None
     role = Role(prefills=prefills, decodes=decodes, group=labels.get(group.group_key))
-    given = notes.get(marks.BOOTSTRAP_PORT) if prefills else None
-    if given is None:
-        return role
-    port = _number(given, 65535)
-    if not port:
-        told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.BOOTSTRAP_PORT}]: {given!r} is no port"
-        report(FIELD, INVALID_ANNOTATION, f"{told}; {role.bootstrap_port} is used")
-        return role
-    return Role(prefills=prefills, decodes=decodes, group=role.group, bootstrap_port=port)
+    return with_bootstrap_port(role, pod, FIELD, report)
 
 
 def _has(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -74,8 +72,22 @@ def _has(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     return bool(wanted) and wanted.items() <= labels.items()
 
 
-def _incomplete(roles: Mapping[Endpoint, Role], key: str) -> list[str]:
-    """Groups in which one of the roles has no ready Pod, in words."""
+def with_bootstrap_port(role: Role, pod: api.Pod, field: str, report: Report) -> Role:
+    """The role with the port that the Pod's annotation names, if it prefills and has one."""
+    given = pod.metadata.annotations.get(marks.BOOTSTRAP_PORT) if role.prefills else None
+    if given is None:
+        return role
+    port = _number(given, 65535)
+    if not port:
+        told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.BOOTSTRAP_PORT}]: {given!r} is no port"
+        report(field, INVALID_ANNOTATION, f"{told}; {role.bootstrap_port} is used")
+        return role
+    return msgspec.structs.replace(role, bootstrap_port=port)
+
+
+def incomplete(roles: Mapping[Endpoint, Role], key: str | None) -> list[str]:
+    """Groups in which one of the roles has no ready Pod, in words. `key` is the label that groups them; None
+    where all are one."""
     prefilling = {role.group for role in roles.values() if role.prefills}
     decoding = {role.group for role in roles.values() if role.decodes}
     alone = sorted(group for group in decoding - prefilling if group is not None)
@@ -83,19 +95,21 @@ def _incomplete(roles: Mapping[Endpoint, Role], key: str) -> list[str]:
     told = []
     if alone:
         told.append(
-            f"no Pod to prefill is ready in {_groups(key, alone)}: prompts are prefilled where possible "
+            f"no Pod to prefill is ready{_groups(key, alone)}: prompts are prefilled where possible "
             "by those that decode"
         )
     if idle:
-        told.append(f"no Pod to decode is ready in {_groups(key, idle)}: those that prefill get no requests")
+        told.append(f"no Pod to decode is ready{_groups(key, idle)}: those that prefill get no requests")
     return told
 
 
-def _groups(key: str, values: list[str]) -> str:
-    return ", ".join(f"{key}={value}" for value in values[:_SHOWN]) + _more(values)
+def _groups(key: str | None, values: list[str]) -> str:
+    if key is None:
+        return ""
+    return " in " + ", ".join(f"{key}={value}" for value in values[:_SHOWN]) + _more(values)
 
 
-def _named(pods: list[str]) -> str:
+def named(pods: list[str]) -> str:
     """The Pods as the subject of a sentence about each of them."""
     if len(pods) == 1:
         return f"Pod {pods[0]}"
@@ -106,19 +120,17 @@ def _more(items: list[str]) -> str:
     return f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
 
 
-def _connector(server: api.ModelServer) -> Connector:
+def connector(engine: str, given: Connector | None) -> Connector | None:
     """SGLang's servers find each other, whatever carries the cache: nixl and mooncake are two such carriers.
 
     With http and lmcache, both servers are ordinary ones that share a store.
     """
-    given = server.spec.kv_connector.type if server.spec.kv_connector is not None else None
-    if server.spec.inference_engine == "SGLang" and given in (None, "nixl", "mooncake"):
-        return "sglang"
-    return given or "http"
+    return "sglang" if engine == "SGLang" and given in (None, "nixl", "mooncake") else given
 
 
-def _remote_tokens(server: api.ModelServer, report: Report) -> int | None:
-    given = server.metadata.annotations.get(marks.REMOTE_PREFILL_TOKENS)
+def remote_tokens(notes: Mapping[str, str], report: Report) -> int | None:
+    """What the annotation of a pool says of that; None leaves it to the gateway."""
+    given = notes.get(marks.REMOTE_PREFILL_TOKENS)
     if given is None:
         return None
     tokens = _number(given, _MOST_TOKENS)

@@ -1,4 +1,4 @@
-"""How endpoints that speak https are verified: what their ModelServer asks, with the Secret that it names.
+"""How endpoints that speak https are verified: what their pool asks, with the Secret that it names.
 
 A certificate authority that cannot be read is never replaced by another: without it no endpoint is trusted.
 """
@@ -10,17 +10,21 @@ import binascii
 import functools
 import ssl
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
 from headgate import api
-from headgate.api import marks
+from headgate.api import endpoint_tls, gie_v1, gie_v1alpha1, marks
 from headgate.api.endpoint_tls import EndpointTls, InvalidAnnotationError
 from headgate.routing.problems import INVALID_ANNOTATION
 
 SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
 SECRET_KEY_NOT_FOUND = "SecretKeyNotFound"  # noqa: S105 - a reason
 INVALID_CERTIFICATE = "InvalidCertificate"
+
+
+PoolObject: TypeAlias = api.ModelServer | gie_v1.InferencePool | gie_v1alpha1.InferencePool
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -35,7 +39,7 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class TlsError(ValueError):
-    """Why no endpoint of a ModelServer can be verified as it asks; `annotation` says it."""
+    """Why no endpoint of a pool can be verified as it asks; `annotation` says it."""
 
     def __init__(self, annotation: str, reason: str, message: str) -> None:
         super().__init__(message)
@@ -43,35 +47,41 @@ class TlsError(ValueError):
         self.reason = reason
 
 
-def authorities_of(server: api.ModelServer) -> api.ObjectKey | None:
+def authorities_of(pool: PoolObject) -> api.ObjectKey | None:
     """The Secret that has the authorities; None for those of the system, and where no https is spoken."""
-    if not _speaks_https(server) or marks.TLS_AUTHORITIES not in server.metadata.annotations:
+    if marks.TLS_AUTHORITIES not in pool.metadata.annotations:
         return None
     try:
-        asked = EndpointTls.parse(server.metadata.annotations)
+        asked = _asked(pool)
     except InvalidAnnotationError:
         return None
-    return api.ObjectKey(server.metadata.namespace, asked.secret)
+    return api.ObjectKey(pool.metadata.namespace, asked.secret) if asked is not None else None
 
 
-def settings(server: api.ModelServer, secrets: Mapping[api.ObjectKey, api.Secret]) -> Tls | None:
-    """What the endpoints of a ModelServer are asked; None where they speak http. Raises TlsError."""
-    if not _speaks_https(server):
-        return None
+def settings(pool: PoolObject, secrets: Mapping[api.ObjectKey, api.Secret]) -> Tls | None:
+    """What the endpoints of a pool are asked; None where they speak http. Raises TlsError."""
     try:
-        asked = EndpointTls.parse(server.metadata.annotations)
+        asked = _asked(pool)
     except InvalidAnnotationError as error:
         raise TlsError(error.annotation, INVALID_ANNOTATION, str(error)) from error
+    if asked is None:
+        return None
     authorities = ""
     if asked.secret:
-        key = api.ObjectKey(server.metadata.namespace, asked.secret)
+        key = api.ObjectKey(pool.metadata.namespace, asked.secret)
         authorities = _authorities(key, asked.key, secrets)
     return Tls(authorities, asked.server_name, not asked.insecure)
 
 
-def _speaks_https(server: api.ModelServer) -> bool:
-    port = server.spec.workload_port
-    return port is not None and port.protocol == "https"
+def _asked(pool: PoolObject) -> EndpointTls | None:
+    """None where its endpoints speak http. Raises InvalidAnnotationError."""
+    notes = pool.metadata.annotations
+    if isinstance(pool, api.ModelServer):
+        port = pool.spec.workload_port
+        is_https = port is not None and port.protocol == "https"
+    else:
+        is_https = endpoint_tls.protocol(notes) == "https"
+    return EndpointTls.parse(notes) if is_https else None
 
 
 def _authorities(key: api.ObjectKey, entry: str, secrets: Mapping[api.ObjectKey, api.Secret]) -> str:

@@ -5,7 +5,7 @@ What cannot be translated is left out and becomes a Problem: one bad object neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -54,7 +54,7 @@ def translate(
     secrets: Iterable[api.Secret] = (),
     inference: InferenceObjects = InferenceObjects(),  # noqa: B008 - it is frozen, and empty
 ) -> Snapshot:
-    """Translates all objects; of Secrets those that `authorities_of` a ModelServer names.
+    """Translates all objects; of Secrets those that `authorities_of` a pool names.
 
     Order of the arguments' items does not matter. For one name, ModelRoutes go before InferenceModels, and
     these before the annotations of pools.
@@ -64,8 +64,9 @@ def translate(
     ordered_pools = sorted(inference.pools, key=lambda pool: pool.metadata.age_order)
     selectors = [*map(model_servers.selector, ordered_servers), *map(inference_pools.selector, ordered_pools)]
     ready = ReadyPods(selectors, pods)
-    pools = _of_servers(ordered_servers, ready, secrets, problems)
-    pools |= _of_inference(ordered_pools, inference.objectives, ready, problems)
+    secret_of = {secret.metadata.key: secret for secret in secrets}
+    pools = _of_servers(ordered_servers, ready, secret_of, problems)
+    pools |= _of_inference(ordered_pools, inference.objectives, ready, secret_of, problems)
     translated = []
     for source in sorted(routes, key=lambda route: route.metadata.age_order):
         ref = api.ObjectRef(MODEL_ROUTE, *source.metadata.key)
@@ -86,12 +87,14 @@ def translate(
 
 
 def _of_servers(
-    servers: list[api.ModelServer], ready: ReadyPods, secrets: Iterable[api.Secret], problems: list[Problem]
+    servers: list[api.ModelServer],
+    ready: ReadyPods,
+    secrets: Mapping[api.ObjectKey, api.Secret],
+    problems: list[Problem],
 ) -> dict[api.ObjectRef, Pool]:
-    secret_of = {secret.metadata.key: secret for secret in secrets}
     refs = [model_servers.ref(server) for server in servers]
     return {
-        ref: model_servers.pool(server, ready, secret_of, Reporter(ref, problems))
+        ref: model_servers.pool(server, ready, secrets, Reporter(ref, problems))
         for ref, server in zip(refs, servers, strict=True)
     }
 
@@ -100,12 +103,13 @@ def _of_inference(
     pools: list[InferencePool],
     about: Iterable[api.InferenceObjective],
     ready: ReadyPods,
+    secrets: Mapping[api.ObjectKey, api.Secret],
     problems: list[Problem],
 ) -> dict[api.ObjectRef, Pool]:
     refs = [inference_pools.ref(pool) for pool in pools]
     priorities = objectives.priorities(about, refs, problems)
     return {
-        ref: inference_pools.pool(pool, ready, priorities.get(ref, {}), Reporter(ref, problems))
+        ref: inference_pools.pool(pool, ready, secrets, priorities.get(ref, {}), Reporter(ref, problems))
         for ref, pool in zip(refs, pools, strict=True)
     }
 

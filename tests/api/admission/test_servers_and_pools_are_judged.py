@@ -214,6 +214,24 @@ def test_pools(judge, make, spec, warnings):
                 "[headgate.dev/modells]: no annotation of InferencePools has this name; did you mean headgate.dev/models?"
             ],
         ),
+        ({"headgate.dev/protocol": "https", "headgate.dev/tls-ca": "engines"}, []),
+        (
+            {"headgate.dev/tls-ca": "engines"},
+            ["[headgate.dev/tls-ca]: has no effect without headgate.dev/protocol https"],
+        ),
+        (
+            {"headgate.dev/protocol": "HTTPS"},
+            [
+                "[headgate.dev/protocol]: 'HTTPS' is neither http nor https; until then no Pod gets requests",
+            ],
+        ),
+        ({"headgate.dev/kv-connector": "lmcache", "headgate.dev/remote-prefill-tokens": "64"}, []),
+        (
+            {"headgate.dev/kv-connector": "nixlv2"},
+            [
+                '[headgate.dev/kv-connector]: "nixlv2" is none of http, lmcache, nixl, mooncake: that of the engine counts',
+            ],
+        ),
     ],
 )
 def test_annotations_of_pools_that_nobody_reads_are_told(judge, make, notes, warnings):

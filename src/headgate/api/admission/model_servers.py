@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from headgate.api import marks
-from headgate.api.admission import durations, names, overlaps, own_annotations, selectors
+from headgate.api.admission import durations, endpoint_tls, names, overlaps, own_annotations, selectors
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
-from headgate.api.endpoint_tls import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
 __all__ = ["check"]
 
@@ -28,7 +27,8 @@ def check(server: Place, old: Place | None, others: View, found: Findings) -> No
     _check_traffic(spec["trafficPolicy"], found)
     annotations = server.at("metadata.annotations")
     _warn_of_annotations(annotations, selector["pdGroup"], found)
-    _check_tls(annotations, spec["workloadPort"], found)
+    is_https = spec["workloadPort"].get("protocol") == "https"
+    endpoint_tls.warn(annotations, is_https=is_https, needed="workloadPort.protocol https", found=found)
     overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
 
 
@@ -66,25 +66,6 @@ def _warn_of_annotations(annotations: Place, pairs: Place, found: Findings) -> N
     if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
         told = "has no effect without workloadSelector.pdGroup"
         found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)
-
-
-def _check_tls(annotations: Place, port: Place, found: Findings) -> None:
-    """Only warnings: annotations never keep an object out."""
-    written = [name for name in ANNOTATIONS if name in annotations.texts]
-    if not written:
-        return
-    if port.get("protocol") != "https":
-        for name in written:
-            found.warn(annotations.key(name), "has no effect without workloadPort.protocol https")
-        return
-    try:
-        asked = EndpointTls.parse(annotations.texts)
-    except InvalidAnnotationError as error:
-        found.warn(annotations.key(error.annotation), f"{error}; until then no Pod gets requests")
-        return
-    if asked.insecure:
-        told = "anyone who takes the address of a Pod can read and answer its requests"
-        found.warn(annotations.key(marks.TLS_INSECURE), told)
 
 
 def _check_traffic(policy: Place, found: Findings) -> None:

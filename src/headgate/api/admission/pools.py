@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from headgate.api import marks
-from headgate.api.admission import entries, overlaps, own_annotations, rivals, rule_order, selectors, targets
+from headgate.api.admission import (
+    endpoint_tls,
+    entries,
+    overlaps,
+    own_annotations,
+    rivals,
+    rule_order,
+    selectors,
+    targets,
+)
 from headgate.api.admission.entries import NAMED, Entry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import Filed, View
 from headgate.api.admission.place import Place
+from headgate.api.endpoint_tls import InvalidAnnotationError, protocol
+from headgate.api.kthena_networking import CONNECTORS
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check_inference_model", "check_objective", "check_pool", "check_pool_v1"]
@@ -40,6 +51,21 @@ def _check_annotations(annotations: Place, found: Findings) -> None:
     own_annotations.warn("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
     if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
         found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
+    _check_protocol(annotations, found)
+    given = annotations.texts.get(marks.KV_CONNECTOR, CONNECTORS[0])
+    if given not in CONNECTORS:
+        told = f'"{given[:64]}" is none of {", ".join(CONNECTORS)}: that of the engine counts'
+        found.warn(annotations.key(marks.KV_CONNECTOR), told)
+
+
+def _check_protocol(annotations: Place, found: Findings) -> None:
+    try:
+        is_https = protocol(annotations.texts) == "https"
+    except InvalidAnnotationError as error:
+        found.warn(annotations.key(error.annotation), f"{error}; until then no Pod gets requests")
+        return
+    needed = f"{marks.PROTOCOL} https"
+    endpoint_tls.warn(annotations, is_https=is_https, needed=needed, found=found)
 
 
 def _check_picker(pool: Place, others: View, found: Findings) -> None:

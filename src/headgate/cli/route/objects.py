@@ -43,7 +43,8 @@ async def fetch(client: cluster.Client, namespace: str | None = None) -> Objects
         client.list(api.Pod, namespace),
         _inference(client, namespace),
     )
-    named = {key for server in servers if (key := routing.authorities_of(server)) is not None}
+    pools = [*servers, *inference.pools]
+    named = {key for pool in pools if (key := routing.authorities_of(pool)) is not None}
     secrets = await asyncio.gather(*(_secret(client, key) for key in named))
     return Objects(routes, servers, inference, pods, [each for each in secrets if each is not None])
 

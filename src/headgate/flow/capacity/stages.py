@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from headgate.api import marks
 from headgate.fleet import EndpointLoad
 from headgate.flow.capacity.capacity import Capacity
-from headgate.routing import PrefillDecode
-
-ROLE_LABEL = "llm-d.ai/role"
-PREFILLS = frozenset({"prefill", "encode-prefill", "prefill-decode", "encode-prefill-decode", "both"})
-DECODES = frozenset({"", "decode", "prefill-decode", "encode-prefill-decode", "both"})
-"""Endpoints that say nothing decode; those of other roles, such as `encode`, take no part in either."""
+from headgate.routing import DECODES, PREFILLS, PrefillDecode
 
 
 def partition(
@@ -29,7 +25,7 @@ def partition(
             [load for load in loads if roles[load.endpoint].prefills],
             [load for load in loads if roles[load.endpoint].decodes],
         )
-    labels = [load.labels.get(ROLE_LABEL, "") for load in loads]
+    labels = [load.labels.get(marks.ROLE, "") for load in loads]
     if not any(labels):
         return [], []
     return (

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from headgate.api import marks
+from headgate.routing import DECODES, PREFILLS
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads
-
-ROLE = "llm-d.ai/role"
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class _RoleFilter(Filter):
         return [
             load
             for load in loads
-            if ((role := load.labels.get(ROLE)) in roles or (role is None and takes_unlabelled))
+            if ((role := load.labels.get(marks.ROLE)) in roles or (role is None and takes_unlabelled))
         ]
 
 
@@ -105,14 +105,14 @@ class PrefillFilter(_RoleFilter):
     """Keeps endpoints that may prefill, by their label `llm-d.ai/role`."""
 
     kind = "prefill-filter"
-    roles = frozenset({"prefill", "encode-prefill", "prefill-decode", "both", "encode-prefill-decode"})
+    roles = PREFILLS
 
 
 class DecodeFilter(_RoleFilter):
     """Keeps endpoints that may decode, by their label `llm-d.ai/role`; those without it too."""
 
     kind = "decode-filter"
-    roles = frozenset({"decode", "prefill-decode", "both", "encode-prefill-decode"})
+    roles = DECODES
     takes_unlabelled = True
 
 
