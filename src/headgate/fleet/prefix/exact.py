@@ -46,12 +46,14 @@ class ExactIndex:
     ) -> None:
         accounts = self.residency.accounts(loads)
         held_by, worth_of = self.residency.held(known, accounts)
+        whole = len(known)
         for n, account in enumerate(accounts):
-            if account is None or account.block_tokens not in (0, block_tokens):
+            if account is None or (account.block_tokens and account.block_tokens != block_tokens):
                 continue
             held, worth = held_by[n], worth_of[n]
-            if held == len(known):
-                counts[n] = worth + max(counts[n] - held, 0)
+            if held == whole:
+                further = counts[n] - held
+                counts[n] = worth + further if further > 0 else worth
             elif account.is_complete or worth > counts[n]:
                 counts[n] = worth
 

@@ -54,6 +54,9 @@ def seed(model: str, salt: bytes = b"") -> int:
 
 def hashes(text: bytes, seed: int) -> list[int]:
     """The hashes of a text's whole blocks, of 64 bits; each stands for all of the text before it as well."""
-    chained = seed
-    count = bisect_right(BLOCK_ENDS, len(text) // BLOCK_BYTES)
-    return [chained := _digest(text[block], chained) for block in _BLOCKS[:count]]
+    chained, found = seed, []
+    view = memoryview(text)  # blocks are not copied
+    for block in _BLOCKS[: bisect_right(BLOCK_ENDS, len(text) // BLOCK_BYTES)]:
+        chained = _digest(view[block], chained)
+        found.append(chained)
+    return found

@@ -25,8 +25,8 @@ WHOLE_SHARE = 1 / 64
 """A run of no more than this share of the limit leaves as a whole: to cut it costs more than it saves."""
 
 
-_Asked = tuple[list[EndpointLoad], list[int], int]
-_NONE: _Asked = ([], [], 0)
+_Asked = tuple[list[EndpointLoad], masks.Places, int]
+_NONE: _Asked = ([], {}, 0)
 
 
 class PrefixIndex:
@@ -59,7 +59,7 @@ class PrefixIndex:
         self._free_bits: list[int] = []
         self._swept: list[Held] = []
         self._asked: dict[EndpointLoad, _Asked] = {}
-        """Lists that were asked for, with their bits, each and all together, by their first endpoint."""
+        """Lists that were asked for, by their first endpoint: where in it each bit is, and all together."""
         self._count = 0
         """Blocks of all endpoints."""
         self._evicted = 0
@@ -83,32 +83,33 @@ class PrefixIndex:
         return list(counts) if self.exact is None else self.exact.weighed(counts, prefix, loads)
 
     def _believed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
-        counts = [0] * len(loads)
         run, count = self._runs.find(prefix)
         if run is None:
-            return counts
-        bits, missing = self._bits_of(loads)
+            return [0] * len(loads)
+        places, missing = self._places_of(loads)
+        counts = []
         while run is not None:  # who holds a run holds those before it: each is met first where it ends
             found = run.holders & missing
             if found == missing:
-                return [known or count for known in counts]
+                return masks.spread(counts, places, len(loads), count)
             if found:
-                masks.set_counts(counts, bits, found, count)
+                counts.append((found, count))
                 missing ^= found
             count = run.start
             run = run.parent
-        return counts
+        return masks.spread(counts, places, len(loads))
 
-    def _bits_of(self, loads: Sequence[EndpointLoad]) -> tuple[list[int], int]:
-        """The bits of endpoints, and all of them together. A pool is mostly asked for whole: then, what was
-        found before holds."""
-        known, bits, together = self._asked.get(loads[0], _NONE)
+    def _places_of(self, loads: Sequence[EndpointLoad]) -> tuple[masks.Places, int]:
+        """Where in a list of endpoints each is, by its bit, and all bits together. A pool is mostly asked for
+        whole: then, what was found before holds."""
+        known, places, together = self._asked.get(loads[0], _NONE)
         if known != loads:
             bits = list(map(self._bits.get, loads, repeat(0)))
+            places = {bit: place for place, bit in enumerate(bits) if bit}
             # Of one without a bit nothing is believed: then it is never so that all hold a run.
             together = reduce(or_, bits) if all(bits) else -1
-            self._asked[loads[0]] = list(loads), bits, together
-        return bits, together
+            self._asked[loads[0]] = list(loads), places, together
+        return places, together
 
     def used_at(self, prefix: Sequence[int], load: EndpointLoad) -> float | None:
         """When an endpoint last used the end of what it holds of a prompt; None if it holds nothing.
@@ -150,7 +151,7 @@ class PrefixIndex:
             run = self._cut(run, known - run.start)
         if known == len(prefix) and run is not None:
             return run
-        blocks = list(prefix[known:])
+        blocks = list(prefix[known:] if known else prefix)
         if run is None or run.followers or run.holders != held.bit:
             return self._runs.append(run, known, blocks)
         held.size += self._runs.extend(run, blocks)

@@ -4,48 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
+from typing import TypeAlias
+
+Places: TypeAlias = Mapping[int, int]
+"""Where in a list of endpoints each is, by its bit."""
 
 FEW = 4
 """Of so few endpoints each is looked for; of more, all are gone through."""
 
 
-def longest(owners: Mapping[int, int], blocks: Sequence[int], bits: Sequence[int]) -> list[int]:
-    """For each of `bits`, how many of the blocks at the front have it set in `owners`."""
-    counts = [0] * len(bits)
+def longest(owners: Mapping[int, int], blocks: Sequence[int], places: Places, size: int) -> list[int]:
+    """For each of `size` places, how many of the blocks at the front have its bit set in `owners`."""
     holding = owners.get(blocks[0], 0) if blocks else 0
     if not holding:
-        return counts
+        return [0] * size
     if owners.get(blocks[-1], 0) == holding:  # who has the last block has all before it
-        set_counts(counts, bits, holding, len(blocks))
-        return counts
-    return counted(map(owners.get, blocks, repeat(0)), bits)
+        return spread([(holding, len(blocks))], places, size)
+    return counted(map(owners.get, blocks, repeat(0)), places, size)
 
 
-def counted(masks: Iterable[int], bits: Sequence[int]) -> list[int]:
-    """For each of `bits`, how many of the masks at the front have it set."""
-    counts = [0] * len(bits)
+def counted(masks: Iterable[int], places: Places, size: int) -> list[int]:
+    """For each of `size` places, how many of the masks at the front have its bit set."""
+    counts: list[tuple[int, int]] = []
     holding, count = -1, 0
     for mask in masks:
         if mask & holding != holding:
             if count:
-                set_counts(counts, bits, holding & ~mask, count)
+                counts.append((holding & ~mask, count))
             holding &= mask
             if not holding:
-                return counts
+                return spread(counts, places, size)
         count += 1
-    set_counts(counts, bits, holding, count)
-    return counts
+    counts.append((holding, count))
+    return spread(counts, places, size)
 
 
-def set_counts(counts: list[int], bits: Sequence[int], chosen: int, count: int) -> None:
-    """Sets the counts where the bit is among the chosen ones; `chosen` may have further bits."""
-    if chosen >= 0 and chosen.bit_count() <= FEW:
-        while chosen:
-            bit = chosen & -chosen
-            if bit in bits:
-                counts[bits.index(bit)] = count
-            chosen ^= bit
-    else:
-        for n, bit in enumerate(bits):
-            if bit & chosen:
-                counts[n] = count
+def spread(counts: Iterable[tuple[int, int]], places: Places, size: int, otherwise: int = 0) -> list[int]:
+    """The count of each place, from those of sets of endpoints, which may have others in them as well."""
+    spread = [otherwise] * size
+    for chosen, count in counts:
+        if chosen >= 0 and chosen.bit_count() <= FEW:
+            while chosen:
+                bit = chosen & -chosen
+                if bit in places:
+                    spread[places[bit]] = count
+                chosen ^= bit
+        else:
+            for bit, place in places.items():
+                if bit & chosen:
+                    spread[place] = count
+    return spread

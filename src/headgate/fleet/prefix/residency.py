@@ -185,16 +185,17 @@ class Residency:
 
         An engine takes what the accelerator has from the front, then what the next tier has from there on.
         """
-        bits = [account.bit if account is not None else 0 for account in accounts]
+        places = {account.bit: n for n, account in enumerate(accounts) if account is not None}
+        size = len(accounts)
         if not any(self._holders[1:]):
-            anywhere = masks.longest(self._holders[tiers.GPU], blocks, bits)
+            anywhere = masks.longest(self._holders[tiers.GPU], blocks, places, size)
             return anywhere, anywhere
         within = [0] * len(blocks)
-        held, worth = [0] * len(bits), [0.0] * len(bits)
+        held, worth = [0] * size, [0.0] * size
         for holders, weight in zip(self._holders, tiers.WEIGHTS, strict=True):
             if holders:
                 within = list(map(or_, within, map(holders.get, blocks, repeat(0))))
-                further = masks.counted(within, bits)
+                further = masks.counted(within, places, size)
                 worth = [
                     known + weight * (more - count)
                     for known, more, count in zip(worth, further, held, strict=True)
