@@ -87,7 +87,7 @@ class PrefixIndex:
         if run is None:
             return [0] * len(loads)
         places, missing = self._places_of(loads)
-        counts = []
+        counts: list[tuple[int, int]] = []
         while run is not None:  # who holds a run holds those before it: each is met first where it ends
             found = run.holders & missing
             if found == missing:
