@@ -107,18 +107,19 @@ class Delivery(ABC):
         self._tried: list[EndpointLoad] = []
 
     @abstractmethod
-    def _send_on(self, connection: UpstreamConnection) -> None:
+    def _send_on(self, connection: UpstreamConnection, now: float) -> None:
         """The endpoint is reached: the payload goes to it."""
 
     @abstractmethod
-    def _attempt_apart(self, pool: PoolState) -> None:
+    def _attempt_apart(self, pool: PoolState, now: float) -> None:
         """Sends the request to a pair of endpoints."""
 
     @abstractmethod
     def _refuse(self, refusal: Refusal) -> None:
         """No endpoint can be asked, or asked again."""
 
-    def start(self) -> None:
+    def start(self, now: float) -> None:
+        """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
         decision = self.decision
         if decision.refusal is not None:
             self._refuse(decision.refusal)
@@ -131,7 +132,7 @@ class Delivery(ABC):
                 return
             if self._timer is not None:
                 return  # it waits for tokens
-        self._enter()
+        self._enter(now)
 
     def wait_for_tokens(self, waiter: Waiter) -> None:
         """They are on their way from where they are counted, or will not be there in time."""
@@ -142,40 +143,38 @@ class Delivery(ABC):
         self._timer = None
         try:
             if self._finds_pool("for tokens of its limit"):
-                self._reserve_fetched()
+                self._reserve_fetched(self._proxy.now())
         except Exception:
             self._broke()
 
-    def _reserve_fetched(self) -> None:
+    def _reserve_fetched(self, now: float) -> None:
         """Others may have taken them first: then they are fetched once more, if there is time for that."""
         proxy = self._proxy
-        is_early = (
-            proxy.now() - self.request.arrived_at < proxy.settings.rate_limit_wait_s * TIME_TO_ASK_AGAIN
-        )
+        is_early = now - self.request.arrived_at < proxy.settings.rate_limit_wait_s * TIME_TO_ASK_AGAIN
         refusal = limiting.reserve(proxy, self, self._reserve_again if is_early else None)
         if refusal is not None:
             self._refuse(refusal)
         elif self._timer is None:
-            self._enter()
+            self._enter(now)
 
-    def _enter(self) -> None:
+    def _enter(self, now: float) -> None:
         """Goes, or waits for its turn in its pool."""
-        decision = self.decision
-        assert self.pool is not None
-        queue = self.pool.queue
-        if queue is None or queue.passes(decision.scheduled.priority, self._proxy.now()):
-            self.go(self.pool)
+        pool = self.pool
+        assert pool is not None
+        queue = pool.queue
+        if queue is None or queue.passes(self.decision.scheduled.priority, now):
+            self.go(pool, now)
         else:
             queue.hold(self)
 
-    def go(self, pool: PoolState) -> None:
+    def go(self, pool: PoolState, now: float) -> None:
         """Begins with its attempts: it need not wait for its turn, or no longer."""
         self.pool = pool
         pool.budget.requests += 1
         if self._proxy.settings.begin_traces:
             self._proxy.begin_trace(self.request)
         self._payload = self.request.message(self.decision.body, self.request_id)
-        self._attempt()
+        self._attempt(now)
 
     def turn_away(self, refusal: Refusal) -> None:
         """Its turn does not come."""
@@ -183,16 +182,15 @@ class Delivery(ABC):
 
     # -- one attempt
 
-    def _attempt(self) -> None:
+    def _attempt(self, now: float) -> None:
         """Sends the request to an endpoint that was not tried yet.
 
         A policy that raises fails the request, and not the connection of the client. Often nobody is there to
         see what is raised: further attempts come from timers and tasks.
         """
-        self._timer = None
         assert self.pool is not None
         try:
-            self._send_somewhere(self.pool)
+            self._send_somewhere(self.pool, now)
         except Exception:
             self._broke()
 
@@ -204,12 +202,12 @@ class Delivery(ABC):
             raise
         self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
 
-    def _send_somewhere(self, pool: PoolState) -> None:
+    def _send_somewhere(self, pool: PoolState, now: float) -> None:
         scheduled = self.decision.scheduled
         if pool.pairs is not None or self.handover is not None:
-            self._attempt_apart(pool)
+            self._attempt_apart(pool, now)
             return
-        now = self.attempt_at = self._proxy.now()
+        self.attempt_at = now
         choice = self._proxy.pick(pool, scheduled, self._tried, now)
         if choice is None:
             refused = self._proxy.refused(pool, scheduled, self._tried)
@@ -228,9 +226,9 @@ class Delivery(ABC):
         pool.policy.booked(scheduled, choice, now)
         if self._proxy.kv_events.sources:
             self._proxy.kv_events.sent(self.decision, choice, now)
-        self._ask(pool, load)
+        self._ask(pool, load, now)
 
-    def _ask(self, pool: PoolState, load: EndpointLoad) -> None:
+    def _ask(self, pool: PoolState, load: EndpointLoad, now: float) -> None:
         """Sends the payload to an endpoint, on a connection that there is or is made."""
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
@@ -238,7 +236,7 @@ class Delivery(ABC):
         connections = self._proxy.connections(pool, load)
         connection = connections.take()
         if connection is not None:
-            self._send_on(connection)
+            self._send_on(connection, now)
         else:
             self._send_on_new(connections)
 
@@ -265,8 +263,9 @@ class Delivery(ABC):
             return
         self._connecting = None
         assert self.pool is not None
-        self._proxy.recorder.connected(self.pool, self._proxy.now() - started_at)
-        self._send_on(connection)
+        now = self._proxy.now()
+        self._proxy.recorder.connected(self.pool, now - started_at)
+        self._send_on(connection, now)
 
     def _no_head_in_time(self) -> None:
         self._timer = None
@@ -357,12 +356,12 @@ class Delivery(ABC):
         if interval_s > 0:
             self._timer = self._proxy.loop.call_later(interval_s, self._attempt_after_interval)
         else:
-            self._attempt()
+            self._attempt(self._proxy.now())
 
     def _attempt_after_interval(self) -> None:
         self._timer = None
         if self._finds_pool("to be tried again"):
-            self._attempt()
+            self._attempt(self._proxy.now())
 
     def _finds_pool(self, waited_for: str) -> bool:
         """Goes on with the pool as it is now; where that is gone, the request is refused."""

@@ -44,6 +44,7 @@ class Exchange(PairedDelivery):
         "first_byte_at",
         "head_at",
         "heard_at",
+        "now",
         "outcome",
         "sent_at",
         "status",
@@ -54,6 +55,7 @@ class Exchange(PairedDelivery):
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         super().__init__(proxy, request)
+        self.now = proxy.now
         self._client = client
         self.status = 0
         self.upstream_status = 0
@@ -102,18 +104,20 @@ class Exchange(PairedDelivery):
             tried.append((self.load.endpoint.name, self.outcome, int((now - self.attempt_at) * 1e3 + 0.5)))
         return tried
 
-    def _send_on(self, connection: UpstreamConnection) -> None:
+    def _send_on(self, connection: UpstreamConnection, now: float) -> None:
         self._upstream = connection
         if self.handover is not None:
             self.handover.sent()
-        self.sent_at = self.heard_at = self._proxy.now()
+        self.sent_at = self.heard_at = now
         connection.send(self, self._payload)
         if self._client.is_paused:
             connection.pause_reading()
 
     # -- what the upstream connection reports
 
-    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None:
+    def response_head(
+        self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
+    ) -> None:
         """The head of the answer is here: pass it on, or give the request to another endpoint."""
         if self._timer is not None:
             self._cancel_timer()
@@ -123,10 +127,9 @@ class Exchange(PairedDelivery):
             if self._goes_elsewhere(status):
                 return
         elif load.failures_in_row and status < 500:
-            load.answered(self._proxy.now())
+            load.answered(now)
         if status == 404 and self.decision.scheduled.adapter:
             self._proxy.scraper.list_models_soon(load)
-        now = self._proxy.now()
         answer = self._answer = self._answer_of(status, headers, now)
         if self.request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told()))
@@ -167,13 +170,12 @@ class Exchange(PairedDelivery):
             limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
         )
 
-    def forward(self, data: bytes) -> None:
+    def forward(self, data: bytes, now: float) -> None:
         """Passes body bytes on as they came; the first time together with the head."""
         assert self._answer is not None
         data = self._answer.unchunk(data)
-        now = self.heard_at = self._proxy.now()
         assert self.load is not None
-        self.load.heard_at = now
+        self.heard_at = self.load.heard_at = now
         if data:
             if not self.first_byte_at:
                 self.first_byte_at = now
@@ -202,7 +204,7 @@ class Exchange(PairedDelivery):
             return None
         return self._answer.filtered(write if self.handover is None else self.handover.counting(write))
 
-    def finished(self) -> None:
+    def finished(self, now: float) -> None:
         """The answer is complete."""
         self._leave_upstream()
         answer = self._answer
@@ -212,9 +214,9 @@ class Exchange(PairedDelivery):
             if held := answer.flush():
                 self._client.write(held if self.handover is None else self.handover.counted(held))
         if self.load is not None and self.load.failures_in_row and self.upstream_status < 500:
-            self.load.succeeded(self._proxy.now())
-        self._settle("served")
-        self._client.exchange_done(self._answer is None or self._answer.keep_alive)
+            self.load.succeeded(now)
+        self._settle("served", now)
+        self._client.exchange_done(self._answer is None or self._answer.keep_alive, now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
         """The connection ended before the answer did."""
@@ -285,7 +287,7 @@ class Exchange(PairedDelivery):
         """The client reads nothing any more: its endpoint is not kept waiting for ever."""
         self._drop_upstream()
         self.status = CLIENT_GONE
-        self._settle("client_stalled")
+        self._settle("client_stalled", self.now())
         self._client.abort()
 
     # -- what the client connection reports
@@ -302,7 +304,7 @@ class Exchange(PairedDelivery):
         """Nobody waits for the answer any more: the endpoint stops at once."""
         self._drop_upstream()
         self.status = CLIENT_GONE
-        self._settle("client_gone")
+        self._settle("client_gone", self.now())
 
     # -- ends
 
@@ -311,13 +313,14 @@ class Exchange(PairedDelivery):
         if self.wait is not None and self.wait.has_head:
             self._refuse_stream(self.wait, refusal)
             return
+        now = self.now()
         self.status = refusal.status
         self.error_message = refusal.message
-        self._settle(refusal.code)
+        self._settle(refusal.code, now)
         if self.request.wants_decision:
             self.request.answer_lines += decision_header.line(self, self._limits_told(), refusal.code)
         self._client.refuse(refusal, self.request, self.request_id)
-        self._client.exchange_done(self.request.keep_alive)
+        self._client.exchange_done(self.request.keep_alive, now)
 
     def _limits_told(self) -> list[tuple[str, str]]:
         """What is left of the route's limit, for the decision in an answer's head."""
@@ -333,12 +336,13 @@ class Exchange(PairedDelivery):
 
     def _refuse_stream(self, wait: Wait, refusal: Refusal) -> None:
         """Its client has the head of a stream: the stream ends with the event that says why."""
+        now = self.now()
         self.status = HTTPStatus.OK
         self.error_message = refusal.message
         last = wait.refused(refusal, self.request.target)
-        self._settle(refusal.code)
+        self._settle(refusal.code, now)
         self._client.write(last)
-        self._client.exchange_done(self.request.keep_alive)
+        self._client.exchange_done(self.request.keep_alive, now)
 
     @property
     def can_be_evicted(self) -> bool:
@@ -359,14 +363,15 @@ class Exchange(PairedDelivery):
             self.bytes_out = 0
             self._refuse(refusal)
             return
+        now = self.now()
         self.error_message = refusal.message
-        self._settle(outcome)
+        self._settle(outcome, now)
         last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:
             self._client.abort()
             return
         self._client.write(last)
-        self._client.exchange_done(keep_alive=False)
+        self._client.exchange_done(False, now)
 
     def _take_back_answer(self) -> bool:
         if self._answer is None:
@@ -382,15 +387,16 @@ class Exchange(PairedDelivery):
     def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
         kept = [each for each in headers if each[0] == b"content-type"]
         framed = [*kept, (b"content-length", b"%d" % len(body))]
-        answer = self._answer_of(status, framed, self._proxy.now())
+        now = self.now()
+        answer = self._answer_of(status, framed, now)
         self.upstream_status = status
         self.status = status if isinstance(answer, Answer) else HTTPStatus.OK
         self.bytes_out = len(body)
         self._client.write(answer.pass_on(body) + answer.flush())
-        self._settle("served")
-        self._client.exchange_done(answer.keep_alive)
+        self._settle("served", now)
+        self._client.exchange_done(answer.keep_alive, now)
 
-    def _settle(self, outcome: str) -> None:
+    def _settle(self, outcome: str, now: float) -> None:
         assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
         self.settled = True
         self.outcome = outcome
@@ -400,7 +406,6 @@ class Exchange(PairedDelivery):
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None:
             self.bytes_out -= self._answer.taken_bytes
-        now = self._proxy.now()
         booking = self.booking
         self._end_booking(now)
         if self.bytes_out:

@@ -133,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
     def take(self, request: Request) -> Refusal | None:
         """Serves a request, or keeps it for later; says why if there is no room."""
         if self._exchange is None and not self._waiting and not self.is_paused:
-            self._serve(request)
+            self._serve(request, request.arrived_at)
             return None
         return self._wait(request)
 
@@ -195,27 +195,27 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
         return None
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: Request, now: float) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         try:
             if request.method == b"POST":
                 self._exchange = exchange = Exchange(self._proxy, self, request)
-                exchange.start()
+                exchange.start(now)
             else:
                 self.write(local.answer(self._proxy, request))
-                self.exchange_done(request.keep_alive)
+                self.exchange_done(request.keep_alive, now)
         except Exception:
             # llhttp would take it for a fault of the client, and the exchange would stay open for ever.
             log.exception("a request could not be handled")
             self.abort()
 
-    def exchange_done(self, keep_alive: bool) -> None:
+    def exchange_done(self, keep_alive: bool, now: float) -> None:
         """The answer is written: go on with the next request, or close."""
         self._exchange = None
         if self._transport is None or self._transport.is_closing():
             return
-        self._reader.begun_at = self._proxy.now()
+        self._reader.begun_at = now
         if not keep_alive or self._proxy.draining:
             self._transport.close()
         elif self._waiting:
@@ -234,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
         self._ahead_bytes -= len(request.body)
         if not self._waiting and self._rejected is None:
             self._transport.resume_reading()
-        self._serve(request)
+        self._serve(request, self._proxy.now())
 
     # -- writing
 

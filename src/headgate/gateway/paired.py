@@ -45,7 +45,7 @@ class PairedDelivery(Delivery):
 
     # -- one attempt
 
-    def _attempt_apart(self, pool: PoolState) -> None:
+    def _attempt_apart(self, pool: PoolState, now: float) -> None:
         handover = self.handover
         if handover is None:
             handover = self.handover = Handover(self._proxy, self.request, self.request_id, self.decision)
@@ -64,14 +64,14 @@ class PairedDelivery(Delivery):
         load = self.load = choice.load
         self._tried.append(load)
         self.attempts += 1
-        now = self.attempt_at = self._proxy.now()
+        self.attempt_at = now
         if self._proxy.kv_events.sources and not is_repeated:
             self._proxy.kv_events.sent(self.decision, pair.prefill or choice, now)
         if pair.prefill is None:
             self._book_all(pool)
             pool.policy.booked(pair.request, choice, now)
             self._payload = handover.payload()
-            self._ask(pool, load)
+            self._ask(pool, load, now)
             return
         scheduled = self.decision.scheduled
         self.booking = load.book(0, scheduled.output_tokens, now, False, scheduled.adapter)
@@ -80,7 +80,7 @@ class PairedDelivery(Delivery):
             handover.begin(pool, pair, self, self._proxy.rng)
         if is_repeated or handover.at_once:
             self._payload = handover.payload()
-            self._ask(pool, load)
+            self._ask(pool, load, now)
 
     def _no_pair(self, pool: PoolState, handover: Handover) -> Refusal:
         """Why nobody can be asked."""
@@ -115,10 +115,11 @@ class PairedDelivery(Delivery):
         self.handover.decision = why
         self.handover.pair = None
         self._proxy.recorder.paired(self.pool, why)
-        self._end_booking(self._proxy.now())
+        now = self._proxy.now()
+        self._end_booking(now)
         self._book_all(self.pool)
         self._payload = self.handover.payload()
-        self._ask(self.pool, self.load)
+        self._ask(self.pool, self.load, now)
 
     # -- what the prefill reports
 
@@ -130,18 +131,21 @@ class PairedDelivery(Delivery):
         if handover.at_once:
             return
         assert load is not None
-        now = self._proxy.pools.get(pool.pool.key)
-        if now is not None and load not in (now.pairs.decode if now.pairs is not None else now.loads):
+        now = self._proxy.now()
+        latest = self._proxy.pools.get(pool.pool.key)
+        if latest is not None and load not in (
+            latest.pairs.decode if latest.pairs is not None else latest.loads
+        ):
             # It was taken out of the pool meanwhile, and knows nothing of the request yet.
             self._leave_endpoint()
             self.attempts -= 1
-            self.pool = now
-            self._attempt()
+            self.pool = latest
+            self._attempt(now)
         elif handover.lacks_parameters:
             self._do_all_of_it(NOT_HANDED_OVER)
         else:
             self._payload = handover.payload()
-            self._ask(pool, load)
+            self._ask(pool, load, now)
 
     def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:
         """The request is wrong, or what was made of it is: the endpoint that answers has the last word."""

@@ -87,6 +87,7 @@ class Prefill:
         "heard_at",
         "is_over",
         "load",
+        "now",
         "tail",
         "took_s",
     )
@@ -102,6 +103,7 @@ class Prefill:
         needs_answer: bool,
     ) -> None:
         self._proxy = proxy
+        self.now = proxy.now
         self._pool = pool
         self._listener = listener
         self._payload = payload
@@ -167,15 +169,17 @@ class Prefill:
 
     # -- what the upstream connection reports
 
-    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None:
+    def response_head(
+        self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
+    ) -> None:
         """Failures are told at once; of any other answer the body is read."""
         self._status, self._headers = status, headers
-        self.heard_at = self._proxy.now()
+        self.heard_at = now
         if status >= 500 or status < 200 or 300 <= status < 400:
             self._fail(f"status_{status}", f"answered the prefill with status {status}")
             return
         if self.load.failures_in_row:
-            self.load.answered(self.heard_at)
+            self.load.answered(now)
         length: int | None = None
         for name, value in headers:
             if name == b"content-length":
@@ -189,11 +193,11 @@ class Prefill:
         if length is not None and length > MAX_ANSWER_BYTES:
             self._fail("oversized", f"sent an answer of {length} bytes to a prefill")
 
-    def forward(self, data: bytes) -> None:
+    def forward(self, data: bytes, now: float) -> None:
         """Keeps bytes of the body, within bounds."""
         if self.is_over:
             return
-        self.heard_at = self.load.heard_at = self._proxy.now()
+        self.heard_at = self.load.heard_at = now
         if self._chunks is not None:
             data, _ = self._chunks.feed(data)
         self._size += len(data)
@@ -206,12 +210,11 @@ class Prefill:
         """All of it passes through `forward`."""
         return None
 
-    def finished(self) -> None:
+    def finished(self, now: float) -> None:
         """The answer is complete."""
         if self.is_over:
             return
         self._connection = None
-        now = self._proxy.now()
         body = b"".join(self._body)
         if self._status >= 400:
             self._end()

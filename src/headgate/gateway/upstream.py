@@ -33,10 +33,15 @@ class Exchange(Protocol):
     tail: Tail
     """Gets the end of a body that goes the straight way."""
 
-    def response_head(self, connection: UpstreamConnection, status: int, headers: list[Header]) -> None: ...
-    def forward(self, data: bytes) -> None: ...
+    now: Callable[[], float]
+    """The clock, read once for each event that is reported."""
+
+    def response_head(
+        self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
+    ) -> None: ...
+    def forward(self, data: bytes, now: float) -> None: ...
     def straight_way(self) -> Callable[[bytes], None] | None: ...
-    def finished(self) -> None: ...
+    def finished(self, now: float) -> None: ...
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None: ...
     def upstream_broke(self, message: str) -> None: ...
 
@@ -153,16 +158,17 @@ class UpstreamConnection(asyncio.Protocol):
             self._cut = data[-1] != _NEWLINE
             exchange.tail.add(data)
         if self._complete:
-            self._finish(exchange)
+            self._finish(exchange, exchange.now())
 
     def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
         """The head of an answer with what came along, and all of an answer that is not passed on as it is."""
         if exchange is None:
             self.abort()  # an answer that nobody asked for: the connection cannot be trusted
             return
+        now = exchange.now()
         try:
             if self._head is not None:
-                rest = self._take_head(exchange, data)
+                rest = self._take_head(exchange, data, now)
                 if rest is None or self._exchange is None:
                     return
                 data = rest
@@ -173,9 +179,9 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
             return
-        exchange.forward(data)
+        exchange.forward(data, now)
         if self._complete:
-            self._finish(exchange)
+            self._finish(exchange, now)
         else:
             self._write = exchange.straight_way()
             self._cut = not data.endswith(b"\n")
@@ -191,7 +197,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             return
         if self._until_close and error is None:
-            exchange.finished()
+            exchange.finished(exchange.now())
         else:
             exchange.upstream_lost(
                 self, "the endpoint closed the connection" if error is None else str(error)
@@ -199,7 +205,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- the response
 
-    def _take_head(self, exchange: Exchange, data: bytes) -> bytes | None:
+    def _take_head(self, exchange: Exchange, data: bytes, now: float) -> bytes | None:
         """Parses the head as soon as all of it is there; returns what follows it, None to wait for more."""
         head = self._head + data if self._head else data
         while True:
@@ -226,10 +232,10 @@ class UpstreamConnection(asyncio.Protocol):
         if is_http_1_0 and any(name == b"transfer-encoding" for name, _ in self._headers):
             raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 has not")
         self._head = None
-        exchange.response_head(self, status, self._headers)
+        exchange.response_head(self, status, self._headers, now)
         return head
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: Exchange, now: float) -> None:
         self._exchange = self._write = None
         transport = self._transport
         if transport is None:
@@ -245,7 +251,7 @@ class UpstreamConnection(asyncio.Protocol):
             if self._paused:  # the client was too slow for the last chunk
                 self.resume_reading()
             self._home.give_back(self)
-        exchange.finished()
+        exchange.finished(now)
 
     def ends_with_connection(self) -> None:
         """The response has no length: it is complete when the endpoint closes the connection."""

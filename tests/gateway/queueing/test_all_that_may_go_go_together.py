@@ -34,7 +34,7 @@ class Held:
         self.wait = None
         self.settled = False
 
-    def go(self, pool) -> None:
+    def go(self, pool, now) -> None:
         assert pool.loads
         self.sent.append(self)
 
@@ -82,7 +82,7 @@ async def test_one_that_cannot_be_sent_stops_nobody(proxy, caplog):
     for each in waiting:
         queue.hold(each)
     told = []
-    waiting[1].go = lambda pool: 1 / 0
+    waiting[1].go = lambda pool, now: 1 / 0
     waiting[1].turn_away = told.append
     serve(proxy, ENDPOINT)
     await asyncio.sleep(0)

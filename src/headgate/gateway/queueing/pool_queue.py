@@ -287,7 +287,7 @@ class PoolQueue:
         exchange = _exchange(wait)
         self._end(wait, reasons.DISPATCHED, now)
         try:
-            exchange.go(self._pool)
+            exchange.go(self._pool, now)
         except Exception:
             # The others must not wait for it.
             log.exception("a request to %s could not be sent", self._pool.pool.key)
