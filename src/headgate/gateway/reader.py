@@ -102,7 +102,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> Refusal | None:
         """Parses further bytes. Returns why these, and all that follow, are not served."""
-        begins = not self.is_amid_request and self._refusal is None
+        begins = self._in_head and not self._unused_bytes and self._refusal is None
         if begins and (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
             return self._take_known(known)
         self._first_data = data if begins else b""
@@ -124,8 +124,8 @@ class RequestReader:
         self.begun_at = request.arrived_at = self._proxy.now()
         self._target, self._answer_lines = request.target, request.answer_lines
         request.keep_alive = not self._proxy.leaving
-        self._refusal = self.client.take(request)
-        return self._refusal
+        refusal = self._refusal = self.client.take(request)
+        return refusal
 
     @property
     def is_amid_request(self) -> bool:

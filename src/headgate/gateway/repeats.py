@@ -41,11 +41,12 @@ class HeadMemory:
         end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
         if end < 0 or not data.startswith(after, end):
             return None
-        length, size = data[start:end], len(data) - end - len(after)
-        if not length.isdigit() or int(length) != size or size > max_body_bytes:
+        body_at = end + len(after)
+        length, size = data[start:end], len(data) - body_at
+        if length != b"%d" % size or size > max_body_bytes:
             return None
         self._misses = 0
-        return known.again(length, data[end + len(after) :])
+        return known.again(length, data[body_at:])
 
     def learn(self, data: bytes, request: Request) -> None:
         """Keeps the head of a request that passed every check, and may have others behind it, if `data` is

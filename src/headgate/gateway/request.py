@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ _HARMLESS = frozenset(
 )
 """What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
 
+_CODINGS = re.compile(rb"(?<=\n)accept-encoding: [^\r\n]*")
+_TRACE = re.compile(rb"(?<=\n)trace(?:parent|state): [^\r\n]*\r\n")
+
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
 
@@ -65,13 +69,14 @@ class Request:
 
     __slots__ = (
         "_forwarded",
+        "_headers",
+        "_length",
         "_peer",
         "_tells_client",
         "answer_lines",
         "arrived_at",
         "body",
         "given_id",
-        "headers",
         "is_http_1_0",
         "keep_alive",
         "method",
@@ -96,7 +101,9 @@ class Request:
     ) -> None:
         self.method = method
         self.target = target
-        self.headers = headers
+        self._headers = headers
+        self._length = b""
+        """What `content-length` says instead of what the headers have; empty if they are right."""
         self.body = body
         self.keep_alive = keep_alive
         self.is_http_1_0 = is_http_1_0
@@ -114,20 +121,29 @@ class Request:
         """Whether a trusted client asks for `x-headgate-decision`."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
-        self._forwarded = [method, b" ", target, peer.opening(host, headers)]
-        self._pick_forwarded(headers)
+        lines = [method, b" ", target, peer.opening(host, headers)]
+        self._pick_forwarded(headers, lines)
+        self._forwarded = b"".join(lines)
+        """The head that is sent upstream, without what differs between requests with the same head."""
 
     def again(self, length: bytes, body: bytes) -> Request:
         """A request with the same head, but for the length of its body."""
         new = Request.__new__(Request)
         new.method, new.target, new.path = self.method, self.target, self.path
-        new.headers = [(name, length if name == b"content-length" else value) for name, value in self.headers]
+        new._headers, new._length = self._headers, length
         new.body, new.arrived_at = body, self.arrived_at
         new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0
         new.answer_lines, new.given_id, new.traceparent = self.answer_lines, self.given_id, self.traceparent
         new.wants_decision, new._tells_client = self.wants_decision, self._tells_client
-        new._peer, new._forwarded = self._peer, self._forwarded.copy()
+        new._peer, new._forwarded = self._peer, self._forwarded
         return new
+
+    @property
+    def headers(self) -> list[Header]:
+        """In their order, the names in lower case."""
+        if not self._length:
+            return self._headers
+        return [(name, self._length if name == b"content-length" else value) for name, value in self._headers]
 
     @property
     def is_from_trusted(self) -> bool:
@@ -148,33 +164,20 @@ class Request:
 
     def refuse_codings(self) -> None:
         """Asks the endpoint not to compress its answer, which has to be changed on the way."""
-        parts = self._forwarded
-        for at in range(4, len(parts), 4):  # each header is four pieces, as the request line is
-            if parts[at] == b"accept-encoding":
-                parts[at + 2] = b"identity"
+        self._forwarded = _CODINGS.sub(b"accept-encoding: identity", self._forwarded)
 
     def begin_trace(self, traceparent: bytes) -> None:
         """Puts the request into another trace; what it said of one before is left out."""
-        parts = self._forwarded
-        kept = parts[:4]
-        for at in range(4, len(parts), 4):
-            if parts[at] not in (b"traceparent", b"tracestate"):
-                kept += parts[at : at + 4]
-        kept += (b"traceparent", b": ", traceparent, b"\r\n")
-        self._forwarded = kept
+        self._forwarded = b"%btraceparent: %b\r\n" % (_TRACE.sub(b"", self._forwarded), traceparent)
         self.traceparent = traceparent
 
     def message(self, body: bytes, request_id: bytes) -> bytes:
         """What is sent upstream: the head with the headers that are passed on, and the body."""
-        parts = self._forwarded
-        parts += (b"x-request-id: ", request_id, b"\r\ncontent-length: %d\r\n\r\n" % len(body), body)
-        whole = b"".join(parts)
-        del parts[-4:]
-        return whole
+        length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
+        return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
 
-    def _pick_forwarded(self, headers: list[Header]) -> None:
+    def _pick_forwarded(self, headers: list[Header], lines: list[bytes]) -> None:
         """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""
-        parts = self._forwarded
         is_trusted = self._peer.is_trusted
         for name, value in headers:
             if name in _NOT_FORWARDED:
@@ -184,20 +187,20 @@ class Request:
                     self._tells_client = True
                 elif name == b"traceparent":
                     self.traceparent = value
-                    parts += (name, b": ", value, b"\r\n")
+                    lines += (name, b": ", value, b"\r\n")
                 elif name == b"x-headgate-explain":
                     self.wants_decision = is_trusted and value == b"1"
                 elif name == b"connection" and (dropped := nominated(headers)):
-                    del parts[4:]
+                    del lines[4:]
                     kept = [header for header in headers if header[0] not in dropped | {b"connection"}]
-                    return self._pick_forwarded(kept)
+                    return self._pick_forwarded(kept, lines)
             elif (
                 name[0] != LETTER_X
                 or name in _HARMLESS
                 or is_trusted
                 or not name.replace(b"_", b"-").startswith(_FROM_TRUSTED)
             ):
-                parts += (name, b": ", value, b"\r\n")
+                lines += (name, b": ", value, b"\r\n")
         return None
 
 
