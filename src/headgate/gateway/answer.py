@@ -7,7 +7,6 @@ which can end them well, and JSON in which the client's name of the model is put
 from __future__ import annotations
 
 from collections.abc import Callable
-from http import HTTPStatus
 
 import httptools
 
@@ -21,7 +20,8 @@ _NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
 _HIDDEN = (*RESERVED, b"x-ratelimit-")
 """Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
 EVENTS, _JSON = b"text/event-stream", b"application/json"
-_NO_BODY = frozenset({204, 304})
+_NO_CONTENT, _NOT_MODIFIED = 204, 304
+_NO_BODY = frozenset({_NO_CONTENT, _NOT_MODIFIED})
 """Statuses whose answers have no body, whatever they say."""
 
 
@@ -35,7 +35,7 @@ class Answer:
     that cannot be passed on.
     """
 
-    __slots__ = ("_body", "_head", "_unchunker", "ends_with_connection", "keep_alive")
+    __slots__ = ("_body", "_head", "ends_with_connection", "is_plain", "keep_alive", "unchunker")
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Answer:
         request_id: bytes,
         status: int,
         headers: list[Header],
-        *,
         may_keep_alive: bool,
         is_stream: bool,
         takes_usage: bool,
@@ -53,7 +52,8 @@ class Answer:
         self.keep_alive = may_keep_alive
         self.ends_with_connection = False
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
-        self._unchunker: _Unchunker | None = None
+        self.unchunker: Unchunker | None = None
+        """Takes a framing off that the client does not know; None where it knows that of the answer."""
         self._body: EventStream | Document | None = None
         """What changes the body on its way; None where it passes as it came."""
         parts = [status_line(status), request.answer_lines, limit_lines]
@@ -71,7 +71,7 @@ class Answer:
         for key, value in headers:
             if key == b"content-length":
                 length = int(value)
-                if is_changed or status == HTTPStatus.NO_CONTENT:
+                if is_changed or status == _NO_CONTENT:
                     continue
             if key in _NOT_RETURNED:
                 if key == b"transfer-encoding":
@@ -85,7 +85,7 @@ class Answer:
             pass
         elif chunked:
             if request.is_http_1_0:
-                self._unchunker = _Unchunker()
+                self.unchunker = Unchunker()
             else:
                 parts.append(b"transfer-encoding: chunked\r\n")
         elif length is None:
@@ -102,7 +102,9 @@ class Answer:
                 self._body = Document(name, length=length, is_chunked=is_chunked)
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
-        if not self._is_holding:
+        self.is_plain = self._body is None
+        """Whether the bytes of its body pass as they came."""
+        if self.is_plain or not self._is_holding:
             parts.append(b"\r\n")
         self._head = b"".join(parts)
         """Waits to be sent together with the first bytes of the body."""
@@ -126,21 +128,19 @@ class Answer:
         """Whether the head lacks its end, which comes with the first bytes of the body."""
         return isinstance(self._body, Document) and self._body.is_holding
 
-    def unchunk(self, data: bytes) -> bytes:
-        """The body's bytes without a framing that the client does not know."""
-        return data if self._unchunker is None else self._unchunker.feed(data)
-
     def pass_on(self, data: bytes) -> bytes:
         """What the client gets for these bytes of the body; the first time with the head before it."""
         if self._body is not None:
             data = self._body.feed(data) if data or self._is_holding else data
             if self._is_holding:
                 return b""
-        return self._with_head(data)
+        if self._head:
+            data, self._head = self._head + data, b""
+        return data
 
     def filtered(self, write: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
         """Writes further bytes in the shortest way; None if they must pass here."""
-        if self._unchunker is not None or self._head:
+        if self.unchunker is not None or self._head:
             return None
         body = self._body
         if body is None or (isinstance(body, Document) and body.is_plain):
@@ -163,12 +163,9 @@ class Answer:
         if not isinstance(self._body, EventStream):
             return None
         last = self._body.cut_off(error_event())
-        return None if last is None else self._with_head(last)
-
-    def _with_head(self, data: bytes) -> bytes:
-        if self._head:
-            data, self._head = self._head + data, b""
-        return data
+        if last is not None and self._head:
+            last, self._head = self._head + last, b""
+        return last
 
 
 def media_type(headers: list[Header]) -> bytes:
@@ -182,7 +179,7 @@ def media_type(headers: list[Header]) -> bytes:
     return kind
 
 
-class _Unchunker:
+class Unchunker:
     """Takes the chunk framing off, for clients of HTTP/1.0."""
 
     def __init__(self) -> None:

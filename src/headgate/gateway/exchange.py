@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from headgate.gateway import decision_header, learning, limiting
@@ -21,6 +20,7 @@ from headgate.gateway.refusals import Refusal, error_event
 from headgate.gateway.usage import Tail, Usage
 
 if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.upstream import UpstreamConnection
 
+_OK, _NOT_FOUND = 200, 404
 CLIENT_GONE = 499
 """Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
 
@@ -121,80 +122,90 @@ class Exchange(PairedDelivery):
         """The head of the answer is here: pass it on, or give the request to another endpoint."""
         if self._timer is not None:
             self._cancel_timer()
-        load = self.load
+        load, pool = self.load, self.pool
         assert load is not None
-        if status in RETRIED:
-            if self._goes_elsewhere(status):
-                return
-        elif load.failures_in_row and status < 500:
+        assert pool is not None
+        if status >= 400 and self._is_turned_down(load, status):
+            return
+        if load.failures_in_row and status < 500:
             load.answered(now)
-        if status == 404 and self.decision.scheduled.adapter:
-            self._proxy.scraper.list_models_soon(load)
         answer = self._answer = self._answer_of(status, headers, now)
         if self.request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told()))
-        assert self.pool is not None
-        if self.pool.policy.marks_answers and self.choice is not None:
-            for name, value in self._marks(self.pool, self.choice):
+        if pool.policy.marks_answers and self.choice is not None:
+            for name, value in self._marks(pool, self.choice):
                 answer.add(b"%b: %b\r\n" % (name, value))
         if answer.ends_with_connection:
             connection.ends_with_connection()
         self.upstream_status = status
-        self.status = status if isinstance(answer, Answer) else HTTPStatus.OK
+        self.status = status if isinstance(answer, Answer) else _OK
         self.head_at = now
         if self.wait is not None:
             self.wait.queue.answered(self.wait)
         # Nothing is sent again: a stream need not hold its prompt.
         self._payload = self.request.body = self.decision.body = b""
 
+    def _is_turned_down(self, load: EndpointLoad, status: int) -> bool:
+        """Whether an answer that is an error is dropped, as another endpoint is asked."""
+        if status == _NOT_FOUND and self.decision.scheduled.adapter:
+            self._proxy.scraper.list_models_soon(load)
+        return status in RETRIED and self._goes_elsewhere(status)
+
     def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
-        may_keep_alive = self.request.keep_alive and not self._proxy.leaving
-        if self.wait is not None and self.wait.has_head:
+        request, decision, wait = self.request, self.decision, self.wait
+        may_keep_alive = request.keep_alive and not self._proxy.leaving
+        if wait is not None and wait.has_head:
             return Continuation(
-                self.request.target,
+                request.target,
                 status,
                 headers,
-                may_keep_alive=may_keep_alive,
-                takes_usage=self.decision.usage_unasked,
-                name=self.decision.client_name,
+                may_keep_alive,
+                takes_usage=decision.usage_unasked,
+                name=decision.client_name,
             )
         return Answer(
-            self.request,
+            request,
             self.request_id,
             status,
             headers,
-            may_keep_alive=may_keep_alive,
-            is_stream=self.decision.stream,
-            takes_usage=self.decision.usage_unasked,
-            name=self.decision.client_name,
-            limit_lines=limiting.lines(self.reservation, now) if self.reservation is not None else b"",
+            may_keep_alive,
+            decision.stream,
+            decision.usage_unasked,
+            decision.client_name,
+            limiting.lines(self.reservation, now) if self.reservation is not None else b"",
         )
 
     def forward(self, data: bytes, now: float) -> None:
         """Passes body bytes on as they came; the first time together with the head."""
-        assert self._answer is not None
-        data = self._answer.unchunk(data)
-        assert self.load is not None
-        self.heard_at = self.load.heard_at = now
+        answer, load = self._answer, self.load
+        assert answer is not None
+        assert load is not None
+        if answer.unchunker is not None:
+            data = answer.unchunker.feed(data)
+        self.heard_at = load.heard_at = now
         if data:
             if not self.first_byte_at:
-                self.first_byte_at = now
-                if self.booking is not None and self.upstream_status < 400:
-                    self.booking.first_token(now)  # an error tells nothing of prefilling
-                    if self.handover is not None and self.decision.stream:
-                        self.handover.answered(now - self.sent_at)
-                    if self._proxy.queues.held:
-                        self._room_made()
+                self._first_byte(now)
             self.tail.add(data)
             self.bytes_out += len(data)
-        elif self.handover is not None and not self._answer.has_begun:
+        elif self.handover is not None and not answer.has_begun:
             return  # a head alone may still be taken back
-        passed = self._answer.pass_on(data)
+        passed = answer.pass_on(data)
         if passed:
             if self.handover is not None:
                 self.handover.forget()
                 passed = self.handover.counted(passed)
             self._client.write(passed)
+
+    def _first_byte(self, now: float) -> None:
+        """The first byte of the body is here, and with it the first token."""
+        self.first_byte_at = now
+        if self.booking is not None and self.upstream_status < 400:
+            self.booking.first_token(now)  # an error tells nothing of prefilling
+            if self.handover is not None and self.decision.stream:
+                self.handover.answered(now - self.sent_at)
+            if self._proxy.queues.held:
+                self._room_made()
 
     def straight_way(self) -> Callable[[bytes], None] | None:
         """Where further bytes of the answer may be written as they come; None if they must pass here."""
@@ -207,16 +218,16 @@ class Exchange(PairedDelivery):
     def finished(self, now: float) -> None:
         """The answer is complete."""
         self._leave_upstream()
-        answer = self._answer
+        answer, load = self._answer, self.load
         if answer is not None:
-            if not answer.has_begun and self.handover is not None:
+            if self.handover is not None and not answer.has_begun:
                 self._client.write(answer.pass_on(b""))
-            if held := answer.flush():
+            if not answer.is_plain and (held := answer.flush()):
                 self._client.write(held if self.handover is None else self.handover.counted(held))
-        if self.load is not None and self.load.failures_in_row and self.upstream_status < 500:
-            self.load.succeeded(now)
+        if load is not None and load.failures_in_row and self.upstream_status < 500:
+            load.succeeded(now)
         self._settle("served", now)
-        self._client.exchange_done(self._answer is None or self._answer.keep_alive, now)
+        self._client.exchange_done(answer is None or answer.keep_alive, now)
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
         """The connection ended before the answer did."""
@@ -337,7 +348,7 @@ class Exchange(PairedDelivery):
     def _refuse_stream(self, wait: Wait, refusal: Refusal) -> None:
         """Its client has the head of a stream: the stream ends with the event that says why."""
         now = self.now()
-        self.status = HTTPStatus.OK
+        self.status = _OK
         self.error_message = refusal.message
         last = wait.refused(refusal, self.request.target)
         self._settle(refusal.code, now)
@@ -390,7 +401,7 @@ class Exchange(PairedDelivery):
         now = self.now()
         answer = self._answer_of(status, framed, now)
         self.upstream_status = status
-        self.status = status if isinstance(answer, Answer) else HTTPStatus.OK
+        self.status = status if isinstance(answer, Answer) else _OK
         self.bytes_out = len(body)
         self._client.write(answer.pass_on(body) + answer.flush())
         self._settle("served", now)
@@ -404,7 +415,7 @@ class Exchange(PairedDelivery):
             self._cancel_timer()
         if self.handover is not None:
             self.handover.settled(is_served=outcome == "served")
-        if self._answer is not None:
+        if self._answer is not None and not self._answer.is_plain:
             self.bytes_out -= self._answer.taken_bytes
         booking = self.booking
         self._end_booking(now)

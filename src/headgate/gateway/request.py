@@ -57,8 +57,8 @@ _HARMLESS = frozenset(
 )
 """What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
 
-_CODINGS = re.compile(rb"(?<=\n)accept-encoding: [^\r\n]*")
-_TRACE = re.compile(rb"(?<=\n)trace(?:parent|state): [^\r\n]*\r\n")
+_CODINGS = re.compile(rb"\naccept-encoding: [^\r\n]*")
+_TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
@@ -164,7 +164,7 @@ class Request:
 
     def refuse_codings(self) -> None:
         """Asks the endpoint not to compress its answer, which has to be changed on the way."""
-        self._forwarded = _CODINGS.sub(b"accept-encoding: identity", self._forwarded)
+        self._forwarded = _CODINGS.sub(b"\naccept-encoding: identity", self._forwarded)
 
     def begin_trace(self, traceparent: bytes) -> None:
         """Puts the request into another trace; what it said of one before is left out."""

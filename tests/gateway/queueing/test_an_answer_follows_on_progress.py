@@ -59,7 +59,7 @@ def test_events_follow_as_they_are(chunks, reads, is_chunked, is_straight):
         if straight is not None:
             straight(read)
         else:
-            write(answer.pass_on(answer.unchunk(read)))
+            write(answer.pass_on(read))
     write(answer.flush())
     assert uncoded(b"".join(written)) == EVENTS
     assert not answer.ends_with_connection

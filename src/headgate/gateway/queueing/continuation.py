@@ -25,6 +25,10 @@ MAX_BODY_BYTES = 64 * 1024
 class Continuation:
     """One such answer; stands in the place of an `Answer`. Raises HttpParserError as that does."""
 
+    is_plain = False
+    unchunker = None
+    """Its client knows chunks."""
+
     __slots__ = (
         "_chunks",
         "_held",
@@ -42,7 +46,6 @@ class Continuation:
         target: bytes,
         status: int,
         headers: list[Header],
-        *,
         may_keep_alive: bool,
         takes_usage: bool,
         name: bytes = b"",
@@ -77,10 +80,6 @@ class Continuation:
     def taken_bytes(self) -> int:
         """By how much the body became shorter on the way."""
         return self._stream.taken_bytes if self._stream is not None else 0
-
-    def unchunk(self, data: bytes) -> bytes:
-        """The body's bytes as they came: its client knows chunks."""
-        return data
 
     def pass_on(self, data: bytes) -> bytes:
         """What the client gets for these bytes of the body."""
