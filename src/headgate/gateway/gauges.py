@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate import fleet
 from headgate.gateway.limiting import metrics
-from headgate.gateway.queueing import metrics as queueing_metrics
+from headgate.gateway.queueing import gauges as queueing_gauges
 from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
     """Adds everything that has a value at any time, whether requests come or not."""
     read = _Reader(proxy)
     metrics.add_metrics(registry, proxy)
-    queueing_metrics.add_gauges(registry, proxy.queues)
+    queueing_gauges.add_gauges(registry, proxy.queues)
     prefix = "headgate_gateway"
     registry.add(
         Gauge(

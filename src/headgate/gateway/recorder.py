@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Words
-from headgate.gateway.queueing.metrics import WaitMetrics
+from headgate.gateway.queueing.metrics import MAX_MODELS, UNKNOWN, WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.refusals import Refusal
 
-UNKNOWN = "unknown"
-"""Stands for every model that has no route, so that clients cannot make labels up (R14)."""
 NONE = "none"
-
-MAX_MODELS = 500
-"""Models and adapters that have series of their own; each has dozens."""
 MAX_BOUND = 10_000
 
 _Key = tuple[str, str, str, str, str, int, str, bool]
@@ -187,7 +182,7 @@ class Recorder:
             self.prefill,
         )
         registry.add(*self._of_pools, self.rejections, self.translations_failed)
-        self.waits = WaitMetrics(registry)
+        self.waits = WaitMetrics(registry, self.models)
 
     def write_to(self, log: LineLog | None, log_format: str) -> None:
         """Lines of requests that end from now on go there, in this form; None ends the access log."""
@@ -249,7 +244,7 @@ class Recorder:
         self.requests.keep("route", routes | {NONE, OTHER})
         for metric in self._of_models:
             metric.keep("model", names | {UNKNOWN, OTHER})
-        self.waits.keep(pools)
+        self.waits.keep(pools, names | {UNKNOWN, OTHER})
         for metric in self._of_pools:
             metric.keep("pool", pools)
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from headgate.gateway import delivery, pages
-from headgate.gateway.queueing import metrics
+from headgate.gateway.queueing import gauges
 
 ROOM_FOR_ONE = {
     "flow_control": True,
@@ -87,7 +87,7 @@ def start_pool(start_gateway, endpoint, eventually):
     async def start(**settings) -> Pool:
         gateway = await start_gateway(endpoint, settings=ROOM_FOR_ONE | settings)
         gateway.proxy._sweeper.cancel()  # whoever goes is woken by what happens, and not once a second
-        metrics.add_gauges(gateway.registry, gateway.proxy.queues)
+        gauges.add_gauges(gateway.registry, gateway.proxy.queues)
         return Pool(gateway, endpoint, eventually)
 
     return start

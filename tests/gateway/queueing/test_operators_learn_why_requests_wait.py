@@ -3,8 +3,11 @@
 import math
 
 import msgspec
+import pytest
 
 from headgate.gateway import explaining
+from headgate.gateway.queueing import gauges, metrics
+from headgate.telemetry import LabelValues
 
 BODY = b'{"model": "m", "prompt": "hello"}'
 
@@ -97,3 +100,78 @@ async def test_the_share_of_each_bound_is_measured(start_pool, endpoint):
     told = pool.gateway.registry.render().decode()
     assert f"\n{name}global_capacity_utilization_requests{{" not in told
     assert f"\n{name}capacity_utilization_bytes{{" not in told
+
+
+NAME = "headgate_gateway_flow_control_"
+OF = {"pool": "default/pool", "priority": "1", "flow": "team-a", "model": "m", "target_model": "served"}
+
+
+async def test_waits_are_measured_by_whose_they_are_and_for_which_model(start_pool, endpoint):
+    """While they last, and when they are over."""
+    pool = await start_pool()
+    pool.gateway.serve([endpoint], model="served")
+    await pool.ask()
+    first = await endpoint.call()
+    await pool.wait(x_headgate_fairness_id="team-a", x_priority="1")
+    assert pool.gateway.metric(f"{NAME}queue_size", **OF) == 1
+    assert pool.gateway.metric(f"{NAME}queue_bytes", **OF) > 0
+    assert pool.gateway.metric(f"{NAME}request_queue_duration_seconds_count") == 0
+    first.answer(b"{}")
+    await pool.served()
+    waited = f"{NAME}request_queue_duration_seconds_count"
+    assert pool.gateway.metric(waited, outcome="dispatched", **OF) == 1
+    assert pool.gateway.metric(f"{NAME}queue_size") == 0
+
+
+async def test_names_that_clients_make_up_have_no_series_of_their_own(start_pool, endpoint, monkeypatch):
+    """Beyond the first, of flows and of models for which there is a route only as there is one for all."""
+    monkeypatch.setattr(gauges, "MAX_FLOWS", 1)
+    pool = await start_pool()
+    pool.gateway.recorder.waits._flows = LabelValues(1)
+    route = pool.gateway.proxy.snapshot.models["m"][0]
+    monkeypatch.setattr(type(route), "takes_unknown", True)
+    await pool.ask()
+    await endpoint.call()
+    for flow in ("a", "a", "b", "c"):
+        await pool.wait(x_headgate_fairness_id=flow)
+    sizes = {flow: pool.gateway.metric(f"{NAME}queue_size", flow=flow) for flow in ("a", "b", "other")}
+    assert sizes == {"a": 2, "b": 0, "other": 2}
+    assert pool.gateway.metric(f"{NAME}queue_size", model="unknown", target_model="unknown") == 4
+    assert pool.gateway.metric(f"{NAME}request_enqueue_duration_seconds_count", flow="other") == 2
+
+
+async def test_what_the_queue_itself_takes_is_measured_where_requests_wait(start_pool, endpoint):
+    """To find a place, and to look who goes; a request that goes at once is in neither."""
+    pool = await start_pool(queue_max_requests=1)
+    entered, looks = f"{NAME}request_enqueue_duration_seconds", f"{NAME}dispatch_cycle_duration_seconds"
+    await pool.ask()
+    await endpoint.call()
+    assert pool.gateway.metric(f"{entered}_count") == pool.gateway.metric(f"{looks}_count") == 0
+    await pool.wait(x_headgate_fairness_id="team-a")
+    assert (await pool.gateway.ask()).status == 429
+    assert pool.gateway.metric(f"{entered}_count", outcome="held", flow="team-a", priority="0") == 1
+    assert pool.gateway.metric(f"{entered}_count", outcome="rejected-saturated") == 1
+    assert pool.gateway.metric(f"{looks}_count") >= 1
+    assert pool.gateway.metric(f"{looks}_sum") > 0
+
+
+@pytest.mark.parametrize(
+    ("detector", "stale"), [("utilization-detector", 1), ("predicted-work", 1), ("concurrency-detector", 0)]
+)
+async def test_endpoints_of_which_nothing_fresh_is_known_are_counted(start_pool, detector, stale):
+    """By detectors that go by readings; the others miss nothing."""
+    pool = await start_pool(queue_detector=detector)
+    assert pool.gateway.metric(f"{NAME}stale_endpoints", detector=detector) == stale
+    assert pool.gateway.metric(f"{NAME}stale_endpoints") == stale
+
+
+async def test_series_of_models_that_are_gone_end(start_pool, endpoint):
+    """As all others do."""
+    pool = await start_pool(queue_max_requests=1, queue_ttl_s=0.01)
+    await pool.ask()
+    await endpoint.call()
+    assert (await pool.gateway.ask()).status == 429
+    waited = f"{NAME}request_queue_duration_seconds_count"
+    assert pool.gateway.metric(waited, model="m") == 1
+    pool.gateway.recorder.waits.keep({"default/pool"}, {metrics.UNKNOWN})
+    assert pool.gateway.metric(waited) == 0

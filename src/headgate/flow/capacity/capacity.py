@@ -60,6 +60,14 @@ class Capacity(ABC):
     def sent(self, now: float) -> None:  # noqa: B027 - the loads tell most of them
         """A request goes, where that is asked for."""
 
+    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+        """Whether it would go by what the engine of an endpoint says, and nothing fresh is known of that."""
+        return False
+
+    def stale(self, now: float) -> int:
+        """Of how many endpoints that is so."""
+        return sum(1 for load in self.loads if self.is_stale(load, now))
+
     def in_flight(self) -> int:
         """Requests that the endpoints have from this gateway."""
         return sum(load.requests for load in self.loads)

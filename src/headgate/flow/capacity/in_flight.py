@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.fleet import EndpointLoad
 from headgate.flow.capacity.capacity import Capacity
 from headgate.flow.capacity.ceilings import Ceilings
 
@@ -34,3 +35,6 @@ class SessionRoom(Capacity):
         if all(load.reading is not None and load.reading.waiting for load in self.loads):
             return max(saturation, 1.0)
         return saturation
+
+    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+        return load.reading is None or load.reading.waiting is None

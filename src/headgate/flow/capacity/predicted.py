@@ -104,6 +104,9 @@ class PredictedWork(Capacity):
     def saturation(self, now: float) -> float:
         return min((self._fullness(load, now) for load in self.loads), default=1.0)
 
+    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+        return load.reading is None
+
     def fullness(self, now: float) -> dict[str, float]:
         """Of each endpoint, by its name; for explanations."""
         return {load.endpoint.name: self._fullness(load, now) for load in self.loads}

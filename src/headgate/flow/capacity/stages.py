@@ -85,6 +85,9 @@ class Stages(Capacity):
     def saturation(self, now: float) -> float:
         return max(stage.saturation(now) for stage in self._stages.values())
 
+    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+        return next(iter(self._stages.values())).is_stale(load, now)  # they are all of one kind
+
     def by_stage(self, now: float) -> dict[str, float]:
         """The saturation of each: `prefill` and `decode`, or `all`."""
         return {name: stage.saturation(now) for name, stage in self._stages.items()}

@@ -37,9 +37,8 @@ class Utilization(Capacity):
             return self.in_flight() / (FALLBACK_REQUESTS * len(self.loads))
         return (sum(known) + len(self.loads) - len(known)) / len(self.loads)
 
-    def stale(self, now: float) -> int:
-        """How many endpoints have no fresh reading."""
-        return sum(1 for load in self.loads if self._fullness(load, now) is None)
+    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+        return self._fullness(load, now) is None
 
     def _fullness(self, load: EndpointLoad, now: float) -> float | None:
         reading = load.reading

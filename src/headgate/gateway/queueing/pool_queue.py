@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
+from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
@@ -47,6 +49,8 @@ class PoolQueue:
     def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
         self._proxy = proxy
         self._pool = pool
+        self.detector = queueing.capacity.detector
+        """Which one says whether there is room."""
         self._flow_header = queueing.flow_header.encode()
         self._capacity = capacity.make(queueing.capacity, proxy.settings.max_endpoint_connections)
         self._counts_on_all = True
@@ -131,11 +135,14 @@ class PoolQueue:
         return f"queued, position {position}{when}"
 
     def saturation(self) -> Mapping[str, float]:
-        """How full the pool is; from 1 on there is no room. Where prefill and decode are apart, of each."""
+        """How full the pool is; from 1 on there is no room. And its stages, where it has any."""
         now = self._proxy.now()
-        if isinstance(self._capacity, Stages):
-            return self._capacity.by_stage(now)
-        return {"all": self._capacity.saturation(now)}
+        stages = self._capacity.by_stage(now) if isinstance(self._capacity, Stages) else {}
+        return {**stages, "all": self._capacity.saturation(now)}
+
+    def stale_endpoints(self) -> int:
+        """Those of which the detector knows nothing fresh that it would go by."""
+        return self._capacity.stale(self._proxy.now())
 
     # -- what happens to it
 
@@ -166,6 +173,7 @@ class PoolQueue:
 
     def change(self, queueing: Queueing) -> None:
         """Goes on by other settings: those that wait go on waiting."""
+        self.detector = queueing.capacity.detector
         self._flow_header = queueing.flow_header.encode()
         self._capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
         self._flow.capacity = self._capacity
@@ -192,6 +200,7 @@ class PoolQueue:
 
     def hold(self, exchange: Delivery) -> None:
         """Lets a request wait that does not pass; or refuses it, if there is no place for it."""
+        began = time.perf_counter()
         now, proxy = self._proxy.now(), self._proxy
         request, decision = exchange.request, exchange.decision
         says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
@@ -214,6 +223,8 @@ class PoolQueue:
         self.held += 1
         proxy.queues.held += 1
         dropped = self._refused(waiting, now)
+        outcome = HELD if dropped is None else dropped.reason
+        proxy.recorder.waits.entered(self._pool, wait, outcome, time.perf_counter() - began)
         if dropped is not None:
             self._drop(wait, dropped, now)
         self.wake()
@@ -267,6 +278,7 @@ class PoolQueue:
 
     def _look(self) -> None:
         """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
+        began = time.perf_counter()
         self._alarm.stop()
         now = self._proxy.now()
         self._turn_away(self._flow.dropped(now), now)
@@ -282,6 +294,7 @@ class PoolQueue:
             self.wake()
         elif self.held:
             self._alarm.wake_at(self._flow.wake_at(now), now)
+        self._proxy.recorder.waits.look.observe(time.perf_counter() - began)
 
     def _send(self, wait: Wait, now: float) -> None:
         exchange = _exchange(wait)

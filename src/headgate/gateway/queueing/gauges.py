@@ -1,0 +1,164 @@
+"""What is read of the queues whenever somebody scrapes."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headgate.gateway.queueing.metrics import MAX_FLOWS, PREFIX, named
+from headgate.telemetry import Gauge, Registry
+from headgate.telemetry.metrics import OTHER
+
+if TYPE_CHECKING:
+    from headgate.gateway.queueing.pool_queue import PoolQueue
+    from headgate.gateway.queueing.queues import Queues
+
+_Samples = list[tuple[tuple[str, ...], float]]
+
+
+def add_gauges(registry: Registry, queues: Queues) -> None:
+    """Adds how the queues are."""
+    read = _Reader(queues)
+    of_bands = ("pool", "priority")
+    of_flows = (*of_bands, "flow", "model", "target_model")
+    registry.add(
+        Gauge(
+            f"{PREFIX}_queue_size",
+            "Requests that wait for their turn; flow is whose they are, the smaller ones are `other`.",
+            of_flows,
+            read.sizes,
+        ),
+        Gauge(f"{PREFIX}_queue_bytes", "Bytes of their bodies.", of_flows, read.bytes),
+        Gauge(
+            f"{PREFIX}_waiting_for_endpoints",
+            "Requests that wait because their pool has no ready endpoint.",
+            ("pool",),
+            read.starved,
+        ),
+        Gauge(
+            f"{PREFIX}_pool_saturation",
+            "How full a pool is; from 1 on requests wait. The stage is all, and where prefill and decode are "
+            "apart, each of these as well: all is the fuller of them.",
+            ("pool", "stage"),
+            read.saturation,
+            over="max",
+        ),
+        Gauge(
+            f"{PREFIX}_stale_endpoints",
+            "Endpoints whose engine told nothing fresh that the detector of room could go by.",
+            ("pool", "detector"),
+            read.stale,
+            over="max",
+        ),
+        Gauge(
+            f"{PREFIX}_capacity_utilization_requests",
+            "Share of queue_band_max_requests that is taken, where that is a limit.",
+            of_bands,
+            read.band_requests,
+            over="max",
+        ),
+        Gauge(
+            f"{PREFIX}_capacity_utilization_bytes",
+            "Share of queue_band_max_bytes that is taken, where that is a limit.",
+            of_bands,
+            read.band_bytes,
+            over="max",
+        ),
+        Gauge(
+            f"{PREFIX}_global_capacity_utilization_requests",
+            "Share of queue_max_requests that is taken, where that is a limit.",
+            ("pool",),
+            read.all_requests,
+            over="max",
+        ),
+        Gauge(
+            f"{PREFIX}_global_capacity_utilization_bytes",
+            "Share of queue_max_bytes that is taken, where that is a limit.",
+            ("pool",),
+            read.all_bytes,
+            over="max",
+        ),
+    )
+
+
+class _Reader:
+    """Gives the samples of each gauge."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+
+    def sizes(self) -> _Samples:
+        return [(of, count) for of, (count, _) in self._of_flows().items()]
+
+    def bytes(self) -> _Samples:
+        return [(of, size) for of, (_, size) in self._of_flows().items()]
+
+    def _of_flows(self) -> dict[tuple[str, ...], tuple[int, int]]:
+        """How many requests of each wait, and their bytes."""
+        counts: Tally[tuple[str, ...]] = Tally()
+        sizes: Tally[tuple[str, ...]] = Tally()
+        for queue in self._queues.all():
+            for wait in queue.waits():
+                of = (queue.name, str(wait.place.priority), *named(wait))
+                counts[of] += 1
+                sizes[of] += wait.place.size
+        found: dict[tuple[str, ...], tuple[int, int]] = {}
+        for place, (of, count) in enumerate(counts.most_common()):
+            pool, priority, flow, model, target = of
+            told = (pool, priority, flow if place < MAX_FLOWS else OTHER, model, target)
+            before, size = found.get(told, (0, 0))
+            found[told] = (before + count, size + sizes[of])
+        return found
+
+    def starved(self) -> _Samples:
+        return [((queue.name,), queue.held if queue.is_empty else 0) for queue in self._queues.all()]
+
+    def saturation(self) -> _Samples:
+        return [
+            ((queue.name, stage), saturation)
+            for queue in self._queues.all()
+            for stage, saturation in queue.saturation().items()
+        ]
+
+    def stale(self) -> _Samples:
+        return [((queue.name, queue.detector), queue.stale_endpoints()) for queue in self._queues.all()]
+
+    def band_requests(self) -> _Samples:
+        return [
+            ((queue.name, str(priority)), count / most)
+            for queue in self._queues.all()
+            for priority, (count, _) in _bands(queue)
+            if (most := queue.settings.band_of(priority).max_requests)
+        ]
+
+    def band_bytes(self) -> _Samples:
+        return [
+            ((queue.name, str(priority)), size / most)
+            for queue in self._queues.all()
+            for priority, (_, size) in _bands(queue)
+            if (most := queue.settings.band_of(priority).max_bytes)
+        ]
+
+    def all_requests(self) -> _Samples:
+        return [
+            ((queue.name,), queue.held / most)
+            for queue in self._queues.all()
+            if (most := queue.settings.max_requests)
+        ]
+
+    def all_bytes(self) -> _Samples:
+        return [
+            ((queue.name,), sum(wait.place.size for wait in queue.waits()) / most)
+            for queue in self._queues.all()
+            if (most := queue.settings.max_bytes)
+        ]
+
+
+def _bands(queue: PoolQueue) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Of each priority of which requests wait: how many, and their bytes."""
+    found: dict[int, tuple[int, int]] = {}
+    for wait in queue.waits():
+        count, size = found.get(wait.place.priority, (0, 0))
+        found[wait.place.priority] = (count + 1, size + wait.place.size)
+    yield from found.items()
