@@ -44,7 +44,7 @@ def test_more_that_decode_let_a_first_token_come_later():
     endpoint = load()
     before = endpoint.estimator.predicted(2 * STEP_TOKENS, 0.0)
     for _ in range(10):
-        endpoint.book(0, 0, 0.0).first_token(0.0)
+        endpoint.book(0, 0, 0.0, is_streamed=False)
     after = endpoint.estimator.predicted(2 * STEP_TOKENS, 0.0)
     assert before.beside_s == 0.0
     assert after.beside_s == pytest.approx(10 * PRIOR_BESIDE_TOKENS * endpoint.estimator.rates.token_s * 3)

@@ -19,6 +19,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
+from headgate.fleet.deviation import Deviation
 from headgate.fleet.kv_room import KvRoom
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
@@ -34,8 +35,6 @@ come at once."""
 USUAL_PROMPT_TOKENS = 1000.0
 """What a request of another gateway is taken for, until requests of ours have shown what is usual."""
 USUAL_SHARE = 1 / 32
-OWN_AFTER = 8
-"""An endpoint learns with the others of its pool until it has made so many observations."""
 
 
 class Estimator:
@@ -47,12 +46,12 @@ class Estimator:
         "_decoding_at",
         "_decoding_s",
         "_delay_s",
+        "_deviation",
         "_group_s",
         "_group_starts",
         "_group_tokens",
         "_is_blurred",
         "_others_s",
-        "_own",
         "_prefilled_s",
         "_prompt_tokens",
         "_read_at",
@@ -70,7 +69,7 @@ class Estimator:
 
     def __init__(self) -> None:
         self.rates = Rates()
-        """Shared with the pool at first, its own later."""
+        """Shared with the pool, until it has shown that it is faster or slower than the others."""
         self.busy_until = -math.inf
         """When it will have prefilled all that was booked, while the first in its queue is not overdue."""
         self.is_simple_until = math.inf
@@ -89,7 +88,8 @@ class Estimator:
         """Of its queue, what the last reading showed that is not ours: of other gateways."""
         self._read_at = -math.inf
         self._prompt_tokens = USUAL_PROMPT_TOKENS
-        self._own = 0
+        self._deviation: Deviation | None = Deviation()
+        """None once its rates are its own."""
         # Positions are in tokens booked since the beginning: what is between `_served` and `_booked` is owed,
         # less `_void`, which was given up; it was taken up at `_since`, with a delay if it was idle before.
         self._booked = 0
@@ -105,8 +105,8 @@ class Estimator:
         """Whether it is unknown how long the first in the queue takes: nothing is learned from that one."""
 
     def join(self, shared: Rates) -> None:
-        """Learns with others, and from them, until it knows enough of itself."""
-        if self._own < OWN_AFTER:
+        """Learns with others, and from them, as long as it is not known to differ."""
+        if self._deviation is not None:
             self.rates = shared
 
     # -- what is predicted
@@ -303,10 +303,13 @@ class Estimator:
     def _close_group(self) -> None:
         """Learns from the prompts that were observed together."""
         if self._group_tokens:
-            self._own += 1
-            if self._own == OWN_AFTER:
-                self.rates = self.rates.fork()
-            self.rates.learn(self._group_starts, self._group_tokens, self._group_s)
+            starts, tokens, took_s = self._group_starts, self._group_tokens, self._group_s
+            deviation = self._deviation
+            if deviation is not None:
+                deviation.observe(self.rates.expected_s(starts, tokens), took_s)
+                if (factor := deviation.factor) is not None:
+                    self.rates, self._deviation = self.rates.fork(factor), None
+            self.rates.learn(starts, tokens, took_s)
         self._forget_group()
 
     def _forget_group(self) -> None:

@@ -37,9 +37,21 @@ class Fit:
         self._ty = weight * each_s
         self._ya = weight * per_s
 
+    def expected_s(self, times: float, amount: float) -> float:
+        """How long that is expected to take; never 0."""
+        return times * self.each_s + amount * self.per_s + SHORTEST_S
+
+    def scaled(self, factor: float) -> Fit:
+        """Another that has seen the same, but each time `factor` times as long."""
+        scaled = Fit(self.each_s * factor, self.per_s * factor, self._kept)
+        # Weights are 1/expected; sums of what it took have them as a factor already.
+        scaled._tt, scaled._ta, scaled._aa = self._tt / factor, self._ta / factor, self._aa / factor
+        scaled._ty, scaled._ya = self._ty, self._ya
+        return scaled
+
     def learn(self, times: float, amount: float, took_s: float) -> None:
         """Takes an observation, of which `times` or `amount` may be 0."""
-        expected = times * self.each_s + amount * self.per_s + SHORTEST_S
+        expected = self.expected_s(times, amount)
         took = min(max(took_s, expected / LARGEST_SURPRISE), expected * LARGEST_SURPRISE)
         weight, kept = 1.0 / expected, self._kept
         self._tt = kept * self._tt + weight * times * times

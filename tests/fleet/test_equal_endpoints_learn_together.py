@@ -1,0 +1,80 @@
+"""Endpoints share what they learn until one has shown that it is of another kind, which chance does not."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import fleet, routing
+from headgate.fleet.deviation import LARGEST_CHANCE, LEAST_OBSERVATIONS, Deviation
+from headgate.fleet.estimator import STEP_TOKENS
+
+TOKEN_S = 1 / 16_000
+SEEDS = st.integers(0, 999)
+
+
+def load(name: str, rates: fleet.Rates) -> fleet.EndpointLoad:
+    endpoint = fleet.EndpointLoad(routing.Endpoint(f"default/{name}", "127.0.0.1", 8000))
+    endpoint.estimator.join(rates)
+    return endpoint
+
+
+def serve(endpoint: fleet.EndpointLoad, token_s: float, rng: random.Random, prompts: int) -> None:
+    """One prompt after the other, in steps that each has in common with the next: so much of the next one is
+    over when its first token comes."""
+    now = shared_tokens = 0.0
+    bookings = []
+    for _ in range(prompts):
+        tokens = rng.randrange(STEP_TOKENS, 10 * STEP_TOKENS)
+        bookings.append(endpoint.book(tokens, 0, 0.0))
+    for booking in bookings:
+        also_tokens = rng.uniform(0, STEP_TOKENS)
+        now += (booking.uncached_tokens - shared_tokens + also_tokens) * token_s
+        shared_tokens = also_tokens
+        booking.first_token(now)
+        booking.end(now)
+
+
+@given(SEEDS)
+def test_chance_does_not_tell_equal_endpoints_apart(seed):
+    """What steps in common make of single prompts leaves all of them at one rate."""
+    shared, rng = fleet.Rates(TOKEN_S, 0.01), random.Random(seed)
+    endpoints = [load(f"pod-{number}", shared) for number in range(4)]
+    for endpoint in endpoints:
+        serve(endpoint, TOKEN_S, rng, 60)
+    assert all(endpoint.estimator.rates is shared for endpoint in endpoints)
+
+
+@given(SEEDS, st.sampled_from((0.5, 0.7, 1.5, 2.0, 4.0)))
+def test_an_endpoint_of_another_kind_gets_rates_of_its_own(seed, factor):
+    """It is known for what it is, and moves those of the others no more."""
+    shared, rng = fleet.Rates(TOKEN_S, 0.01), random.Random(seed)
+    usual, other = load("usual", shared), load("other", shared)
+    serve(usual, TOKEN_S, rng, 40)
+    serve(other, TOKEN_S * factor, rng, 40)
+    assert other.estimator.rates is not shared
+    assert other.estimator.rates.token_s == pytest.approx(TOKEN_S * factor, rel=0.3)
+    before = shared.token_s
+    serve(other, TOKEN_S * factor, rng, 40)
+    assert shared.token_s == before
+    assert usual.estimator.rates is shared
+
+
+@pytest.mark.parametrize("factor", [0.9 / LARGEST_CHANCE, 1.1 * LARGEST_CHANCE])
+def test_a_difference_is_believed_after_some_observations(factor):
+    """Not after the first few, and not much later."""
+    deviation = Deviation()
+    for _ in range(LEAST_OBSERVATIONS - 1):
+        deviation.observe(1.0, factor)
+        assert deviation.factor is None
+    deviation.observe(1.0, factor)
+    assert deviation.factor == pytest.approx(factor)
+
+
+def test_one_surprise_makes_no_other_kind():
+    """An engine that stalls once for a minute is the same as before."""
+    deviation = Deviation()
+    for number in range(LEAST_OBSERVATIONS):
+        deviation.observe(0.5, 60.0 if number == 3 else 0.5)
+    assert deviation.factor is None
