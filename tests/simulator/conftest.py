@@ -9,7 +9,14 @@ import httpx2
 import msgspec
 import pytest
 
-from headgate.simulator.model import PROFILES, EngineConfig, RequestId, SimulatedRequest, StepCosts
+from headgate.simulator.model import (
+    PROFILES,
+    EngineConfig,
+    RemoteStore,
+    RequestId,
+    SimulatedRequest,
+    StepCosts,
+)
 from headgate.simulator.server import Adapter, Ranks, ServerSettings, listen, running
 
 COSTS = StepCosts(base_s=1.0, per_decode_sequence_s=0.1, per_kv_token_s=0.001, per_prefill_token_s=0.01)
@@ -61,14 +68,16 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def _serve(*, bootstrap: bool = False, **settings: object) -> AsyncIterator[Server]:
+async def _serve(
+    *, bootstrap: bool = False, store: RemoteStore | None = None, **settings: object
+) -> AsyncIterator[Server]:
     defaults = {"engine": PROFILES["fast"].config, "models": ("tiny",), "drain_s": 0}
     sock = listen("127.0.0.1", 0)
     second = listen("127.0.0.1", 0) if bootstrap else None
     made = ServerSettings(**{**defaults, **settings})
     url = f"{'https' if made.speaks_tls else 'http'}://127.0.0.1:{sock.getsockname()[1]}"
     async with (
-        running(made, sock, second) as live,
+        running(made, sock, second, store) as live,
         httpx2.AsyncClient(base_url=url, timeout=20, verify=False) as client,
     ):
         yield Server(url, live, client, second.getsockname()[1] if second else None)

@@ -40,6 +40,7 @@ def engines(draw):
         kv_events=draw(st.booleans()),
         host_kv_blocks=draw(st.sampled_from([0, 0, 5, 50])),
         disk_kv_blocks=draw(st.sampled_from([0, 0, 5, 50])),
+        remote_kv_blocks=draw(st.sampled_from([0, 0, 5, 50])),
         host_token_s=0.0013,
         max_adapters=draw(st.integers(1, 3)),
         adapter_load_s=draw(st.sampled_from([0.0, 0.07])),

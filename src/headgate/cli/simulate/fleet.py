@@ -83,9 +83,10 @@ def fleet(
         raise click.UsageError(f"--port: the last engine would have port {last}; begin with a smaller one")
     with contextlib.ExitStack() as opened:
         served = []
+        store = described.new_store()
         for number, settings in enumerate(_settings(described, models, seed)):
             sock = opened.enter_context(contextlib.closing(_listen(host, port + number if port else 0)))
-            served.append(server.Served(settings, sock))
+            served.append(server.Served(settings, sock, store=store))
         try:
             server.run(served, lambda: _tell(served))
         except OSError as error:

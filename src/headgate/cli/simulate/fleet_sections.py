@@ -9,11 +9,12 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from headgate.cli.simulate import sizes
 from headgate.cli.simulate.start_sections import SECONDS, ColdStartSection, QueueSection
 from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.simulator.fleet import EngineGroup, FleetDescription
 from headgate.simulator.fleet.cold_start import keeps_requests
-from headgate.simulator.fleet.description import Role
+from headgate.simulator.fleet.description import Role, store_problems
 from headgate.simulator.model import DEFAULT_PROFILE, PROFILES, EngineConfig, Fault, FaultSchedule, StepCosts
 from headgate.simulator.traces import TimedRequest
 
@@ -146,6 +147,7 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
                 cold_start=group.cold_start.settings() if group.cold_start is not None else None,
             )
         )
+    problems += [Problem("groups", message) for message in store_problems(groups)]
     if problems:
         return Settled(None, [], problems)
     fleet = FleetDescription(
@@ -232,15 +234,17 @@ def _of_group(group: GroupSection, path: str) -> list[Problem]:
     if group.profile not in PROFILES:
         message = f"{group.profile!r} is not a profile"
         problems.append(Problem(f"{path}.profile", message, group.profile, tuple(PROFILES)))
-    known = constants()
+    known = constants() | dict.fromkeys(sizes.IN_BLOCKS, float)
     for name, value in group.engine.items():
         if name not in known:
             message = f"{name!r} is not a constant of an engine"
             problems.append(Problem(f"{path}.engine.{name}", message, name, tuple(known)))
         elif (wanted := _wanted(value, known[name])) is not None:
             problems.append(Problem(f"{path}.engine.{name}", f"{value!r} is not {wanted}"))
-    if group.cache_tokens is not None and "kv_blocks" in group.engine:
-        message = "the size of the cache is said twice, by kv_blocks too"
+    for name, blocks in sizes.said_twice(group.engine):
+        problems.append(Problem(f"{path}.engine.{name}", f"the size is said twice, by {blocks} too"))
+    if group.cache_tokens is not None and (said := {"kv_blocks", "kv_bytes"} & group.engine.keys()):
+        message = f"the size of the cache is said twice, by {said.pop()} too"
         problems.append(Problem(f"{path}.cache_tokens", message))
     return problems
 
@@ -278,6 +282,9 @@ def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict
         given["block_size"] = trace_block
         notes.append(f"KV blocks have {trace_block} tokens, as those of the trace")
     block_size = int(given.get("block_size", config.block_size))
+    token_bytes = int(given.get("kv_bytes_per_token", config.kv_bytes_per_token))
+    if block_size > 0 and token_bytes > 0:
+        given = sizes.in_blocks(given, block_size, token_bytes)
     if "kv_blocks" not in given and block_size > 0:
         tokens = group.cache_tokens or config.kv_blocks * config.block_size
         given["kv_blocks"] = tokens // block_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from headgate.fleet import EjectionPolicy, RetryBudgetPolicy
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowSettings
 from headgate.simulator.fleet.cold_start import ColdStart, keeps_requests
-from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule
+from headgate.simulator.model import ConfigError, EngineConfig, FaultSchedule, RemoteStore
 
 Role = Literal["both", "prefill", "decode"]
 
@@ -64,8 +64,18 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
         """Whether prefill and decode are apart anywhere."""
         return any(group.role != "both" for group in self.groups)
 
+    def new_store(self) -> RemoteStore | None:
+        """The store in which engines find each other's blocks, empty; None if no group has one."""
+        sizes = (group.engine.remote_kv_blocks for group in self.groups)
+        return next((RemoteStore(blocks) for blocks in sizes if blocks), None)
+
     def __post_init__(self) -> None:
-        problems = [*self._of_groups(), *self._out_of_range(), *self._of_health()]
+        problems = [
+            *self._of_groups(),
+            *(f"groups: {problem}" for problem in store_problems(self.groups)),
+            *self._out_of_range(),
+            *self._of_health(),
+        ]
         if problems:
             raise ConfigError("; ".join(problems))
 
@@ -130,3 +140,15 @@ class FleetDescription(msgspec.Struct, frozen=True, kw_only=True):
         if not budget.window_s > 0:
             problems.append(f"retry_budget.window_s: must be more than 0, got {budget.window_s:g}")
         return problems
+
+
+def store_problems(groups: Sequence[EngineGroup]) -> list[str]:
+    """What keeps groups from sharing one store: it has one size, and blocks of one kind."""
+    sharing = [group for group in groups if group.engine.remote_kv_blocks]
+    return [
+        f"engines that share a remote store have the same {name}, but {sharing[0].name} has "
+        f"{getattr(sharing[0].engine, name)} and {group.name} has {getattr(group.engine, name)}"
+        for group in sharing[1:]
+        for name in ("remote_kv_blocks", "block_size", "kv_bytes_per_token")
+        if getattr(group.engine, name) != getattr(sharing[0].engine, name)
+    ]

@@ -19,6 +19,7 @@ from headgate.simulator.model import (
     EngineFaults,
     FinishedRequest,
     RefusedError,
+    RemoteStore,
     RequestId,
     SimulatedRequest,
     StepOutcome,
@@ -63,11 +64,13 @@ class SimulatedEndpoint:
         rng: random.Random,
         stepped: Callable[[SimulatedEndpoint], None] | None,
         stale_s: float,
+        store: RemoteStore | None,
     ) -> None:
         self.group = group
         self.config = config
         self.load = load
-        self.engine = Engine(config)
+        self._store = store
+        self.engine = Engine(config, store)
         self.vitals = Vitals(config, load, stale_s)
         self._stale_s = stale_s
         self.requests = 0
@@ -259,7 +262,7 @@ class SimulatedEndpoint:
         self.engine.settle(now)
         self._busy_before_s = self.busy_s
         self._heard_before_s = max(self._heard_before_s, self.engine.last_token_s)
-        self.engine = Engine(self.config)
+        self.engine = Engine(self.config, self._store)
         self.engine.slow_down(self._slowdown, now)
         self._ends_s = None
         self.vitals.begin_anew(now)

@@ -122,6 +122,7 @@ class _Run:
         stepped = self._tell_kv_events if self._observer.wants_kv_events else None
         port = 8000
         rates = fleet.Rates()
+        store = self._description.new_store()
         for group in self._description.groups:
             config = msgspec.structs.replace(group.engine, kv_events=stepped is not None)
             for at in range(group.count):
@@ -138,6 +139,7 @@ class _Run:
                     rng,
                     stepped,
                     STALE_AFTER_LOOKS * self._description.scrape_s,
+                    store,
                 )
                 start = group.cold_start
                 if start is not None and start.running is not None and at >= start.running:

@@ -12,6 +12,7 @@ from headgate.simulator.model.faults import EngineFaults, Fault, FaultKind, Faul
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
+from headgate.simulator.model.remote_store import RemoteStore
 from headgate.simulator.model.request import (
     Emission,
     FinishedRequest,
@@ -52,6 +53,7 @@ __all__ = [
     "KvEvent",
     "QueueFullError",
     "RefusedError",
+    "RemoteStore",
     "RequestId",
     "RequestTooLongError",
     "SimulatedRequest",

@@ -6,6 +6,7 @@ from headgate.simulator.model.adapters import AdapterSlots
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.kv import KvBlocks
+from headgate.simulator.model.remote_store import RemoteTier
 from headgate.simulator.model.request import RequestId, SimulatedRequest
 from headgate.simulator.model.sequence import Chunk, Sequence
 from headgate.simulator.model.speculation import Speculation
@@ -47,7 +48,7 @@ class Batch:
     be asked last), which goes back to the queue.
     """
 
-    def __init__(self, config: EngineConfig, speculation: Speculation) -> None:
+    def __init__(self, config: EngineConfig, speculation: Speculation, remote: RemoteTier | None) -> None:
         self.config = config
         self._speculation = speculation
         self.kv = KvBlocks(
@@ -57,6 +58,7 @@ class Batch:
             tells=config.kv_events,
             host_blocks=config.host_kv_blocks,
             disk_blocks=config.disk_kv_blocks,
+            remote=remote,
         )
         self.adapters = AdapterSlots(config.max_adapters, config.max_host_adapters)
         self.waiting = WaitingQueue(by_priority=config.by_priority)
@@ -123,9 +125,16 @@ class Batch:
         if work.decoding:
             left = min(sequence.output_tokens - sequence.emitted for sequence in work.decoding)
             most = self._steps_with_room(work.decoding, min(most, left))
+        if self.kv.remote is not None:
+            # What a step computes is for other engines as soon as it ends.
+            most = 1 if work.chunks else min(most, self._steps_to_a_name(work.decoding))
         if self.config.kv_events and (work.chunks or self._has_events(work.decoding, most)):
             most = min(most, STEPS_WITH_EVENTS)
         return most
+
+    def _steps_to_a_name(self, decoding: list[Sequence]) -> int:
+        """So many tokens of each fill the next block that gets a name."""
+        return min(each.holding.names_at - each.computed for each in decoding if each.holding is not None)
 
     def _has_events(self, decoding: list[Sequence], steps: int) -> bool:
         """Whether so many tokens of each drop what is cached, or fill a block that gets a name."""

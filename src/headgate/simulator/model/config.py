@@ -37,11 +37,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_token_s: float = 0.0
     """How much longer a step takes for each cached token that it gets from there."""
     disk_kv_blocks: int = 0
-    """Blocks of a third cache, on a disk or in a remote store, which has what the host's memory drops."""
+    """Blocks of a third cache, on a disk, which has what the host's memory drops."""
     disk_latency_s: float = 0.0
     """How much longer a step takes for each request that it starts with cached tokens from there."""
     disk_bytes_per_s: float = 3e9
     """How fast those come, at `kv_bytes_per_token` each; 3 GB/s is a good local disk."""
+    remote_kv_blocks: int = 0
+    """Blocks of a store that all engines share which have one: they put there what they compute."""
+    remote_latency_s: float = 0.0
+    """How much longer a step takes for each request that it starts with cached tokens from there."""
+    remote_bytes_per_s: float = 1e10
+    """How fast those come, at `kv_bytes_per_token` each; 10 GB/s is a network of 100 Gbit/s."""
     max_adapters: int = 8
     """Adapters in memory at a time."""
     adapter_load_s: float = 0.0
@@ -87,6 +93,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "host_token_s": 0,
             "disk_kv_blocks": 0,
             "disk_latency_s": 0,
+            "remote_kv_blocks": 0,
+            "remote_latency_s": 0,
             "max_adapters": 0,
             "adapter_load_s": 0,
             "max_host_adapters": 0,
@@ -109,8 +117,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"max_host_adapters: must be at least max_adapters {self.max_adapters}, as the host keeps "
                 f"those too, got {self.max_host_adapters}"
             )
-        if not self.disk_bytes_per_s > 0:
-            problems.append(f"disk_bytes_per_s: must be more than 0, got {self.disk_bytes_per_s}")
+        problems += [
+            f"{name}: must be more than 0, got {getattr(self, name)}"
+            for name in ("disk_bytes_per_s", "remote_bytes_per_s")
+            if not getattr(self, name) > 0
+        ]
         if not 0 <= self.draft_acceptance <= 1:
             problems.append(f"draft_acceptance: must be 0 to 1, got {self.draft_acceptance}")
         for name in self.costs.__struct_fields__:

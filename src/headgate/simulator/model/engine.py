@@ -16,6 +16,7 @@ from headgate.simulator.model import growth
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.kv_events import KvEvent
+from headgate.simulator.model.remote_store import RemoteStore
 from headgate.simulator.model.request import (
     FinishedRequest,
     FinishReason,
@@ -35,10 +36,15 @@ from headgate.simulator.model.steps import Steps
 class Engine:
     """Continuous batching after vLLM's scheduler; `Batch` has its rules."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, store: RemoteStore | None = None) -> None:
+        """`store` is what it shares with other engines if it has `remote_kv_blocks`; None is its own."""
         self.config = config
         self._speculation = Speculation(config.draft_tokens, config.draft_acceptance)
-        self._batch = Batch(config, self._speculation)
+        remote = None
+        if config.remote_kv_blocks:
+            store = RemoteStore(config.remote_kv_blocks) if store is None else store
+            remote = store.connect(tells=config.kv_events)
+        self._batch = Batch(config, self._speculation, remote)
         self._known: dict[RequestId, Sequence] = {}
         self._step: Steps | None = None
         self._slowdown = 1.0
@@ -58,6 +64,7 @@ class Engine:
         self._prefix_hits = 0
         self._host_hits = 0
         self._disk_hits = 0
+        self._remote_hits = 0
 
     # -- requests
 
@@ -104,10 +111,11 @@ class Engine:
         for sequence in work.admitted:
             if not sequence.preemptions:
                 self._prefix_queries += sequence.request.prompt_tokens
-                below_tokens = sequence.host_tokens + sequence.disk_tokens
+                below_tokens = sequence.host_tokens + sequence.disk_tokens + sequence.remote_tokens
                 self._prefix_hits += sequence.cached_tokens - below_tokens
                 self._host_hits += sequence.host_tokens
                 self._disk_hits += sequence.disk_tokens
+                self._remote_hits += sequence.remote_tokens
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
@@ -133,6 +141,7 @@ class Engine:
         step = self._step
         assert step is not None, "no step is under way"
         self._advance(step, step.plan.steps)
+        self._batch.kv.put_computed()
         self._step = None
         ends_s = step.plan.ends_s
         for sequence, _ in step.chunks:
@@ -203,6 +212,7 @@ class Engine:
             prefix_hits_total=self._prefix_hits,
             host_hits_total=self._host_hits,
             disk_hits_total=self._disk_hits,
+            remote_hits_total=self._remote_hits,
             drafts_total=self._speculation.drafts,
             draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
             accepted_tokens_total=self._speculation.accepted,

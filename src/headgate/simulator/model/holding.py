@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from headgate.simulator.model.lower_tier import Below
 from headgate.simulator.model.request import SimulatedRequest
 
 NEVER = sys.maxsize
@@ -22,6 +23,7 @@ class Holding:
         "nameable",
         "named",
         "names_at",
+        "remote_tokens",
         "request",
         "room",
     )
@@ -34,8 +36,7 @@ class Holding:
         blocks: int,
         block_size: int,
         found: int,
-        found_in_host: int,
-        found_on_disk: int,
+        below: Below,
     ) -> None:
         self.request = request
         self.hashes = hashes
@@ -46,12 +47,14 @@ class Holding:
         self.block_size = block_size
         self.room = blocks * block_size
         """Tokens that fit."""
-        self.cached_tokens = (found + found_in_host + found_on_disk) * block_size
+        self.cached_tokens = (found + below.blocks) * block_size
         """Tokens that need not be computed: they were found as the request started."""
-        self.host_tokens = found_in_host * block_size
+        self.host_tokens = below.in_host * block_size
         """Those of them that come from the host's memory."""
-        self.disk_tokens = found_on_disk * block_size
+        self.disk_tokens = below.on_disk * block_size
         """Those of them that come from the disk."""
+        self.remote_tokens = below.in_remote * block_size
+        """Those of them that come from the store that engines share."""
         self.looked_at = found
         """So many blocks from the front have been named, if their names were not taken yet."""
         self.named = list(hashes[: self.looked_at])

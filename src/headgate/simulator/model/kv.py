@@ -15,12 +15,14 @@ from headgate.simulator.model.kv_events import (
     CPU,
     DISK,
     GPU,
+    REMOTE,
     AllBlocksCleared,
     BlockRemoved,
     BlockStored,
     KvEvent,
 )
-from headgate.simulator.model.lower_tier import LowerTier
+from headgate.simulator.model.lower_tier import Below, LowerTier
+from headgate.simulator.model.remote_store import RemoteTier
 from headgate.simulator.model.request import SimulatedRequest
 
 
@@ -36,6 +38,7 @@ class KvBlocks:
         tells: bool = True,
         host_blocks: int = 0,
         disk_blocks: int = 0,
+        remote: RemoteTier | None = None,
     ) -> None:
         self.total = total
         self.block_size = block_size
@@ -49,6 +52,9 @@ class KvBlocks:
         self._unnamed = 0
         self.host = LowerTier(host_blocks)
         self.disk = LowerTier(disk_blocks)
+        self.remote = remote
+        self._computed: list[int] = []
+        """Blocks that were named since `put_computed`, kept where there is a store to put them in."""
         self._events: list[KvEvent] = []
 
     @property
@@ -126,7 +132,7 @@ class KvBlocks:
         if blocks - found > self.free - revived:
             return None
         # From where the accelerator has no more, the others may: as with the former, never the last token.
-        in_host, on_disk = self._below(hashes[found : (tokens - 1) // self.block_size])
+        below = self._below(hashes[found : (tokens - 1) // self.block_size])
         for block in hashes[:found]:
             if block in references:
                 references[block] += 1
@@ -135,24 +141,26 @@ class KvBlocks:
                 references[block] = 1
         self._take(blocks - found)
         nameable = self._nameable(request)
-        holding = Holding(request, hashes, nameable, blocks, self.block_size, found, in_host, on_disk)
+        holding = Holding(request, hashes, nameable, blocks, self.block_size, found, below)
         self.name(holding, holding.cached_tokens)
         return holding
 
-    def _below(self, hashes: Sequence[int]) -> tuple[int, int]:
-        """How many blocks from the front are in the host's memory, and how many more on the disk."""
+    def _below(self, hashes: Sequence[int]) -> Below:
+        """How many blocks from the front are in each of the tiers below: in the first that has it."""
         in_host = self.host.use(hashes)
-        if not self.disk.blocks:
-            return in_host, 0
-        on_disk = 0
+        if not self.disk.blocks and self.remote is None:
+            return Below(in_host)
+        on_disk = in_remote = 0
         for block in hashes[in_host:]:
             if self.host.use_one(block):
                 in_host += 1
             elif self.disk.use_one(block):
                 on_disk += 1
+            elif self.remote is not None and self.remote.use_one(block):
+                in_remote += 1
             else:
                 break
-        return in_host, on_disk
+        return Below(in_host, on_disk, in_remote)
 
     def grow(self, holding: Holding, tokens: int) -> bool:
         """Add blocks until `tokens` tokens fit; False, and no change, if there are not enough."""
@@ -230,12 +238,25 @@ class KvBlocks:
         self._idle.clear()
         self.host.clear()
         self.disk.clear()
+        if self.remote is not None:
+            self.remote = self.remote.begin_anew()
         if self._tells:
             self._events.append(AllBlocksCleared())
         return True
 
+    def put_computed(self) -> None:
+        """A step is over: the blocks that it computed are in the store from now on, for all engines."""
+        if self.remote is None or not self._computed:
+            return
+        self._tell_removed(self.remote.take_dropped(), REMOTE)
+        new = self.remote.put(self._computed)
+        self._computed.clear()
+        self._tell_moved(new, REMOTE)
+
     def take_events(self) -> tuple[KvEvent, ...]:
         """What was stored and removed since the last call, in order."""
+        if self.remote is not None:
+            self._tell_removed(self.remote.take_dropped(), REMOTE)
         events = tuple(self._events)
         self._events.clear()
         return events
@@ -277,18 +298,24 @@ class KvBlocks:
     def _move_down(self, hashes: list[int], tier: LowerTier, medium: str) -> list[int]:
         """Gives what the tier had to drop for them."""
         new, dropped = tier.store(hashes)
-        if new and self._tells:
-            self._events.append(
-                BlockStored(hashes=tuple(new), parent=None, block_size=self.block_size, medium=medium)
-            )
+        self._tell_moved(new, medium)
         self._tell_removed(dropped, medium)
         return dropped
+
+    def _tell_moved(self, hashes: list[int], medium: str) -> None:
+        """They are in a tier below, too."""
+        if hashes and self._tells:
+            self._events.append(
+                BlockStored(hashes=tuple(hashes), parent=None, block_size=self.block_size, medium=medium)
+            )
 
     def _tell_removed(self, hashes: list[int], medium: str) -> None:
         if hashes and self._tells:
             self._events.append(BlockRemoved(hashes=tuple(hashes), medium=medium))
 
     def _tell_stored(self, holding: Holding, hashes: list[int], end: int) -> None:
+        if self.remote is not None:
+            self._computed += hashes
         if not hashes or not self._tells:
             return
         position = end - len(hashes)

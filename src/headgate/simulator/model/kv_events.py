@@ -9,7 +9,9 @@ GPU = "GPU"
 CPU = "CPU"
 """The medium of blocks in the host's memory."""
 DISK = "DISK"
-"""The medium of blocks on a disk, or in a remote store."""
+"""The medium of blocks on a disk."""
+REMOTE = "REMOTE"
+"""The medium of blocks in a store that engines share. Each tells of those that it put there."""
 
 
 class BlockStored(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,19 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Below(NamedTuple):
+    """Of a prompt that begins: where the blocks are that come after those on the accelerator."""
+
+    in_host: int = 0
+    on_disk: int = 0
+    in_remote: int = 0
+
+    @property
+    def blocks(self) -> int:
+        return sum(self)
 
 
 class LowerTier:

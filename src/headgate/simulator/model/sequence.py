@@ -108,6 +108,11 @@ class Sequence:
         return self.holding.disk_tokens if self.holding else 0
 
     @property
+    def remote_tokens(self) -> int:
+        """Those of them that came from the store that engines share."""
+        return self.holding.remote_tokens if self.holding else 0
+
+    @property
     def room_left(self) -> int:
         """Tokens for which it has blocks beyond those that are computed."""
         return self.holding.room - self.computed if self.holding else 0

@@ -36,6 +36,8 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that were found in the host's memory."""
     disk_hits_total: int
     """Those of them that were found on the disk."""
+    remote_hits_total: int
+    """Those of them that were found in the store that engines share."""
     drafts_total: int
     """How often tokens were drafted for a sequence."""
     draft_tokens_total: int

@@ -49,10 +49,13 @@ class Steps:
         if config.host_kv_blocks:
             first_s += sum(each.host_tokens for each in work.admitted) * config.host_token_s
         if config.disk_kv_blocks:
+            disk_s_per_token = config.kv_bytes_per_token / config.disk_bytes_per_s
             for tokens in filter(None, (each.disk_tokens for each in work.admitted)):
-                first_s += (
-                    config.disk_latency_s + tokens * config.kv_bytes_per_token / config.disk_bytes_per_s
-                )
+                first_s += config.disk_latency_s + tokens * disk_s_per_token
+        if config.remote_kv_blocks:
+            remote_s_per_token = config.kv_bytes_per_token / config.remote_bytes_per_s
+            for tokens in filter(None, (each.remote_tokens for each in work.admitted)):
+                first_s += config.remote_latency_s + tokens * remote_s_per_token
         self._ends = [now + first_s * slowdown * _noise(config.step_jitter, number)]
         if steps > 1:
             self._add_steps(config, steps - 1, kv_tokens, prefill_tokens, slowdown, number + 1)

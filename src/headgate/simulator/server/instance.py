@@ -6,6 +6,8 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
+from headgate.simulator.model import RemoteStore
+from headgate.simulator.model.kv_events import CPU, DISK, GPU, REMOTE
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.exchange import Exchange
@@ -33,12 +35,13 @@ class Instance:
         port: int,
         dataset: Dataset | None = None,
         tokenizer: Tokenizer = ESTIMATE,
+        store: RemoteStore | None = None,
     ) -> None:
         self.settings = settings
         self.tokenizer = tokenizer
         self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
         self.adapters = Adapters(settings.lora_modules, settings.models)
-        self.ranks = Ranks(settings, self.transfers.protocol.seen)
+        self.ranks = Ranks(settings, self.transfers.protocol.seen, store)
         self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset)
         self._rendering = _render_service(settings)
         self.prompts = Prompts(self._rendering, self.generator.require_model)
@@ -119,6 +122,17 @@ class Instance:
             engine.tell = made[-1].publish
         return made
 
+    def _found_tokens(self) -> dict[str, int]:
+        """Of prompts, where there are several tiers: in which, by the media of their events."""
+        config, now = self.settings.engine, self.ranks.statistics()
+        below = (
+            (CPU, config.host_kv_blocks, now.host_hits_total),
+            (DISK, config.disk_kv_blocks, now.disk_hits_total),
+            (REMOTE, config.remote_kv_blocks, now.remote_hits_total),
+        )
+        found = {medium: tokens for medium, blocks, tokens in below if blocks}
+        return {GPU: now.prefix_hits_total, **found} if found else {}
+
     def _own_series(self) -> Iterator[Series]:
         """What is counted for the whole server; most of it no engine has names for."""
         protocol = self.transfers.protocol
@@ -131,6 +145,7 @@ class Instance:
             ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),
             ("headgate_simulator_deviations", "Deviations from their protocol.", protocol.deviations),
             ("headgate_simulator_failures", "Requests that were made to fail.", self.failures.injected),
+            ("headgate_simulator_cached_tokens", "Prompt tokens found in a cache.", self._found_tokens()),
         ):
             for what, number in counts.items():
                 yield counter(name, documentation, number, what=what)

@@ -19,6 +19,7 @@ from headgate.simulator.model import (
     FinishReason,
     KvEvent,
     RefusedError,
+    RemoteStore,
     RequestId,
     SimulatedRequest,
     StepOutcome,
@@ -143,8 +144,10 @@ class LiveEngine:
         config: EngineConfig,
         timings: Timings,
         clock: Callable[[], float] = time.monotonic,
+        store: RemoteStore | None = None,
     ) -> None:
-        self._engine = Engine(config)
+        self._store = store
+        self._engine = Engine(config, store)
         self.tell: TellKvEvents | None = None
         self.timings = timings
         self._clock = clock
@@ -199,7 +202,7 @@ class LiveEngine:
         if self._life is not None:
             self._life.cancel()
         self._step_ends_s = None
-        self._engine = Engine(self._engine.config)
+        self._engine = Engine(self._engine.config, self._store)
         self._engine.slow_down(self._slowdown, self._now())
         self.timings = timings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.model import EngineStatistics
+from headgate.simulator.model import EngineStatistics, RemoteStore
 from headgate.simulator.server.live import Ask, LiveEngine, Ticket
 from headgate.simulator.server.metrics import Reading, Timings
 from headgate.simulator.server.metrics.fake import FakeMetrics
@@ -20,7 +20,10 @@ WAITING_WEIGHT = 4
 class Ranks:
     """One or more engines of the same settings, each with a queue and a cache of its own."""
 
-    def __init__(self, settings: ServerSettings, transfers_seen: Mapping[str, int]) -> None:
+    def __init__(
+        self, settings: ServerSettings, transfers_seen: Mapping[str, int], store: RemoteStore | None = None
+    ) -> None:
+        """`store` is what its engines share with others, if they have a remote tier; None is their own."""
         self._settings = settings
         self._transfers_seen = transfers_seen
         self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
@@ -31,8 +34,10 @@ class Ranks:
         self.fake_since_s = 0.0
         publishes = settings.kv_events is not None and settings.kv_events.enabled
         config = msgspec.structs.replace(settings.engine, kv_events=publishes)
+        store = RemoteStore(config.remote_kv_blocks) if store is None else store
         self.engines = tuple(
-            LiveEngine(config, Timings(config.max_model_len)) for _ in range(settings.data_parallel_size)
+            LiveEngine(config, Timings(config.max_model_len), store=store)
+            for _ in range(settings.data_parallel_size)
         )
 
     def submit(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None = None) -> Ticket:

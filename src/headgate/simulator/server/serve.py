@@ -11,6 +11,7 @@ import uvicorn
 import uvloop
 
 from headgate import serving
+from headgate.simulator.model import RemoteStore
 from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
 from headgate.simulator.server.datasets import open_dataset
@@ -38,6 +39,8 @@ class Served(NamedTuple):
     sock: socket.socket
     bootstrap: socket.socket | None = None
     """The second address of an SGLang prefill engine."""
+    store: RemoteStore | None = None
+    """Where it finds cached blocks of others, if it has a remote tier; None is one of its own."""
 
 
 def run(served: Sequence[Served], on_listening: Callable[[], None]) -> None:
@@ -51,12 +54,16 @@ def run(served: Sequence[Served], on_listening: Callable[[], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    settings: ServerSettings, sock: socket.socket, bootstrap: socket.socket | None = None
+    settings: ServerSettings,
+    sock: socket.socket,
+    bootstrap: socket.socket | None = None,
+    store: RemoteStore | None = None,
 ) -> AsyncIterator[Ranks]:
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
-    `bootstrap` is the second address at which SGLang's decode side finds its prefill side. Raises OSError if
-    an address for KV events is in use, or files of TLS, a tokenizer or a data set cannot be used.
+    `bootstrap` is the second address at which SGLang's decode side finds its prefill side, `store` what
+    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS, a
+    tokenizer or a data set cannot be used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
@@ -74,7 +81,7 @@ async def running(
         if dataset is not None:
             parts.callback(dataset.close)
         tokenizer = await asyncio.to_thread(open_tokenizer, settings.tokenizer)
-        instance = Instance(settings, host, port, dataset, tokenizer)
+        instance = Instance(settings, host, port, dataset, tokenizer, store)
         await parts.enter_async_context(instance.running())
         http, end_calls = await _protocol(parts, instance)
         app = HttpLog(EngineApp(instance)) if settings.log_http else EngineApp(instance)

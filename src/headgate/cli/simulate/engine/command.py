@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.simulate import sizes
 from headgate.cli.simulate.engine import latencies
 from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
@@ -113,19 +114,20 @@ def _serve(
     ranks: list[ServerSettings], host: str, port: int, profile: str, bootstrap_port: int | None
 ) -> None:
     from headgate.cli import process
-    from headgate.simulator import server
+    from headgate.simulator import model, server
 
     if ranks[0].log_http:
         process.log_to_stderr("info")
     with contextlib.ExitStack() as opened:
         served = []
+        store = model.RemoteStore(ranks[0].engine.remote_kv_blocks)
         for number, settings in enumerate(ranks):
             sock = opened.enter_context(_listen(host, _port_of(number, port, "--port"), "--port"))
             bootstrap = None
             if bootstrap_port is not None:
                 own = _port_of(number, bootstrap_port, "--bootstrap-port")
                 bootstrap = opened.enter_context(_listen(host, own, "--bootstrap-port"))
-            served.append(server.Served(settings, sock, bootstrap))
+            served.append(server.Served(settings, sock, bootstrap, store))
         try:
             server.run(served, lambda: click.echo("\n".join(_told(each, host, profile) for each in served)))
         except OSError as error:
@@ -195,10 +197,15 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         ) from error
 
 
-def _override(config: EngineConfig, overrides: dict[str, float | None]) -> EngineConfig:
-    """`config` with the constants that were given on the command line."""
+def _override(config: EngineConfig, overrides: dict[str, Any]) -> EngineConfig:
+    """`config` with the constants that were given on the command line. Raises ValueError."""
     import msgspec
 
     given = {name: value for name, value in overrides.items() if value is not None}
+    if twice := sizes.said_twice(given):
+        flags = [f"--{name} and --{blocks}".replace("_", "-") for name, blocks in twice]
+        raise ValueError(f"{', '.join(flags)}: give one of the two")
+    block_size = given.get("block_size", config.block_size)
+    given = sizes.in_blocks(given, block_size, given.get("kv_bytes_per_token", config.kv_bytes_per_token))
     costs = {name: given.pop(name) for name in config.costs.__struct_fields__ if name in given}
     return msgspec.structs.replace(config, costs=msgspec.structs.replace(config.costs, **costs), **given)

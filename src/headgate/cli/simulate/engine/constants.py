@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.simulate.engine.grouping import COUNT, SECONDS, options
+from headgate.cli.simulate import sizes
+from headgate.cli.simulate.engine.grouping import COUNT, RATE, SECONDS, options
 
 ENGINE = options(
     click.option("--base-s", type=SECONDS, help="Seconds that every step takes."),
@@ -31,6 +32,35 @@ ENGINE = options(
         help="Blocks of a second cache in the host's memory, which has what the first one drops.",
     ),
     click.option("--host-token-s", type=SECONDS, help="Seconds for each cached token that comes from there."),
+    click.option(
+        "--disk-kv-blocks",
+        type=click.IntRange(min=0),
+        help="Blocks of a third cache on a disk, which has what the host's memory drops.",
+    ),
+    click.option(
+        "--disk-latency-s",
+        type=SECONDS,
+        help="Seconds before the first token that a request gets from there.",
+    ),
+    click.option("--disk-bytes-per-s", type=RATE, help="How fast its tokens come from there."),
+    click.option(
+        "--remote-kv-blocks",
+        type=click.IntRange(min=0),
+        help="Blocks of a store that the engines of this process share: each puts there what it computes.",
+    ),
+    click.option(
+        "--remote-latency-s",
+        type=SECONDS,
+        help="Seconds before the first token that a request gets from there.",
+    ),
+    click.option("--remote-bytes-per-s", type=RATE, help="How fast its tokens come from there."),
+    click.option("--kv-bytes-per-token", type=COUNT, help="Size of a token's keys and values."),
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}", type=RATE, help=f"Size in bytes, for --{blocks.replace('_', '-')}."
+        )
+        for name, blocks in sizes.IN_BLOCKS.items()
+    ),
     click.option(
         "--max-waiting",
         type=click.IntRange(min=0),

@@ -10,6 +10,7 @@ import click
 Command: TypeAlias = Callable[..., Any]
 
 SECONDS = click.FloatRange(min=0)
+RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(min=1)
 
 

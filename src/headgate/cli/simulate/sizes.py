@@ -1,0 +1,28 @@
+"""Sizes of caches in bytes, for those who do not count blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+IN_BLOCKS = {
+    "kv_bytes": "kv_blocks",
+    "host_kv_bytes": "host_kv_blocks",
+    "disk_kv_bytes": "disk_kv_blocks",
+    "remote_kv_bytes": "remote_kv_blocks",
+}
+"""Sizes in bytes, and the constants of an engine that they stand for."""
+
+
+def said_twice(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of constants that were given: sizes that are there in bytes and in blocks, by both names."""
+    return [(name, blocks) for name, blocks in IN_BLOCKS.items() if name in given and blocks in given]
+
+
+def in_blocks(given: Mapping[str, Any], block_size: int, kv_bytes_per_token: int) -> dict[str, Any]:
+    """The constants with all sizes in whole blocks, of so many tokens of so many bytes."""
+    settled = {name: value for name, value in given.items() if name not in IN_BLOCKS}
+    for name, blocks in IN_BLOCKS.items():
+        if name in given:
+            settled[blocks] = int(given[name] // (block_size * kv_bytes_per_token))
+    return settled
