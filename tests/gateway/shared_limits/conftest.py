@@ -84,8 +84,8 @@ async def limiter(way) -> AsyncIterator[Callable[..., Limiter]]:
     """Makes gateways; `wait_s` is long, as it is the machine's speed that would be tested else."""
     made: list[LeaseSource] = []
 
-    def make(wait_s: float = PATIENCE_S, password: str | None = None, is_strict: bool = False) -> Limiter:
-        transport = RedisTransport(Address.parse(way.address), RedisAccess(password=password))
+    def make(wait_s: float = PATIENCE_S, is_strict: bool = False, **access: str) -> Limiter:
+        transport = RedisTransport(Address.parse(way.address), RedisAccess(**access))
         loop = asyncio.get_running_loop()
         source = LeaseSource("redis", transport, loop, random.Random(len(made)), wait_s, is_strict)
         made.append(source)

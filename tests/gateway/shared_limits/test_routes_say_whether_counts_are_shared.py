@@ -71,7 +71,7 @@ async def conditions(client):
 async def test_the_condition_follows_what_a_gateway_meets(client):
     """Beside the conditions of others, and only as long as the route wants to be counted with others."""
     trouble = {}
-    writer = LimitConditions(client, trouble.get, ME, lambda: NOW)
+    writer = LimitConditions(client, lambda address, model: trouble.get(address), ME, lambda: NOW)
 
     async def look() -> dict[str, str]:
         found = await client.get(api.ModelRoute, "shared", "default")
@@ -100,8 +100,8 @@ async def test_the_condition_follows_what_a_gateway_meets(client):
 
 async def test_a_word_that_another_took_back_is_said_again(client):
     """Of two gateways of which one reaches Redis, the other's word stands."""
-    away = LimitConditions(client, {ADDRESS: "it refuses"}.get, ME, lambda: NOW)
-    there = LimitConditions(client, {ADDRESS: ""}.get, OTHER, lambda: NOW + BELIEVED_S + 1)
+    away = LimitConditions(client, lambda *_: "it refuses", ME, lambda: NOW)
+    there = LimitConditions(client, lambda *_: "", OTHER, lambda: NOW + BELIEVED_S + 1)
     await client.create(route())
     for writer, status in ((there, "True"), (away, "False"), (there, "True"), (away, "False")):
         found = await client.get(api.ModelRoute, "shared", "default")

@@ -11,6 +11,8 @@ from headgate.gateway.limiting.transport import Refused, Unreachable
 class Account:
     """An account that may be away, or refuse to count."""
 
+    notice = denied = ""
+
     def __init__(self) -> None:
         self.account = LeaseAccount(LocalBudget(1_000, 3600, 1000.0), "one")
         self.is_away = self.refuses = False

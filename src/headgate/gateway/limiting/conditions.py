@@ -27,8 +27,9 @@ LOOK_S = 2.0
 BELIEVED_S = 300.0
 """How long a gateway's word counts that has not been heard again."""
 
-Trouble = Callable[[str], str | None]
-"""Why a Redis cannot be reached, by its address; empty if it can be, None while that is not known."""
+Trouble = Callable[[str, str], str | None]
+"""Why a Redis does not count, by its address and the name of the model's accounts; empty if it does, None
+while that is not known."""
 
 
 class LimitConditions:
@@ -71,7 +72,7 @@ class LimitConditions:
             if address is None:
                 await self._write(route, [])
                 continue
-            wanted = due(route, address, self._trouble(address), self._me, self._clock())
+            wanted = due(route, address, self._trouble(address, _accounts(route)), self._me, self._clock())
             if wanted is not None:
                 await self._write(route, [wanted])
 
@@ -113,6 +114,10 @@ def _address(route: api.ModelRoute) -> str | None:
     return limits.redis_address if limits is not None else None
 
 
+def _accounts(route: api.ModelRoute) -> str:
+    return route.spec.model_name or f"{route.metadata.key}"
+
+
 def condition(route: api.ModelRoute) -> api.Condition | None:
     """As it is written now."""
     said = route.status.conditions if route.status is not None else []
@@ -132,7 +137,7 @@ def due(
     if trouble:
         if said is not None and said.status == "False" and said.reason == UNREACHABLE:
             return None
-        told = f"{me} goes by its share of the limit, as it cannot reach Redis at {address}: {trouble}"
+        told = f"{me} goes by its share of the limit, as Redis at {address} does not count for it: {trouble}"
     else:
         told = f"Gateways count together in Redis at {address}"
         if said is not None:

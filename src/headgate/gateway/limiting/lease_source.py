@@ -14,7 +14,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -106,6 +106,23 @@ class LeaseSource:
         self._task: asyncio.Task[None] | None = None
         self._id = f"{rng.getrandbits(64):016x}"
         self._numbers = itertools.count(1)
+
+    # -- what is told of it
+
+    @property
+    def notice(self) -> str:
+        """What is amiss though accounts are counted; empty if nothing is."""
+        return self._transport.notice
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether something is amiss because it is not permitted."""
+        return bool(self._transport.denied)
+
+    def refusal(self, accounts: Collection[str]) -> str:
+        """Why one of these accounts is not counted though others may be; empty if they are."""
+        refused = (why for budget, why in self._refused.items() if budget.account in accounts)
+        return next(refused, "")
 
     # -- budgets
 
@@ -246,9 +263,11 @@ class LeaseSource:
     async def _exchange(self) -> None:
         """Tells the claims of all that called. Raises Unreachable."""
         asked_at = self._loop.time()
-        budgets = list(itertools.islice(self._called, MAX_CLAIMS))
+        # Where there is trouble, somebody has to find out whether claims are answered.
+        called = self._called or (self._budgets if self.trouble else ())
+        budgets = list(itertools.islice(called, MAX_CLAIMS if self._called else 1))
         for budget in budgets:
-            del self._called[budget]
+            self._called.pop(budget, None)
             self._asked += self._waiting.pop(budget, ())
         claims = [budget.claim(asked_at) for budget in budgets]
         is_counting = self._is_count_due() or not claims
@@ -316,6 +335,8 @@ class LeaseSource:
             for budget in self._budgets:
                 budget.members = max(budget.members, self._members)
                 budget.part(now)
+        elif self.is_denied and why != self.trouble:
+            log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
         self._in_time = 0
         waiting = [*self._asked, *itertools.chain.from_iterable(self._waiting.values())]
@@ -360,6 +381,8 @@ class LeaseSource:
         return {
             "name": self.name,
             "trouble": self.trouble,
+            "notice": self.notice,
+            "refused": {budget.account: str(why) for budget, why in self._refused.items()},
             "trouble_since": round(self.trouble_since, 3) if self.trouble else None,
             "members": self._members,
             "budgets": len(self._budgets),

@@ -94,6 +94,13 @@ def _add_sources(registry: Registry, proxy: Proxy) -> None:
             each(lambda source: bool(source.trouble)),
             over="max",
         ),
+        Gauge(
+            f"{prefix}_denied",
+            "1 while the ACL of a Redis forbids what counting needs; the log says which command or key.",
+            ("source",),
+            each(lambda source: source.is_denied),
+            over="max",
+        ),
         Counter(
             f"{prefix}_exchanges",
             "Round trips to it; requests that find their tokens on lease need none.",

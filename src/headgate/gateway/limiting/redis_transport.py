@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Awaitable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence, Set
+from typing import Any, NamedTuple
 
 import msgspec
 import redis.asyncio
@@ -14,8 +15,10 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim
-from headgate.gateway.limiting import redis_script
+from headgate.gateway.limiting import redis_acl, redis_script
 from headgate.gateway.limiting.transport import Answer, Refused, Unreachable
+
+log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 6379
 OF_ONE_KEY = "WRONGTYPE"
@@ -34,6 +37,14 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Whose certificates are believed; without it, whom the system believes."""
 
 
+class _Call(NamedTuple):
+    """Of a script."""
+
+    script: str
+    key: str
+    arguments: list[str | int]
+
+
 class RedisTransport:
     """One Redis server. Connects when there is something to say, and anew after every failure."""
 
@@ -42,6 +53,7 @@ class RedisTransport:
         self._access = access
         self._client: redis.asyncio.Redis | None = None
         self._name = uuid.uuid4().hex
+        self.notice = self.denied = ""
 
     def _connect(self) -> redis.asyncio.Redis:
         access = self._access
@@ -55,19 +67,19 @@ class RedisTransport:
             socket_connect_timeout=TIMEOUT_S,
             single_connection_client=True,
             retry=Retry(NoBackoff(), 0),
-            client_name="headgate",
             protocol=2,
             **tls,
         )
 
     async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
-        calls: list[tuple[str, str, list[str | int]]] = [
-            (redis_script.CLAIM, f"{redis_script.PREFIX}:{account}", redis_script.arguments(claim))
+        calls = [
+            _Call(redis_script.CLAIM, f"{redis_script.PREFIX}:{account}", redis_script.arguments(claim))
             for account, claim in claims
         ]
         if count:
             present: list[str | int] = [self._name, redis_script.PRESENT_FOR_S]
-            calls.append((redis_script.COUNT, redis_script.PRESENT_KEY, present))
+            calls.append(_Call(redis_script.COUNT, redis_script.PRESENT_KEY, present))
+        self.denied = ""
         try:
             results = await self._call(calls)
         except (RedisError, OSError, ValueError, EOFError) as error:
@@ -77,32 +89,62 @@ class RedisTransport:
             # What is still to come on this connection would be taken for the answers to what is asked next.
             await self._drop()
             raise
-        for each in results:
-            if isinstance(each, ResponseError) and OF_ONE_KEY not in str(each):
-                # Such as a replica says it, or a server that is full or still loading: it counts nothing.
-                raise Unreachable(str(each))
-        members = results.pop() if count else 0
-        return [_answer(each) for each in results], members if isinstance(members, int) else 0
+        members = self._counted(calls.pop(), results.pop()) if count else 0
+        return [self._answer(*each) for each in zip(calls, results, strict=True)], members
 
-    async def _call(self, calls: Sequence[tuple[str, str, list[str | int]]]) -> list[Any]:
+    def _counted(self, call: _Call, result: Any) -> int:
+        """Leases are counted without it, and gateways are, as far as they have leases of the same account."""
+        notice = ""
+        if isinstance(result, ResponseError):
+            notice = f"it does not count gateways: {self._said(call, result)}"
+            if notice != self.notice:
+                log.warning("the Redis at %s counts limits, but %s", self._address, notice)
+        self.notice = notice
+        return result if isinstance(result, int) else 0
+
+    def _answer(self, call: _Call, result: Any) -> Answer:
+        """Raises Unreachable for what is not about this one key."""
+        if isinstance(result, ResponseError):
+            is_denied = redis_acl.is_denial(result)
+            is_of_key = not redis_acl.forbids_command(result) if is_denied else OF_ONE_KEY in str(result)
+            if not is_of_key:
+                # Such as a replica says it, or a server that is full or still loading: it counts nothing.
+                raise Unreachable(self._said(call, result))
+            return Refused(self._said(call, result))
+        try:
+            return redis_script.grant(result)
+        except (ValueError, TypeError, AssertionError):
+            return Refused(f"an answer that is none: {result!r:.80}")
+
+    def _said(self, call: _Call, error: ResponseError) -> str:
+        if redis_acl.is_denial(error):
+            self.denied = redis_acl.denial(error, call.script, call.key, self._access.username)
+            return self.denied
+        return str(error)
+
+    async def _call(self, calls: Sequence[_Call]) -> list[Any]:
         """What each script returned, or a ResponseError."""
-        results = await self._send(calls)
+        results = await self._send(calls, frozenset())
         unknown = [at for at, result in enumerate(results) if isinstance(result, NoScriptError)]
         if unknown:
-            assert self._client is not None
-            for script in {calls[at][0] for at in unknown}:
-                await cast("Awaitable[Any]", self._client.script_load(script))
-            again = await self._send([calls[at] for at in unknown])
-            for at, result in zip(unknown, again, strict=True):
+            again = [calls[at] for at in unknown]
+            told = await self._send(again, {call.script for call in again})
+            for at, result in zip(unknown, told, strict=True):
                 results[at] = result
         return results
 
-    async def _send(self, calls: Sequence[tuple[str, str, list[str | int]]]) -> list[Any]:
+    async def _send(self, calls: Sequence[_Call], unknown: Set[str]) -> list[Any]:
+        """Scripts that Redis does not know are sent whole, each once: it knows them from then on."""
         if self._client is None:
             self._client = self._connect()
         pipeline = self._client.pipeline(transaction=False)
+        told: set[str] = set()
         for script, key, arguments in calls:
-            pipeline.evalsha(redis_script.digest(script), 1, key, *map(str, arguments))
+            if script in unknown and script not in told:
+                told.add(script)
+                pipeline.eval(script, 1, key, *map(str, arguments))
+            else:
+                pipeline.evalsha(redis_script.digest(script), 1, key, *map(str, arguments))
         return await pipeline.execute(raise_on_error=False)
 
     async def _drop(self) -> None:
@@ -117,6 +159,8 @@ class RedisTransport:
 class NoTransport:
     """An account that cannot be reached, for a reason that a person can mend."""
 
+    notice = denied = ""
+
     def __init__(self, why: str) -> None:
         self._why = why
 
@@ -125,12 +169,3 @@ class NoTransport:
 
     async def close(self) -> None:
         pass
-
-
-def _answer(result: Any) -> Answer:
-    if isinstance(result, ResponseError):
-        return Refused(str(result))
-    try:
-        return redis_script.grant(result)
-    except (ValueError, TypeError, AssertionError):
-        return Refused(f"an answer that is none: {result!r:.80}")

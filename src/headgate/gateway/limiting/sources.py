@@ -20,6 +20,7 @@ from headgate.gateway.settings import GatewaySettings
 if TYPE_CHECKING:
     from headgate.flow.limits import RouteLimit
 
+DIRECTIONS: tuple[Direction, ...] = "input", "output"
 SUPERVISOR = "supervisor"
 """The name of the source that counts for all workers of this gateway."""
 USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
@@ -52,7 +53,7 @@ class Sources:
             return self._gateway.budget(account, limit, route.limits.unit_s)
         if address is None:
             return LocalBudget(limit, route.limits.unit_s, now)
-        account = f"{route.model or route.name}:{direction}"
+        account = _account(route.model or route.name, direction)
         return self._source(address).budget(account, limit, route.limits.unit_s)
 
     def _source(self, address: str) -> LeaseSource:
@@ -70,10 +71,13 @@ class Sources:
         source.start()
         return source
 
-    def trouble(self, address: str) -> str | None:
-        """Why the Redis of this address is out of reach; empty if it is not, None while that is not known."""
+    def trouble(self, address: str, model: str) -> str | None:
+        """Why the Redis of this address does not count for a model; empty if it does, None while that is not
+        known."""
         source = self._by_address.get(address)
-        return None if source is None or not (source.trouble or source.exchanges) else source.trouble
+        if source is None or not (source.trouble or source.exchanges):
+            return None
+        return source.trouble or source.refusal({_account(model, direction) for direction in DIRECTIONS})
 
     def all(self) -> list[LeaseSource]:
         found = list(self._by_address.values())
@@ -132,6 +136,11 @@ class Sources:
 
     def statistics(self) -> list[dict[str, Any]]:
         return [source.statistics() for source in self.all()]
+
+
+def _account(model: str, direction: str) -> str:
+    """Kthena's name for it."""
+    return f"{model}:{direction}"
 
 
 def _transport(address: str, settings: GatewaySettings) -> Transport:

@@ -24,6 +24,14 @@ Answer: TypeAlias = Grant | Refused
 class Transport(Protocol):
     """How an account is reached."""
 
+    @property
+    def notice(self) -> str:
+        """What is amiss though claims are answered; empty if nothing is."""
+
+    @property
+    def denied(self) -> str:
+        """What the last exchange was not permitted, and how to permit it; empty if there was nothing."""
+
     async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
         """Answers to claims, each with the name of its account, in their order; and if `count`, how many
         processes there are that ask, else 0, as it is if that is not known. Raises Unreachable."""

@@ -67,6 +67,8 @@ class Accounts:
 class SupervisorTransport:
     """A worker's side."""
 
+    notice = denied = ""
+
     def __init__(self, send: Callable[[messages.Report], bool], workers: int) -> None:
         self.is_heard = True
         """Whether answers are still read."""
