@@ -52,8 +52,12 @@ class Expiry:
         heapq.heapify(ends)
         self._ends, self._dead = ends, 0
 
+    def is_due(self, now: float) -> bool:
+        """Whether the first end has come, be it of one that waits no more: asked often, and no work."""
+        return bool(self._ends) and self._ends[0][0] <= now
+
     def at(self) -> float:
-        """When the first ends; infinite if none does."""
+        """When the first of those that wait ends; infinite if none does."""
         ends = self._ends
         while ends and ends[0][2].state != "queued":
             heapq.heappop(ends)

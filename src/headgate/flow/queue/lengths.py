@@ -16,7 +16,7 @@ class Lengths:
 
     def grown(self, flow: Flow) -> None:
         """One more of the flow waits."""
-        length = len(flow)
+        length = len(flow.members)
         if length > 1:
             self._take_out(flow, length - 1)
         self._by_length.setdefault(length, {})[flow] = None
@@ -24,7 +24,7 @@ class Lengths:
 
     def shrunk(self, flow: Flow) -> None:
         """One less of the flow waits."""
-        length = len(flow)
+        length = len(flow.members)
         self._take_out(flow, length + 1)
         if length:
             self._by_length.setdefault(length, {})[flow] = None

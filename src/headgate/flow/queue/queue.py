@@ -114,13 +114,14 @@ class FlowQueue:
         if not self._requests:
             return None
         self._look_at_pool(now)
-        if self._expiry.at() <= now:
+        if self._expiry.is_due(now):
             self._expire(now)
         turn = self._turns.next(now) if self._requests else None
         if turn is None:
             return None
         band, waiting = turn
-        self._turns.took(band, waiting.work, now)
+        if self._turns.has_floor:
+            self._turns.took(band, waiting.work, now)
         band.send(waiting, now)
         self._count_out(waiting, "sent")
         self._sent += 1
@@ -139,7 +140,7 @@ class FlowQueue:
     def dropped(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
         """Those that lost their place since this was last asked, and why."""
         self._look_at_pool(now)
-        if self._expiry.at() <= now:
+        if self._expiry.is_due(now):
             self._expire(now)
         if not self._dropped:
             return ()

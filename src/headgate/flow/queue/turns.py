@@ -21,6 +21,8 @@ class Turns:
         self._bands = bands
         self._capacity = capacity
         self._is_on = settings.is_on
+        self.has_floor = settings.floor_share > 0.0
+        """Whether it has to be told what goes."""
         self._floor_share = settings.floor_share
         self._promote_after_s = settings.promote_after_s
         self._is_strict = not settings.floor_share and settings.promote_after_s == math.inf
@@ -38,21 +40,20 @@ class Turns:
             turn = self._aged(now) or self._owed(top, now)
             if turn is not None:
                 return turn
-        if top.fairness.ready_at(now) > now:
+        if top.fairness.pauses and top.fairness.ready_at(now) > now:
             return None
         return top, top.head(now)
 
     def took(self, sent: Band, work: int, now: float) -> None:
-        """So many tokens of a band go: with a floor of f, others get f / (1 - f) for each, a share of f. No
-        floor is more than an equal part, or those of the lower bands would leave the highest nothing.
+        """So many tokens of a band go, and there is a floor: with one of f, others get f / (1 - f) for each, a
+        share of f. No floor is more than an equal part, or those of the lower bands would leave the highest
+        nothing.
 
         A band that cannot use its credit, as it finds no room or others have waited too long, does not save
         up: of n bands that wait, none has more than n times the larger of its next request and the one that
         goes. So with requests of L tokens at most, no credit is ever above n * L, and the band that has it
         is before all others for so many tokens at most. Two bands that have room are never cut short.
         """
-        if not self._floor_share:
-            return
         sent.credit = max(sent.credit - work, 0.0)
         others = [band for band in self._bands.waiting() if band is not sent]
         if others:

@@ -29,6 +29,9 @@ class Fairness(ABC):
     knows_flows = True
     """Whether requests are told apart by their flows; otherwise all wait in one line."""
 
+    pauses = False
+    """Whether there are times in which nobody's turn comes."""
+
     @abstractmethod
     def joined(self, flow: Flow, now: float) -> None:
         """A flow that had nothing waiting has a request now."""

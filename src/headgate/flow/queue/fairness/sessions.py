@@ -31,6 +31,7 @@ class SessionBoost(Fairness):
         """When each session was last served, as a count; the latest comes last."""
         self._ends = 0
         self._grace_until = -math.inf
+        self.pauses = settings.grace_s > 0.0
 
     def joined(self, flow: Flow, now: float) -> None:
         self._waiting[flow.name] = flow

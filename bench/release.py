@@ -1,0 +1,231 @@
+"""What it takes to release 5,000 requests that waited, as room returns: `python bench/release.py`.
+
+They wait for a pool without endpoints, in 50 flows; then it has 20. First the queue alone, then with what the
+gateway counts of each wait, then with all that sends a request: its endpoint is picked, and it is written to a
+connection there. Nothing is sent over a network. CPU time of one process, the least of several runs; in
+between, the event loop serves others, and the longest that they wait is told, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import load
+import pieces
+from headgate import api, fleet, routing, scheduling
+from headgate.flow import capacity
+from headgate.flow.capacity import CapacitySettings
+from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
+from headgate.gateway import GatewaySettings
+from headgate.gateway.decision import Decision
+from headgate.gateway.listener import ClientConnection
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.recorder import Recorder
+from headgate.gateway.request import Request
+from headgate.gateway.trust import Networks, Peer
+from headgate.gateway.upstream import UpstreamConnection
+from headgate.gateway.workers import collector
+from headgate.telemetry import Registry
+
+REQUESTS, FLOWS, ENDPOINTS, RUNS = 5000, 50, 20, 5
+GOAL_MS = 100.0
+KEY = api.ObjectRef("ModelServer", "default", "pool")
+ROUTE = api.ObjectRef("ModelRoute", "default", "route")
+SETTINGS = GatewaySettings(
+    fairness_ids="anyone",
+    idle_connections=REQUESTS,
+    engine_metrics=False,
+)
+
+
+class Measured:
+    """CPU time of turns of the loop."""
+
+    def __init__(self) -> None:
+        self.total_s = self.longest_s = 0.0
+
+    def turn(self, work: Callable[[], object]) -> None:
+        began = time.process_time()
+        work()
+        self._took(time.process_time() - began)
+
+    async def until(self, is_over: Callable[[], bool]) -> None:
+        """The loop's own turns, each after the other."""
+        while not is_over():
+            began = time.process_time()
+            await asyncio.sleep(0)
+            self._took(time.process_time() - began)
+
+    def _took(self, seconds: float) -> None:
+        self.total_s += seconds
+        self.longest_s = max(self.longest_s, seconds)
+
+
+async def queue_alone() -> Measured:
+    """The order is decided, and nothing else."""
+    room = capacity.make(CapacitySettings())
+    queue = FlowQueue(FlowSettings(), room, random.Random(1))
+    for number in range(REQUESTS):
+        waiting = Waiting(
+            number, flow=str(number % FLOWS), priority=0, work=200, size=600, arrived=0.0, deadline=60.0
+        )
+        assert queue.enter(waiting, 0.0) is None
+    room.follow([fleet.EndpointLoad(endpoint) for endpoint in endpoints()])
+    sent: list[Any] = []
+
+    def release() -> None:
+        while (waiting := queue.next(1.0)) is not None:
+            sent.append(waiting.owner)
+
+    measured = Measured()
+    measured.turn(release)
+    assert sorted(sent) == list(range(REQUESTS))
+    return measured
+
+
+class Held:
+    """A request as its queue sees it; it is noted, and not sent."""
+
+    def __init__(self, number: int, now: float, sent: list[Held]) -> None:
+        headers = [(b"x-headgate-fairness-id", b"flow-%d" % (number % FLOWS))]
+        peer = Peer("", Networks(()))
+        self.request = Request(b"POST", b"/v1/completions", headers, b"", True, False, now, peer, b"g")
+        self.decision = Decision()
+        self.decision.scheduled = scheduling.Request(model="m", prompt_tokens=100, output_tokens=100)
+        self.wait = None
+        self.settled = False
+        self._sent = sent
+
+    def go(self, pool: object) -> None:
+        self._sent.append(self)
+
+
+async def with_what_is_counted() -> Measured:
+    proxy = gateway()
+    sent: list[Held] = []
+    queue = proxy.queues.all()[0]
+    for number in range(REQUESTS):
+        held: Any = Held(number, proxy.now(), sent)
+        queue.hold(held)
+    proxy.use(snapshot(endpoints()))
+    measured = Measured()
+    await measured.until(lambda: not queue.held)
+    assert len(set(sent)) == len(sent) == REQUESTS
+    await proxy.close()
+    return measured
+
+
+class Wire(asyncio.Transport):
+    """Takes what is written, and keeps the number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+
+    def write(self, data: object) -> None:
+        self.written += 1
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+
+async def with_all_that_sends() -> Measured:
+    proxy = gateway()
+    for request in requests():
+        client = ClientConnection(proxy)
+        client.connection_made(Wire())
+        client.data_received(request)
+    queue = proxy.queues.all()[0]
+    assert queue.held == REQUESTS
+    proxy.use(snapshot(endpoints()))
+    wires = connected(proxy)
+    measured = Measured()
+    await measured.until(lambda: not queue.held)
+    assert sum(wire.written for wire in wires) == REQUESTS
+    assert sum(each.requests for each in proxy.pools[KEY].loads) == REQUESTS
+    for client in list(proxy.clients):
+        client.connection_lost(None)
+    await proxy.close()
+    return measured
+
+
+def gateway() -> Proxy:
+    proxy = Proxy(SETTINGS, Recorder(Registry(), None), asyncio.get_running_loop())
+    proxy.use(snapshot([]))
+    proxy.is_ready = True
+    return proxy
+
+
+def endpoints() -> list[routing.Endpoint]:
+    return [routing.Endpoint(f"default/{n}", "127.0.0.1", 9000 + n) for n in range(ENDPOINTS)]
+
+
+def snapshot(endpoints: list[routing.Endpoint]) -> routing.Snapshot:
+    rule = routing.Rule("all", None, (routing.Target(KEY, 100),))
+    route = routing.Route(
+        key=ROUTE, name="default/route", model=load.upstream.MODEL, adapters=(), rules=(rule,)
+    )
+    pool = routing.Pool(key=KEY, endpoints=tuple(endpoints))
+    return routing.Snapshot(models={load.upstream.MODEL: (route,)}, pools={KEY: pool})
+
+
+def requests() -> Iterator[bytes]:
+    bodies = load.chat_bodies(600)
+    for number in range(REQUESTS):
+        body = bodies[number % len(bodies)]
+        yield (
+            b"POST %b HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"x-headgate-fairness-id: flow-%d\r\n\r\n%b"
+            % (load.CHAT_PATH.encode(), len(body), number % FLOWS, body)
+        )
+
+
+def connected(proxy: Proxy) -> list[Wire]:
+    """As many connections to each endpoint as it may be sent requests."""
+    wires = []
+    pool = proxy.pools[KEY]
+    for each in pool.loads:
+        home = proxy.connections(pool, each)
+        for _ in range(SETTINGS.max_endpoint_connections):
+            connection = UpstreamConnection(home)
+            wires.append(Wire())
+            connection.connection_made(wires[-1])
+            home._open.add(connection)
+            home.give_back(connection)
+    return wires
+
+
+async def main() -> None:
+    collector.spare_what_there_is()
+    steps = {
+        "the queue alone": queue_alone,
+        "with what the gateway counts": with_what_is_counted,
+        "with all that sends": with_all_that_sends,
+    }
+    loop_us = pieces.costs_us({pieces.LOOP: pieces.python_loop}, repeats=300, runs=60)[pieces.LOOP]
+    print(f"{pieces.LOOP}: {loop_us:.2f} µs")
+    print(f"{'5,000 requests are released':32}{'CPU ms':>9}{'µs each':>9}{'loops':>7}{'longest turn ms':>17}")
+    for name, step in steps.items():
+        runs = [await step() for _ in range(RUNS)]
+        total_s = min(run.total_s for run in runs)
+        each_us = total_s / REQUESTS * 1e6
+        longest_ms = min(run.longest_s for run in runs) * 1e3
+        print(f"{name:32}{total_s * 1e3:9.1f}{each_us:9.2f}{each_us / loop_us:7.2f}{longest_ms:17.2f}")
+    print(f"{'   of which it may take':32}{GOAL_MS:9.1f}{GOAL_MS / REQUESTS * 1e3:9.2f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
