@@ -1,8 +1,8 @@
 """What it takes to release 5,000 requests that waited, as room returns: `python bench/release.py`.
 
 They wait for a pool without endpoints, in 50 flows; then it has 20. First the queue alone, then with what the
-gateway counts of each wait, then with all that sends a request: its endpoint is picked, and it is written to a
-connection there. Nothing is sent over a network. CPU time of one process, the least of several runs; in
+gateway counts of each wait, then with all that sends a request: its endpoint is picked, and it is written to
+a connection there. Nothing is sent over a network. CPU time of one process, the least of several runs; in
 between, the event loop serves others, and the longest that they wait is told, too.
 """
 

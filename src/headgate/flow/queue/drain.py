@@ -30,8 +30,10 @@ class DrainRate:
         self._at = max(self._at, now)
 
     def sent(self, work: int, now: float) -> None:
-        self._tokens = self._tokens * math.exp((self._at - now) / MEMORY_S) + work
-        self._at = now
+        if now > self._at:
+            self._tokens *= math.exp((self._at - now) / MEMORY_S)
+            self._at = now
+        self._tokens += work
 
     def per_s(self, now: float) -> float:
         """0 if nothing was sent in the last minute."""

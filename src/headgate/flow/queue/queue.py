@@ -113,9 +113,7 @@ class FlowQueue:
         the next is asked for."""
         if not self._requests:
             return None
-        self._look_at_pool(now)
-        if self._expiry.is_due(now):
-            self._expire(now)
+        self._keep_up(now)
         turn = self._turns.next(now) if self._requests else None
         if turn is None:
             return None
@@ -139,9 +137,7 @@ class FlowQueue:
 
     def dropped(self, now: float) -> Sequence[tuple[Waiting, Dropped]]:
         """Those that lost their place since this was last asked, and why."""
-        self._look_at_pool(now)
-        if self._expiry.is_due(now):
-            self._expire(now)
+        self._keep_up(now)
         if not self._dropped:
             return ()
         dropped, self._dropped = self._dropped, []
@@ -352,6 +348,12 @@ class FlowQueue:
         is_empty = self.capacity.is_empty()
         if is_empty is not self._expiry.is_empty:
             self._expiry.change(is_empty, now)
+
+    def _keep_up(self, now: float) -> None:
+        """With the pool, and with the time."""
+        self._look_at_pool(now)
+        if self._expiry.is_due(now):
+            self._expire(now)
 
 
 def _by_order(waiting: Waiting) -> int:

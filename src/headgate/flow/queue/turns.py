@@ -45,7 +45,7 @@ class Turns:
         return top, top.head(now)
 
     def took(self, sent: Band, work: int, now: float) -> None:
-        """So many tokens of a band go, and there is a floor: with one of f, others get f / (1 - f) for each, a
+        """So many tokens of a band go, and there is a floor: if it is f, others get f / (1 - f) for each, a
         share of f. No floor is more than an equal part, or those of the lower bands would leave the highest
         nothing.
 

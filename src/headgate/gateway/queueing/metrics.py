@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from headgate.telemetry import Counter, Histogram, LabelValues, Registry
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.queueing.wait import Wait
+    from headgate.telemetry.metrics import CounterChild, HistogramChild
 
 PREFIX = "headgate_gateway_flow_control"
 MAX_PRIORITIES = 64
@@ -20,6 +21,8 @@ MAX_FLOWS = 100
 """Flows with series of their own: clients make up names."""
 MAX_MODELS = 500
 """Models and adapters that have series of their own; each has dozens."""
+MAX_BOUND = 2000
+"""Kinds of ends whose series are at hand; past this many, all are looked up anew."""
 UNKNOWN = "unknown"
 """Stands for every model that has no route, so that clients cannot make labels up (R14)."""
 HELD = "held"
@@ -28,6 +31,9 @@ COST_S = (
     0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
 )  # fmt: skip
 """Bucket bounds for what the gateway itself takes: llm-d's for decisions, and some below."""
+
+_End: TypeAlias = tuple[str, int, str, str, str, str]
+"""Its pool, priority and outcome; and its flow, model and target, as they were given."""
 
 
 class WaitMetrics:
@@ -40,6 +46,8 @@ class WaitMetrics:
         self._flows = LabelValues(MAX_FLOWS)
         self._models = models
         self._targets = LabelValues(MAX_MODELS)
+        self._ends: dict[_End, tuple[CounterChild, HistogramChild]] = {}
+        """What counts ends of a kind: thousands may come at once."""
         self.requests = Counter(
             f"{PREFIX}_requests",
             "Requests that had to wait, or wanted to, by what became of that: dispatched, or the reason why "
@@ -80,11 +88,22 @@ class WaitMetrics:
 
     def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
         """It waits no more."""
-        priority = self._priorities.value(str(wait.place.priority))
-        self.requests.labels(pool.name, priority, outcome).value += 1
-        flow, model, target = named(wait)
+        labels = pool.name, wait.place.priority, outcome, *named(wait)
+        requests, duration = self._ends.get(labels) or self._bind(labels)
+        requests.value += 1
+        duration.observe(now - wait.begun_at)
+
+    def _bind(self, labels: _End) -> tuple[CounterChild, HistogramChild]:
+        pool, number, outcome, flow, model, target = labels
+        priority = self._priorities.value(str(number))
         of = (self._flows.value(flow), self._models.value(model), self._targets.value(target))
-        self.duration.labels(pool.name, priority, outcome, *of).observe(wait.seconds(now))
+        if len(self._ends) >= MAX_BOUND:
+            self._ends.clear()
+        bound = self._ends[labels] = (
+            self.requests.labels(pool, priority, outcome),
+            self.duration.labels(pool, priority, outcome, *of),
+        )
+        return bound
 
     def evicted(self, pool: PoolState, priority: int) -> None:
         self.evictions.labels(pool.name, self._priorities.value(str(priority))).value += 1
@@ -94,6 +113,7 @@ class WaitMetrics:
         for metric in (self.requests, self.duration, self.enqueueing, self.evictions):
             metric.keep("pool", pools)
         self.duration.keep("model", models)
+        self._ends.clear()
         self._targets.keep(())
 
 

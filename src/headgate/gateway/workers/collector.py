@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-
 NEW_OBJECTS = 10_000
 """So many more than have gone begin a collection, instead of 700. Nearly all that the data path makes goes by
 itself; what stays for a while are requests that wait, and a burst of thousands had most of its objects looked
