@@ -88,11 +88,11 @@ def queued(proxy: Proxy, *, has_queue: bool) -> Callable[[], object]:
         ),
         pool=SimpleNamespace(pool=pool.pool, queue=pool.queue if has_queue else None),
         wait=None,
-        go=lambda pool: None,
+        go=lambda pool, now: None,
     )
 
     def work() -> None:
-        Delivery._enter(exchange)
+        Delivery._enter(exchange, proxy.now())
         if not has_queue:
             return
         if proxy.queues.held:  # at its first token

@@ -106,7 +106,7 @@ class _Reader:
         found: dict[tuple[str, ...], tuple[int, int]] = {}
         for place, (of, count) in enumerate(counts.most_common()):
             pool, priority, flow, model, target = of
-            told = (pool, priority, flow if place < MAX_FLOWS else OTHER, model, target)
+            told: tuple[str, ...] = (pool, priority, flow if place < MAX_FLOWS else OTHER, model, target)
             before, size = found.get(told, (0, 0))
             found[told] = (before + count, size + sizes[of])
         return found
