@@ -75,9 +75,8 @@ class Tail:
         """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
         text = self._text()
         at = text.rfind(_KEY)
-        for _ in range(MOST_LOOKED_AT):
-            if at < 0:
-                break
+        looked_at = 0
+        while at >= 0 and looked_at < MOST_LOOKED_AT:
             value = _object(text, at + len(_KEY))
             if value:
                 try:
@@ -85,6 +84,7 @@ class Tail:
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     return None
             at = text.rfind(_KEY, 0, at)
+            looked_at += 1
         return None
 
 
@@ -113,6 +113,8 @@ def _object(text: bytes, start: int) -> bytes:
     Braces are only counted: the strings of a `usage` have none.
     """
     end = text.find(b"}", start)
+    if text.startswith(b"{", start) and text.count(b"{", start, end) == 1:
+        return text[start : end + 1]
     if text[start : start + 1] != b"{" and not text[start:end].lstrip().startswith(b"{"):
         return b""
     for _ in range(MOST_INNER):
