@@ -7,14 +7,12 @@ identifiers) is escaped to printable ASCII, so that it can neither end a line no
 
 from __future__ import annotations
 
-import json
-import re
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
 
-from headgate import routing
-from headgate.gateway import trace
+from headgate.gateway import log_text, trace
 from headgate.gateway.access_fields import FIELDS
+from headgate.gateway.access_words import Words, origin
 from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
@@ -23,73 +21,13 @@ if TYPE_CHECKING:
     from headgate.gateway.handover import Handover
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.refusals import Refusal
-    from headgate.gateway.usage import Usage
 
-SHOWN_CHARACTERS = 1024
-"""Of a path, a model, or a message; what is longer is cut."""
-
-SERVED = "served"
-CLIENT = frozenset({"client_gone", "client_stalled"})
-"""Outcomes of requests whose client did not wait for the end of the answer."""
-_UPSTREAM = frozenset(
-    {
-        "endpoint_unreachable",
-        "idle_timeout",
-        "prefill_failed",
-        "upstream_failed",
-        "upstream_invalid",
-        "upstream_lost",
-        "upstream_timeout",
-    }
-)
-"""Outcomes that an endpoint is the reason of."""
-_GATEWAY = frozenset({"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"})
-"""Outcomes with a status below 500 that no client is the reason of."""
+Tokens = tuple[int, int]
+"""Of the prompt, and of the answer."""
 
 _NOT_WAITED = '"duration_queued":0,"flow":null', '"dropped_reason":null'
 _CACHED = 4096
 _CACHED_CHARACTERS = 256
-_PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
-"""What stands in the text form without quotes: printable, no space, quote, backslash or equals sign."""
-
-
-class Words:
-    """What the lines of all requests with the same decision and end have in common."""
-
-    __slots__ = ("is_plain", "json_decision", "json_end", "text")
-
-    def __init__(self, exchange: Exchange) -> None:
-        decision, pool, match = exchange.decision, exchange.pool, exchange.decision.match
-        model = decision.model or None
-        route = match.route.name if match is not None else None
-        rule = match.rule.name if match is not None else None
-        server = pool.name if pool is not None else None
-        status, outcome = exchange.status, exchange.outcome
-        self.is_plain = origin(status, outcome) is None
-        self.text = (
-            f"{status} outcome={outcome} model={_word(model)} route={_word(route)} rule={_word(rule)}"
-            f" pool={_word(server)}"
-        )
-        self.json_end = f'"status_code":{status},"outcome":"{outcome}"'
-        decided = {
-            "error_origin": origin(status, outcome),
-            "model_name": _cut(model),
-            "model_route": route,
-            "route_rule": _cut(rule),
-            "model_server": server,
-            "backend_type": _backend_type(exchange),
-            "backend_name": server,
-            "upstream_model": _cut(decision.upstream_model) if server is not None else None,
-            "stream": decision.stream,
-        }
-        self.json_decision = _json(decided)[1:-1]
-
-
-def _backend_type(exchange: Exchange) -> str:
-    if exchange.pool is None:
-        return "unresolved"
-    kind = exchange.pool.pool.key.kind
-    return "model_server" if kind == routing.MODEL_SERVER else "inference_pool"
 
 
 class AccessLog:
@@ -100,7 +38,8 @@ class AccessLog:
         self._is_json = form == "json"
         self.add = lines.add
         self.line = self._json_line if self._is_json else self._text_line
-        """Makes the line of a request that is over, of its words, its usage and the loop's time."""
+        """Makes the line of a request that is over, of its words, its tokens as the engine counted them, and
+        the loop's time."""
         self._clock = LogClock()
         self._escaped_texts: dict[str, str] = {}
         self.flush = lines.flush
@@ -112,17 +51,17 @@ class AccessLog:
         source = origin(refusal.status, refusal.code)
         if not self._is_json:
             self.add(
-                f'{timestamp} {address or "-"} "- {_escaped(path or "-")} -" {refusal.status}'
-                f" outcome={refusal.code} origin={source} error={_escaped_quoted(refusal.message)}\n"
+                f'{timestamp} {address or "-"} "- {log_text.escaped(path or "-")} -" {refusal.status}'
+                f" outcome={refusal.code} origin={source} error={log_text.quoted(refusal.message)}\n"
             )
             return
         line = dict.fromkeys((field.name for field in FIELDS), None) | {
             "timestamp": timestamp,
             "client_address": address,
-            "path": _cut(path),
+            "path": log_text.cut(path),
             "status_code": refusal.status,
             "outcome": refusal.code,
-            "error": {"type": refusal.code, "message": _cut(refusal.message)},
+            "error": {"type": refusal.code, "message": log_text.cut(refusal.message)},
             "error_origin": source,
             "backend_type": "unresolved",
             "stream": False,
@@ -132,7 +71,7 @@ class AccessLog:
             **dict.fromkeys((field.name for field in FIELDS if field.name.startswith("duration_")), 0),
             "duration_time_to_first_token": None,
         }
-        self.add(_json(line) + "\n")
+        self.add(log_text.to_json(line) + "\n")
 
     def statistics(self) -> dict[str, int]:
         return self._lines.statistics()
@@ -141,39 +80,38 @@ class AccessLog:
         """The text as it stands between the quotes of JSON; kept, since most come again and again."""
         found = self._escaped_texts.get(text)
         if found is None:
-            found = _escaped(text)
+            found = log_text.escaped(text)
             if len(text) <= _CACHED_CHARACTERS:
                 if len(self._escaped_texts) >= _CACHED:
                     self._escaped_texts.clear()
                 self._escaped_texts[text] = found
         return found
 
-    def _text_line(self, exchange: Exchange, words: Words, usage: Usage | None, now: float) -> str:
-        request, load = exchange.request, exchange.load
+    def _text_line(self, exchange: Exchange, words: Words, tokens: Tokens | None, now: float) -> str:
+        request, load, choice = exchange.request, exchange.load, exchange.choice
         arrived, first = request.arrived_at, exchange.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)
         before = int((exchange.sent_at - arrived) * 1e3 + 0.5) if exchange.sent_at else total
         to_head = int((exchange.head_at - arrived) * 1e3 + 0.5) if exchange.head_at else total
-        tokens = f"{usage.prompt}/{usage.completion}" if usage is not None else "-/-"
         ttft = f" ttft={int((first - arrived) * 1e3 + 0.5)}ms" if first and exchange.decision.stream else ""
         endpoint = self._escape(load.endpoint.name) if load is not None else "-"
-        choice = exchange.choice
         expected = ""
         if choice is not None:
             expected = f" prompt={exchange.decision.scheduled.prompt_tokens} cached={choice.cached_tokens}"
             if choice.first_token_s is not None:
                 expected += f" expected={int(choice.first_token_s * 1e3 + 0.5)}ms"
-        version = "0" if request.is_http_1_0 else "1"
+        counted = "-/-" if tokens is None else f"{tokens[0]}/{tokens[1]}"
+        limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
+        sent_bytes, waited = exchange.bytes_out, ""
+        if exchange.wait is not None:
+            sent_bytes, waited = _sent_bytes(exchange), _waited(exchange.wait, now)
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
         prefill = _prefill(exchange.handover) if exchange.handover is not None else ""
-        limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
-        waited = _waited(exchange.wait, now) if exchange.wait is not None else ""
         troubles = "" if words.is_plain and exchange.attempts == 1 else self._troubles(exchange, now)
         return (
-            f'{self._clock.at(now)} {request.client_address or "-"} "{request.method.decode()}'
-            f' {self._escape(request.path)} HTTP/1.{version}" {words.text}'
-            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={tokens}{limit}"
-            f" request_bytes={exchange.bytes_in} response_bytes={_sent_bytes(exchange)}{ttft}"
+            f'{self._clock.at(now)} {request.client_address or "-"} "{request.line}" {words.text}'
+            f" endpoint={endpoint} attempts={exchange.attempts}{expected} tokens={counted}{limit}"
+            f" request_bytes={exchange.bytes_in} response_bytes={sent_bytes}{ttft}"
             f" total={total}ms({before}+{to_head - before}+{total - to_head})"
             f"{waited} id={exchange.request_id.decode()}{trace_id}{prefill}{troubles}\n"
         )
@@ -187,12 +125,12 @@ class AccessLog:
             parts.append(f" upstream_status={exchange.upstream_status}")
         if exchange.failed_attempts:
             tried = ",".join(f"{name}:{why}:{ms}ms" for name, why, ms in exchange.tried(now))
-            parts.append(f" tried={_word(tried)}")
+            parts.append(f" tried={log_text.word(tried)}")
         if exchange.error_message:
-            parts.append(f" error={_escaped_quoted(exchange.error_message)}")
+            parts.append(f" error={log_text.quoted(exchange.error_message)}")
         return "".join(parts)
 
-    def _json_line(self, exchange: Exchange, words: Words, usage: Usage | None, now: float) -> str:
+    def _json_line(self, exchange: Exchange, words: Words, tokens: Tokens | None, now: float) -> str:
         request, load = exchange.request, exchange.load
         arrived, first = request.arrived_at, exchange.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)
@@ -205,7 +143,7 @@ class AccessLog:
             attempts = f'{{"endpoint":{pod},"outcome":"{exchange.outcome}","ms":{ms}}}'
         else:
             attempts = self._attempts_in_json(exchange, now)
-        prefill = _json(exchange.handover.told()) if exchange.handover is not None else "null"
+        prefill = log_text.to_json(exchange.handover.told()) if exchange.handover is not None else "null"
         error = self._error_in_json(exchange) if exchange.error_message else "null"
         choice = exchange.choice
         prompt, cached, expected_ms = "null", "null", "null"
@@ -216,7 +154,7 @@ class AccessLog:
         held = exchange.reservation
         limit_in, limit_out = _limited(held, "null") if held is not None else ("null", "null")
         waited = _NOT_WAITED if exchange.wait is None else _waited_in_json(exchange.wait, now)
-        tokens_in, tokens_out = (usage.prompt, usage.completion) if usage is not None else ("null", "null")
+        tokens_in, tokens_out = tokens if tokens is not None else ("null", "null")
         return (
             f'{{"timestamp":"{self._clock.at(now)}","client_address":"{request.client_address}",'
             f'"method":"{request.method.decode()}","path":"{self._escape(request.path)}",'
@@ -244,7 +182,7 @@ class AccessLog:
         )
 
     def _error_in_json(self, exchange: Exchange) -> str:
-        return f'{{"type":"{exchange.outcome}","message":{_escaped_quoted(exchange.error_message)}}}'
+        return f'{{"type":"{exchange.outcome}","message":{log_text.quoted(exchange.error_message)}}}'
 
 
 def _sent_bytes(exchange: Exchange) -> int:
@@ -264,7 +202,7 @@ def _prefill(handover: Handover) -> str:
     """Where the prompt was prefilled, of the text form."""
     told = handover.told()
     parts = [told["decision"], told["endpoint"], f"{told['ms']}ms" if told["ms"] is not None else None]
-    return f" prefill={_word(':'.join(str(part) for part in parts if part is not None))}"
+    return f" prefill={log_text.word(':'.join(str(part) for part in parts if part is not None))}"
 
 
 def _waited(wait: Wait, now: float) -> str:
@@ -272,52 +210,16 @@ def _waited(wait: Wait, now: float) -> str:
     dropped = f" dropped={wait.dropped_reason}" if wait.dropped_reason else ""
     place = wait.place
     ms = int(wait.seconds(now) * 1e3 + 0.5)
-    return f" queued={ms}ms flow={_word(place.flow)} priority={place.priority}{dropped}"
+    return f" queued={ms}ms flow={log_text.word(place.flow)} priority={place.priority}{dropped}"
 
 
 def _waited_in_json(wait: Wait, now: float) -> tuple[str, str]:
     """What stands before the priority, and behind it."""
     ms = int(wait.seconds(now) * 1e3 + 0.5)
     dropped = f'"{wait.dropped_reason}"' if wait.dropped_reason else "null"
-    return f'"duration_queued":{ms},"flow":{_escaped_quoted(wait.place.flow)}', f'"dropped_reason":{dropped}'
+    return f'"duration_queued":{ms},"flow":{log_text.quoted(wait.place.flow)}', f'"dropped_reason":{dropped}'
 
 
 def _trace_in_json(traceparent: bytes) -> str:
     found = trace.trace_id(traceparent)
     return f'"{found}"' if found else "null"
-
-
-def origin(status: int, outcome: str) -> str | None:
-    """Who is the reason of a failure; None for what is none."""
-    if outcome == SERVED:
-        return "upstream" if status >= 400 else None
-    if outcome in _UPSTREAM:
-        return "upstream"
-    if outcome in CLIENT:
-        return "client"
-    # Below 400 the client has a stream that began before there was an answer, and that ended with an error.
-    return "client" if 400 <= status < 500 and outcome not in _GATEWAY else "gateway"
-
-
-def _escaped(text: str) -> str:
-    """Printable ASCII, as between the quotes of JSON."""
-    return _escaped_quoted(text)[1:-1]
-
-
-def _escaped_quoted(text: str) -> str:
-    return encode_basestring_ascii(text[:SHOWN_CHARACTERS]).replace("\x7f", r"\u007f")
-
-
-def _word(text: str | None) -> str:
-    """A value of the text form: as it is where that is one plain word, else in quotes; "-" for none."""
-    if text is None:
-        return "-"
-    return text if len(text) <= SHOWN_CHARACTERS and _PLAIN.fullmatch(text) else _escaped_quoted(text)
-
-
-def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:SHOWN_CHARACTERS]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":")).replace("\x7f", r"\u007f")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate import routing
-from headgate.gateway.access_log import AccessLog, Words
+from headgate.gateway.access_log import AccessLog, Tokens
+from headgate.gateway.access_words import SERVED, Words
 from headgate.gateway.queueing.metrics import MAX_MODELS, UNKNOWN, WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
@@ -28,6 +29,26 @@ _Key = tuple[str, str, str, str, str, int, str, bool]
 for."""
 
 
+class _Stream:
+    """What streamed answers count into besides: when their tokens came."""
+
+    __slots__ = ("_first_token", "_first_token_error", "_per_token")
+
+    def __init__(self, recorder: Recorder, model: str, pool: str) -> None:
+        self._first_token = recorder.first_token.labels(model, pool)
+        self._first_token_error = recorder.first_token_error.labels(pool)
+        self._per_token = recorder.per_token.labels(model, pool)
+
+    def observe(self, exchange: Exchange, tokens: Tokens | None, now: float) -> None:
+        """Takes one of which the first byte of the body came."""
+        first_at, choice = exchange.first_byte_at, exchange.choice
+        self._first_token.observe(first_at - exchange.request.arrived_at)
+        if choice is not None and choice.first_token_s is not None:
+            self._first_token_error.observe(abs(first_at - exchange.attempt_at - choice.first_token_s))
+        if tokens is not None and tokens[1] > 1 and exchange.outcome == SERVED:
+            self._per_token.observe((now - first_at) / (tokens[1] - 1))
+
+
 class _Bound:
     """What all requests of one key count into, and their words in the access log."""
 
@@ -35,13 +56,11 @@ class _Bound:
         "bytes_in",
         "bytes_out",
         "duration",
-        "first_token",
-        "first_token_error",
         "input_tokens",
         "output_tokens",
-        "per_token",
         "queue",
         "requests",
+        "stream",
         "words",
     )
 
@@ -52,10 +71,7 @@ class _Bound:
         self.duration = recorder.duration.labels(model, pool)
         self.queue = recorder.queue.labels(model, pool) if pool != NONE else None
         # Of what cannot happen, no series are begun: each histogram has twenty.
-        has_tokens = is_stream and pool != NONE
-        self.first_token = recorder.first_token.labels(model, pool) if has_tokens else None
-        self.first_token_error = recorder.first_token_error.labels(pool) if has_tokens else None
-        self.per_token = recorder.per_token.labels(model, pool) if has_tokens else None
+        self.stream = _Stream(recorder, model, pool) if is_stream and pool != NONE else None
         self.input_tokens = recorder.tokens.labels(model, pool, "input")
         self.output_tokens = recorder.tokens.labels(model, pool, "output")
         self.bytes_in = recorder.body_bytes.labels(pool, "in")
@@ -202,31 +218,23 @@ class Recorder:
         asked = target.model if target is not None else ""
         key = (model, route, rule, pool_name, asked, exchange.status, exchange.outcome, decision.stream)
         bound = self._bound.get(key) or self._bind(key, exchange)
+        arrived_at = exchange.request.arrived_at
         bound.requests.value += 1
-        bound.duration.observe(now - exchange.request.arrived_at)
+        bound.duration.observe(now - arrived_at)
         if bound.queue is not None and exchange.sent_at:
-            bound.queue.observe(exchange.sent_at - exchange.request.arrived_at)
+            bound.queue.observe(exchange.sent_at - arrived_at)
         bound.bytes_in.value += exchange.bytes_in
         bound.bytes_out.value += exchange.bytes_out
-        usage = exchange.usage
+        usage, tokens = exchange.usage, None
         if usage is not None:
-            bound.input_tokens.value += usage.prompt
-            bound.output_tokens.value += usage.completion
-        first_token, per_token = bound.first_token, bound.per_token
-        if first_token is not None and per_token is not None and (first_at := exchange.first_byte_at):
-            first_token.observe(first_at - exchange.request.arrived_at)
-            choice = exchange.choice
-            if (
-                choice is not None
-                and choice.first_token_s is not None
-                and bound.first_token_error is not None
-            ):
-                bound.first_token_error.observe(abs(first_at - exchange.attempt_at - choice.first_token_s))
-            if usage is not None and usage.completion > 1 and exchange.outcome == "served":
-                per_token.observe((now - first_at) / (usage.completion - 1))
+            tokens = prompt_tokens, answer_tokens = usage.prompt, usage.completion
+            bound.input_tokens.value += prompt_tokens
+            bound.output_tokens.value += answer_tokens
+        if bound.stream is not None and exchange.first_byte_at:
+            bound.stream.observe(exchange, tokens, now)
         if self.log is not None:
             words = bound.words if is_named else Words(exchange)
-            self.log.add(self.log.line(exchange, words, usage, now))
+            self.log.add(self.log.line(exchange, words, tokens, now))
 
     def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
         if len(self._bound) >= MAX_BOUND:

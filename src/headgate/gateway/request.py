@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from headgate.gateway import log_text
+
 if TYPE_CHECKING:
     from headgate.gateway.trust import Peer
 
@@ -79,6 +81,7 @@ class Request:
         "given_id",
         "is_http_1_0",
         "keep_alive",
+        "line",
         "method",
         "path",
         "target",
@@ -121,6 +124,9 @@ class Request:
         """Whether a trusted client asks for `x-headgate-decision`."""
         path = target.decode("latin-1")
         self.path = path.partition("?")[0] if "?" in path else path
+        version = "0" if is_http_1_0 else "1"
+        self.line = f"{method.decode('latin-1')} {log_text.escaped(self.path)} HTTP/1.{version}"
+        """As logs have it: without the query, which may hold secrets."""
         lines = [method, b" ", target, peer.opening(host, headers)]
         self._pick_forwarded(headers, lines)
         self._forwarded = b"".join(lines)
@@ -129,7 +135,7 @@ class Request:
     def again(self, length: bytes, body: bytes) -> Request:
         """A request with the same head, but for the length of its body."""
         new = Request.__new__(Request)
-        new.method, new.target, new.path = self.method, self.target, self.path
+        new.method, new.target, new.path, new.line = self.method, self.target, self.path, self.line
         new._headers, new._length = self._headers, length
         new.body, new.arrived_at = body, self.arrived_at
         new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0

@@ -1,0 +1,80 @@
+"""What the lines of many requests have in common: how each was decided, what it came to, and whose fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate import routing
+from headgate.gateway import log_text
+
+if TYPE_CHECKING:
+    from headgate.gateway.exchange import Exchange
+
+SERVED = "served"
+CLIENT = frozenset({"client_gone", "client_stalled"})
+"""Outcomes of requests whose client did not wait for the end of the answer."""
+_UPSTREAM = frozenset(
+    {
+        "endpoint_unreachable",
+        "idle_timeout",
+        "prefill_failed",
+        "upstream_failed",
+        "upstream_invalid",
+        "upstream_lost",
+        "upstream_timeout",
+    }
+)
+"""Outcomes that an endpoint is the reason of."""
+_GATEWAY = frozenset({"evicted", "evicted_priority", "evicted_queue_pressure", "queue_full", "queue_timeout"})
+"""Outcomes with a status below 500 that no client is the reason of."""
+
+
+class Words:
+    """What the lines of all requests with the same decision and end have in common."""
+
+    __slots__ = ("is_plain", "json_decision", "json_end", "text")
+
+    def __init__(self, exchange: Exchange) -> None:
+        decision, pool, match = exchange.decision, exchange.pool, exchange.decision.match
+        model = decision.model or None
+        route = match.route.name if match is not None else None
+        rule = match.rule.name if match is not None else None
+        server = pool.name if pool is not None else None
+        status, outcome = exchange.status, exchange.outcome
+        self.is_plain = origin(status, outcome) is None
+        self.text = (
+            f"{status} outcome={outcome} model={log_text.word(model)} route={log_text.word(route)}"
+            f" rule={log_text.word(rule)} pool={log_text.word(server)}"
+        )
+        self.json_end = f'"status_code":{status},"outcome":"{outcome}"'
+        decided = {
+            "error_origin": origin(status, outcome),
+            "model_name": log_text.cut(model),
+            "model_route": route,
+            "route_rule": log_text.cut(rule),
+            "model_server": server,
+            "backend_type": _backend_type(exchange),
+            "backend_name": server,
+            "upstream_model": log_text.cut(decision.upstream_model) if server is not None else None,
+            "stream": decision.stream,
+        }
+        self.json_decision = log_text.to_json(decided)[1:-1]
+
+
+def _backend_type(exchange: Exchange) -> str:
+    if exchange.pool is None:
+        return "unresolved"
+    kind = exchange.pool.pool.key.kind
+    return "model_server" if kind == routing.MODEL_SERVER else "inference_pool"
+
+
+def origin(status: int, outcome: str) -> str | None:
+    """Who is the reason of a failure; None for what is none."""
+    if outcome == SERVED:
+        return "upstream" if status >= 400 else None
+    if outcome in _UPSTREAM:
+        return "upstream"
+    if outcome in CLIENT:
+        return "client"
+    # Below 400 the client has a stream that began before there was an answer, and that ended with an error.
+    return "client" if 400 <= status < 500 and outcome not in _GATEWAY else "gateway"
