@@ -167,6 +167,8 @@ class Estimator:
     def _token_s(self) -> float:
         """Seconds for each token of the queue, beside what decodes now."""
         rates = self.rates
+        if not self.decoding:
+            return rates.token_s
         return rates.token_s * (1.0 + self.decoding * rates.pool.beside_tokens / STEP_TOKENS)
 
     # -- what happens

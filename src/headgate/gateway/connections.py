@@ -54,8 +54,9 @@ class EndpointConnections:
 
     def take(self) -> UpstreamConnection | None:
         """An idle connection, the one used last first: the others may go."""
-        while self._idle:
-            connection = self._idle.pop()
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
             if connection.usable:
                 return connection
         return None

@@ -74,6 +74,7 @@ class Decision:
         "scheduled",
         "stream",
         "target",
+        "upstream_model",
         "usage_unasked",
     )
 
@@ -84,6 +85,9 @@ class Decision:
         self.match: routing.Match | None = None
         self.target: routing.Target | None = None
         self.pool: PoolState | None = None
+        self.upstream_model = ""
+        """What the endpoint is asked for: what the target says; else its own name for the model, where it has
+        one, or the adapter's."""
         self.scheduled = UNREAD
         """What the scheduler is told of it."""
         self.prompt_bytes = 0
@@ -97,40 +101,29 @@ class Decision:
         """Whether the endpoint is asked for the usage of a stream, and the client did not."""
         self.refusal: Refusal | None = None
 
-    @property
-    def upstream_model(self) -> str:
-        """What the endpoint is asked for: what the target says; else its own name for the model, where it has
-        one, or the adapter's."""
-        if self.target is not None and self.target.model:
-            return self.target.model
-        served = self.pool.pool.model if self.pool is not None else None
-        is_adapter = self.match is not None and self.match.is_adapter
-        return self.model if served is None or is_adapter else served
-
 
 def decide(known: Surroundings, request: Request) -> Decision:
     """Finds the pool of the request and what is sent to it."""
     decision = Decision()
-    decision.refusal = _fill(decision, known, request)
-    return decision
-
-
-def _not_ready() -> Refusal:
-    return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
-
-
-def _fill(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:
     form: forms.Form | None = None
     fields = inspect(request.body)
     if not isinstance(fields, Fields):
         read = forms.read(request.headers, request.body)
         if not isinstance(read, forms.Form):
-            return read or _compressed(request) or fields
+            decision.refusal = read or _compressed(request) or fields
+            return decision
         form = read
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
-    decision.stream = bool(fields.stream)
-    return _find_pool(decision, known, request) or _fill_body(decision, known, request, fields, form)
+    decision.stream = fields.stream is True
+    decision.refusal = _find_pool(decision, known, request) or _fill_body(
+        decision, known, request, fields, form
+    )
+    return decision
+
+
+def _not_ready() -> Refusal:
+    return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
 
 
 def _compressed(request: Request) -> Refusal | None:
@@ -154,7 +147,11 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
     if target is None:
         return _no_target(match, model)
     pool = decision.pool = known.pools.get(target.pool)
-    return None if pool is not None else _no_pool(match, target)
+    if pool is None:
+        return _no_pool(match, target)
+    served = pool.pool.model
+    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
+    return None
 
 
 def _no_target(match: routing.Match, model: str) -> Refusal:
@@ -242,7 +239,7 @@ def _scheduled(
     elif not read.has_media:
         decision.prompt_bytes = read.size
     scheduled.prompt_tokens = read.tokens or int(read.size / bytes_per_token)
-    if is_hashed and read.text:
+    if is_hashed and len(read.text) >= hashing.BLOCK_BYTES:
         salt = bytes(fields.cache_salt)
         scheduled.prefix = hashing.hashes(read.text, hashing.seed(upstream_model, salt))
         scheduled.block_tokens = hashing.BLOCK_BYTES / bytes_per_token

@@ -217,11 +217,16 @@ class Delivery(ABC):
         load = self.load = choice.load
         self._tried.append(load)
         self.attempts += 1
-        uncached_tokens = max(scheduled.prompt_tokens - choice.cached_tokens, 0)
+        cached_tokens = choice.cached_tokens
+        uncached_tokens = scheduled.prompt_tokens - cached_tokens
         self.booking = load.book(
-            uncached_tokens, scheduled.output_tokens, now, self.decision.stream, scheduled.adapter
+            uncached_tokens if uncached_tokens > 0 else 0,
+            scheduled.output_tokens,
+            now,
+            self.decision.stream,
+            scheduled.adapter,
         )
-        is_telling = choice.cached_tokens >= learning.LEAST_TOKENS
+        is_telling = cached_tokens >= learning.LEAST_TOKENS
         self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
         if self._proxy.kv_events.sources:
@@ -233,7 +238,7 @@ class Delivery(ABC):
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
             self._timer = self._proxy.loop.call_later(timeout_s, self._no_head_in_time)
-        connections = self._proxy.connections(pool, load)
+        connections = pool.connections.get(load) or self._proxy.connections(pool, load)
         connection = connections.take()
         if connection is not None:
             self._send_on(connection, now)

@@ -38,8 +38,11 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
     @property
     def most_tokens(self) -> int | None:
         """How long the answer may be; None without a limit, and where it is for the engine to refuse it."""
-        limit = bytes(self.max_tokens or self.max_completion_tokens or self.max_output_tokens)
-        return int(limit) if len(limit) < 10 and limit.isdigit() else None
+        limit = self.max_tokens or self.max_completion_tokens or self.max_output_tokens
+        if not limit:
+            return None
+        digits = bytes(limit)
+        return int(digits) if len(digits) < 10 and digits.isdigit() else None
 
 
 _decode = msgspec.json.Decoder(Fields).decode

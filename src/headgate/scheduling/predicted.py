@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from headgate.fleet import EndpointLoad, PoolRates
 from headgate.scheduling.policy import Choice, Policy
@@ -33,12 +34,17 @@ REMEMBERED = 32
 LEAST_IN_FLIGHT_TOKENS, MOST_IN_FLIGHT_TOKENS = 150.0, 600.0
 """A request in flight counts for no more than this, as caches would be given up for evenness, and for no
 less, as it will want room in the cache, and its length is a guess."""
+_NOTHING = repeat(0)
+"""Blocks that each endpoint holds of a prompt that is not hashed."""
 
 
 def in_flight_tokens(request: Request, pool: PoolRates) -> float:
     """What each request in flight on an endpoint costs another one there, in tokens of prefill: it makes each
     of its steps longer, those of its prompt and those of its answer."""
-    return max(min(pool.beside_tokens * request.steps, MOST_IN_FLIGHT_TOKENS), LEAST_IN_FLIGHT_TOKENS)
+    tokens = pool.beside_tokens * request.steps
+    if tokens >= MOST_IN_FLIGHT_TOKENS:
+        return MOST_IN_FLIGHT_TOKENS
+    return tokens if tokens > LEAST_IN_FLIGHT_TOKENS else LEAST_IN_FLIGHT_TOKENS
 
 
 class PredictedFirstToken(Policy):
@@ -65,15 +71,17 @@ class PredictedFirstToken(Policy):
         # says the same in words. Scores are times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
         adapter = request.adapter
-        held = self._prefixes.matched(prefix, candidates) if prefix else [0] * len(candidates)
         works = {0: price * prompt_tokens}
-        for blocks in set(held):
-            if blocks:
-                works[blocks] = price * (prompt_tokens - request.tokens_in(blocks))
+        held: Iterable[int] = _NOTHING
+        if prefix:
+            held = self._prefixes.matched(prefix, candidates)
+            for blocks in set(held):
+                if blocks:
+                    works[blocks] = price * (prompt_tokens - request.tokens_in(blocks))
         pool = candidates[0].estimator.rates.pool
         beside_tokens = in_flight_tokens(request, pool)
-        best, best_score, ties = 0, math.inf, 0
-        for at, load in enumerate(candidates):
+        best, best_blocks, best_score, ties = candidates[0], 0, math.inf, 0
+        for load, blocks in zip(candidates, held):  # noqa: B905 - strict would refuse what has no end
             estimator = load.estimator
             score = estimator.busy_until
             if score > best_score:
@@ -81,9 +89,9 @@ class PredictedFirstToken(Policy):
             if score < now:
                 score = now
             if estimator.is_simple_until < now:
-                score = now + estimator.queue_s(now, prompt_tokens - request.tokens_in(held[at]))
+                score = now + estimator.queue_s(now, prompt_tokens - request.tokens_in(blocks))
             rates = estimator.rates
-            score += rates.delay_s + (works[held[at]] + beside_tokens * load.requests) * rates.token_s
+            score += rates.delay_s + (works[blocks] + beside_tokens * load.requests) * rates.token_s
             if adapter and not load.has_adapter(adapter):
                 score += price * pool.adapter_s
             if score > best_score:
@@ -91,15 +99,15 @@ class PredictedFirstToken(Policy):
             if load.suspect_until > now:
                 score = now + (score - now) / (load.share(now) or 1.0)
             if score < best_score:
-                best, best_score, ties = at, score, 1
+                best, best_blocks, best_score, ties = load, blocks, score, 1
             elif score == best_score:
                 ties += 1
                 if rng.random() * ties < 1.0:
-                    best = at
-        load, cached = candidates[best], request.tokens_in(held[best]) if held[best] else 0
-        loads_adapter = bool(adapter) and not load.has_adapter(adapter)
-        first_s = load.estimator.first_token_s(prompt_tokens - cached, now, loads_adapter=loads_adapter)
-        return Choice(load=load, cached_tokens=cached, first_token_s=first_s)
+                    best, best_blocks = load, blocks
+        cached = request.tokens_in(best_blocks) if best_blocks else 0
+        loads_adapter = bool(adapter) and not best.has_adapter(adapter)
+        first_s = best.estimator.first_token_s(prompt_tokens - cached, now, loads_adapter=loads_adapter)
+        return Choice(load=best, cached_tokens=cached, first_token_s=first_s)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
