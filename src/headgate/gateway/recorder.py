@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Tokens
 from headgate.gateway.access_words import SERVED, Words
-from headgate.gateway.queueing.metrics import MAX_MODELS, UNKNOWN, WaitMetrics
+from headgate.gateway.queueing.kinds import UNKNOWN
+from headgate.gateway.queueing.metrics import MAX_MODELS, WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
 from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
 

@@ -61,7 +61,10 @@ async def test_five_thousand_that_waited_for_an_endpoint(proxy):
     waiting = [Held(number, proxy.now()) for number in range(5000)]
     for each in waiting:
         queue.hold(each)
-    assert queue.held == 5000
+    assert queue.held == proxy.queues.held == 5000
+    assert {(kind.flow, size) for kind, size in queue.kinds.sizes()} == {
+        (f"flow-{n}", (100, 0)) for n in range(50)
+    }
     assert serve(proxy, ENDPOINT) is queue
     turns = 0
     while queue.held:
@@ -71,6 +74,8 @@ async def test_five_thousand_that_waited_for_an_endpoint(proxy):
         assert len(Held.sent) - before <= pool_queue.AT_ONCE
     assert len(Held.sent) == len({id(each) for each in Held.sent}) == 5000
     assert turns <= 5000 / pool_queue.AT_ONCE + 3
+    assert proxy.queues.held == 0
+    assert not list(queue.kinds.sizes())
     queue._flow.validate()
 
 

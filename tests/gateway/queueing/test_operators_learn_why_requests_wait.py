@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.gateway import explaining
-from headgate.gateway.queueing import gauges, metrics
+from headgate.gateway.queueing import gauges, kinds
 from headgate.telemetry import LabelValues
 
 BODY = b'{"model": "m", "prompt": "hello"}'
@@ -173,5 +173,5 @@ async def test_series_of_models_that_are_gone_end(start_pool, endpoint):
     assert (await pool.gateway.ask()).status == 429
     waited = f"{NAME}request_queue_duration_seconds_count"
     assert pool.gateway.metric(waited, model="m") == 1
-    pool.gateway.recorder.waits.keep({"default/pool"}, {metrics.UNKNOWN})
+    pool.gateway.recorder.waits.keep({"default/pool"}, {kinds.UNKNOWN})
     assert pool.gateway.metric(waited) == 0

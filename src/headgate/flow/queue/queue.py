@@ -222,6 +222,10 @@ class FlowQueue:
             "dropped": self._drops,
         }
 
+    def sizes(self) -> list[tuple[int, int, int]]:
+        """Of each band in which any wait: its priority, how many, and their bytes."""
+        return [(band.priority, len(band), band.bytes) for band in self._bands.waiting()]
+
     def drain_per_s(self, now: float) -> float:
         """Tokens of work that leave it in a second; 0 if nothing left it lately."""
         return self._drain.per_s(now)

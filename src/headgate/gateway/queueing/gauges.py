@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headgate.gateway.queueing.metrics import MAX_FLOWS, PREFIX, named
+from headgate.gateway.queueing.metrics import MAX_FLOWS, PREFIX
 from headgate.telemetry import Gauge, Registry
 from headgate.telemetry.metrics import OTHER
 
 if TYPE_CHECKING:
-    from headgate.gateway.queueing.pool_queue import PoolQueue
     from headgate.gateway.queueing.queues import Queues
 
 _Samples = list[tuple[tuple[str, ...], float]]
@@ -96,19 +93,18 @@ class _Reader:
 
     def _of_flows(self) -> dict[tuple[str, ...], tuple[int, int]]:
         """How many requests of each wait, and their bytes."""
-        counts: Tally[tuple[str, ...]] = Tally()
-        sizes: Tally[tuple[str, ...]] = Tally()
-        for queue in self._queues.all():
-            for wait in queue.waits():
-                of = (queue.name, str(wait.place.priority), *named(wait))
-                counts[of] += 1
-                sizes[of] += wait.place.size
+        sizes = [
+            (queue.name, kind, count, size)
+            for queue in self._queues.all()
+            for kind, (count, size) in queue.kinds.sizes()
+        ]
+        sizes.sort(key=lambda each: -each[2])
         found: dict[tuple[str, ...], tuple[int, int]] = {}
-        for place, (of, count) in enumerate(counts.most_common()):
-            pool, priority, flow, model, target = of
-            told: tuple[str, ...] = (pool, priority, flow if place < MAX_FLOWS else OTHER, model, target)
-            before, size = found.get(told, (0, 0))
-            found[told] = (before + count, size + sizes[of])
+        for place, (pool, kind, count, size) in enumerate(sizes):
+            flow = kind.flow if place < MAX_FLOWS else OTHER
+            told = (pool, str(kind.priority), flow, kind.model, kind.target)
+            before, bytes_before = found.get(told, (0, 0))
+            found[told] = (before + count, bytes_before + size)
         return found
 
     def starved(self) -> _Samples:
@@ -128,7 +124,7 @@ class _Reader:
         return [
             ((queue.name, str(priority)), count / most)
             for queue in self._queues.all()
-            for priority, (count, _) in _bands(queue)
+            for priority, count, _ in queue.bands()
             if (most := queue.settings.band_of(priority).max_requests)
         ]
 
@@ -136,7 +132,7 @@ class _Reader:
         return [
             ((queue.name, str(priority)), size / most)
             for queue in self._queues.all()
-            for priority, (_, size) in _bands(queue)
+            for priority, _, size in queue.bands()
             if (most := queue.settings.band_of(priority).max_bytes)
         ]
 
@@ -149,16 +145,7 @@ class _Reader:
 
     def all_bytes(self) -> _Samples:
         return [
-            ((queue.name,), sum(wait.place.size for wait in queue.waits()) / most)
+            ((queue.name,), sum(size for *_, size in queue.bands()) / most)
             for queue in self._queues.all()
             if (most := queue.settings.max_bytes)
         ]
-
-
-def _bands(queue: PoolQueue) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Of each priority of which requests wait: how many, and their bytes."""
-    found: dict[int, tuple[int, int]] = {}
-    for wait in queue.waits():
-        count, size = found.get(wait.place.priority, (0, 0))
-        found[wait.place.priority] = (count + 1, size + wait.place.size)
-    yield from found.items()

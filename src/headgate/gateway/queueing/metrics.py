@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.telemetry import Counter, Histogram, LabelValues, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headgate.gateway.exchange import Exchange
     from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.queueing.kinds import Kind
     from headgate.gateway.queueing.wait import Wait
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
@@ -23,8 +23,6 @@ MAX_MODELS = 500
 """Models and adapters that have series of their own; each has dozens."""
 MAX_BOUND = 2000
 """Kinds of ends whose series are at hand; past this many, all are looked up anew."""
-UNKNOWN = "unknown"
-"""Stands for every model that has no route, so that clients cannot make labels up (R14)."""
 HELD = "held"
 """What became of a request that wanted to wait, and may."""
 COST_S = (
@@ -32,8 +30,8 @@ COST_S = (
 )  # fmt: skip
 """Bucket bounds for what the gateway itself takes: llm-d's for decisions, and some below."""
 
-_End: TypeAlias = tuple[str, int, str, str, str, str]
-"""Its pool, priority and outcome; and its flow, model and target, as they were given."""
+_End: TypeAlias = "tuple[str, str, Kind]"
+"""Its pool and outcome, and what ended."""
 
 
 class WaitMetrics:
@@ -88,15 +86,15 @@ class WaitMetrics:
 
     def ended(self, pool: PoolState, wait: Wait, outcome: str, now: float) -> None:
         """It waits no more."""
-        labels = pool.name, wait.place.priority, outcome, *named(wait)
+        labels = pool.name, outcome, wait.kind
         requests, duration = self._ends.get(labels) or self._bind(labels)
         requests.value += 1
         duration.observe(now - wait.begun_at)
 
     def _bind(self, labels: _End) -> tuple[CounterChild, HistogramChild]:
-        pool, number, outcome, flow, model, target = labels
-        priority = self._priorities.value(str(number))
-        of = (self._flows.value(flow), self._models.value(model), self._targets.value(target))
+        pool, outcome, kind = labels
+        priority = self._priorities.value(str(kind.priority))
+        of = (self._flows.value(kind.flow), self._models.value(kind.model), self._targets.value(kind.target))
         if len(self._ends) >= MAX_BOUND:
             self._ends.clear()
         bound = self._ends[labels] = (
@@ -115,12 +113,3 @@ class WaitMetrics:
         self.duration.keep("model", models)
         self._ends.clear()
         self._targets.keep(())
-
-
-def named(wait: Wait) -> tuple[str, str, str]:
-    """Whose request it is, what it asked for, and what the endpoint is asked for. What clients may make up,
-    as there is a route for every name, is not told apart."""
-    decision = cast("Exchange", wait.place.owner).decision
-    if decision.match is None or decision.match.route.takes_unknown:
-        return wait.place.flow, UNKNOWN, UNKNOWN
-    return wait.place.flow, decision.model, decision.upstream_model

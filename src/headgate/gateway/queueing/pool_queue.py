@@ -21,6 +21,7 @@ from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
+from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.shown import QueueShown
@@ -67,6 +68,8 @@ class PoolQueue:
         """How many these are."""
         self.sharing: Sequence[PoolQueue] = (self,)
         """The queues of all pools that have endpoints of this one's, itself among them."""
+        self.kinds = Kinds()
+        """How many wait, as metrics tell them apart."""
         self._positions = Positions()
         self._alarm = Alarm(proxy.loop, self._look)
         self.wake = self._alarm.wake
@@ -94,6 +97,10 @@ class PoolQueue:
     def serves(self, load: EndpointLoad) -> bool:
         """Whether an endpoint is one of its pool's."""
         return load in self._pool.loads
+
+    def bands(self) -> Iterable[tuple[int, int, int]]:
+        """Of each priority with which requests wait: how many, and the bytes of their bodies."""
+        return self._flow.sizes()
 
     def waits(self) -> Iterable[Wait]:
         """Those that are held, the oldest first."""
@@ -220,6 +227,7 @@ class PoolQueue:
         )
         wait = exchange.wait = Wait(self, waiting, now, wants_progress=says.wants_progress)
         self._waits[waiting] = wait
+        self.kinds.came(wait)
         self.held += 1
         proxy.queues.held += 1
         dropped = self._refused(waiting, now)
@@ -343,6 +351,7 @@ class PoolQueue:
 
     def _end(self, wait: Wait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
+        self.kinds.went(wait)
         self.held -= 1
         self._proxy.queues.held -= 1
         wait.over_at = now

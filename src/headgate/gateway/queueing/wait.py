@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway import limiting
 from headgate.gateway.chunks import LAST_CHUNK, chunk
 from headgate.gateway.queueing import continuation
+from headgate.gateway.queueing.kinds import kind_of
 from headgate.gateway.refusals import error_event
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Wait:
         "begun_at",
         "dropped_reason",
         "has_head",
+        "kind",
         "over_at",
         "place",
         "queue",
@@ -40,6 +42,7 @@ class Wait:
         self.queue = queue
         self.place = place
         """Its place in the queue."""
+        self.kind = kind_of(place)
         self.begun_at = begun_at
         self.over_at = 0.0
         """When it was sent, dropped, or given up; 0 while it waits."""
