@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,18 +36,17 @@ def binary() -> str:
 class RedisServer:
     """One redis-server without persistence, on a socket in a directory of its own."""
 
-    def __init__(self, directory: Path, password: str | None = None) -> None:
+    def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
         self.path = str(directory / "redis.sock")
         self._directory = directory
-        self._password = password
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Empty, however often it was started before."""
         argv = [binary(), "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no"]
         argv += ["--dir", str(self._directory), "--loglevel", "warning"]
-        if self._password is not None:
-            argv += ["--requirepass", self._password]
+        argv += self._options
         libraries = sorted({str(each.parent) for each in FETCHED.parents[1].rglob("*.so*")})
         environment = dict(os.environ)
         if argv[0] == str(FETCHED) and libraries:
@@ -87,10 +86,10 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(password: str | None = None) -> Iterator[RedisServer]:
-    """Runs one; it ends with the context."""
+def redis_server(*options: str) -> Iterator[RedisServer]:
+    """Runs one, with more options for its command line; it ends with the context."""
     with tempfile.TemporaryDirectory(prefix="hg-redis-") as directory:
-        server = RedisServer(Path(directory), password)
+        server = RedisServer(Path(directory), options)
         server.start()
         try:
             yield server

@@ -16,7 +16,8 @@ import redis_rig
 from headgate.api.addresses import Address
 from headgate.flow.limits import LeasedBudget
 from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.redis_transport import RedisAccess, RedisTransport
+from headgate.gateway.limiting.redis_access import RedisAccess
+from headgate.gateway.limiting.redis_transport import RedisTransport
 
 
 def pytest_asyncio_loop_factories(config, item):

@@ -8,7 +8,8 @@ import pytest
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, LeasedBudget
 from headgate.gateway.limiting import redis_script
-from headgate.gateway.limiting.redis_transport import RedisAccess, RedisTransport
+from headgate.gateway.limiting.redis_access import RedisAccess
+from headgate.gateway.limiting.redis_transport import RedisTransport
 
 KEY = "kthena:ratelimit:m:input"
 

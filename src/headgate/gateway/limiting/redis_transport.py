@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
-import msgspec
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -16,6 +15,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim
 from headgate.gateway.limiting import redis_acl, redis_script
+from headgate.gateway.limiting.redis_access import RedisAccess, explained
 from headgate.gateway.limiting.transport import Answer, Refused, Unreachable
 
 log = logging.getLogger(__name__)
@@ -25,16 +25,6 @@ OF_ONE_KEY = "WRONGTYPE"
 """In an error that is not about the server: somebody else keeps something under the key."""
 TIMEOUT_S = 2.0
 """For a connection, and for an answer on it."""
-
-
-class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How one gets into a Redis server."""
-
-    username: str | None = None
-    password: str | None = None
-    tls: bool = False
-    ca_file: str | None = None
-    """Whose certificates are believed; without it, whom the system believes."""
 
 
 class _Call(NamedTuple):
@@ -53,22 +43,19 @@ class RedisTransport:
         self._access = access
         self._client: redis.asyncio.Redis | None = None
         self._name = uuid.uuid4().hex
+        self._is_known = False
         self.notice = self.denied = ""
 
     def _connect(self) -> redis.asyncio.Redis:
-        access = self._access
-        tls: dict[str, Any] = {"ssl": True, "ssl_ca_certs": access.ca_file} if access.tls else {}
         return redis.asyncio.Redis(
             host=self._address.host,
             port=self._address.port or DEFAULT_PORT,
-            username=access.username,
-            password=access.password,
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
             single_connection_client=True,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
-            **tls,
+            **self._access.options(),
         )
 
     async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
@@ -82,13 +69,15 @@ class RedisTransport:
         self.denied = ""
         try:
             results = await self._call(calls)
-        except (RedisError, OSError, ValueError, EOFError) as error:
+        except (RedisError, OSError, ValueError, EOFError, RuntimeError) as error:
+            # RuntimeError is what uvloop says of a connection that was closed while it was opened.
             await self._drop()
-            raise Unreachable(str(error) or type(error).__name__) from error
+            raise Unreachable(explained(error, self._access, self._is_known)) from error
         except BaseException:
             # What is still to come on this connection would be taken for the answers to what is asked next.
             await self._drop()
             raise
+        self._is_known = True
         members = self._counted(calls.pop(), results.pop()) if count else 0
         return [self._answer(*each) for each in zip(calls, results, strict=True)], members
 

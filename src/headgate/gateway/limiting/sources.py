@@ -12,7 +12,8 @@ from headgate import routing
 from headgate.api.addresses import Address
 from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget
 from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.redis_transport import NoTransport, RedisAccess, RedisTransport
+from headgate.gateway.limiting.redis_access import RedisAccess
+from headgate.gateway.limiting.redis_transport import NoTransport, RedisTransport
 from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.limiting.waiter import Waiter
 from headgate.gateway.settings import GatewaySettings

@@ -1,0 +1,58 @@
+"""How one gets into a Redis server, and what to look at where one does not."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import msgspec
+from redis.exceptions import AuthenticationError
+
+from headgate.gateway.limiting.transport import Unreachable
+
+
+class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway's settings, and the credentials of its environment."""
+
+    username: str | None = None
+    password: str | None = None
+    tls: bool = False
+    ca_file: str | None = None
+    """Whose certificates are believed; without it, whom the system believes."""
+
+    def options(self) -> dict[str, Any]:
+        """For the client library. Raises Unreachable if the file of authorities is of no use."""
+        found: dict[str, Any] = {"username": self.username, "password": self.password}
+        if self.tls:
+            self._check_authorities()
+            found |= {"ssl": True, "ssl_ca_certs": self.ca_file, "ssl_check_hostname": True}
+        return found
+
+    def _check_authorities(self) -> None:
+        if self.ca_file is None:
+            return
+        try:
+            ssl.create_default_context(cafile=self.ca_file)
+        except ssl.SSLError as error:
+            raise Unreachable(f"redis_ca_file {self.ca_file} has no certificate in PEM: {error}") from error
+        except OSError as error:
+            raise Unreachable(f"redis_ca_file {self.ca_file} cannot be read: {error.strerror}") from error
+
+
+def explained(error: Exception, access: RedisAccess, is_known: bool) -> str:
+    """What went wrong, and what to look at. `is_known` is whether the server has ever answered."""
+    text = str(error) or type(error).__name__
+    advice = _advice(error, text, access, is_known)
+    return f"{text.rstrip('.')}; {advice}" if advice else text
+
+
+def _advice(error: Exception, text: str, access: RedisAccess, is_known: bool) -> str:
+    if isinstance(error, AuthenticationError):
+        return "the gateway takes user and password from $REDIS_USERNAME and $REDIS_PASSWORD"
+    if "mismatch" in text and "certificate" in text:
+        return "its certificate has to name the host that the route does"
+    if "certificate verify failed" in text:
+        return "redis_ca_file names the file of the authorities that are believed"
+    if is_known:
+        return ""
+    return "redis_tls is set: does it speak TLS there?" if access.tls else "if it speaks TLS, set redis_tls"

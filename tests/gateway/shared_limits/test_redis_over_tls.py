@@ -1,0 +1,149 @@
+"""A Redis that speaks TLS is believed only by its certificate; where that fails, what to do is told."""
+
+import asyncio
+import datetime
+import random
+import socket
+
+import pytest
+
+import redis_rig
+from headgate.api.addresses import Address
+from headgate.apiserver import pki
+from headgate.gateway.limiting.lease_source import LeaseSource
+from headgate.gateway.limiting.redis_access import RedisAccess
+from headgate.gateway.limiting.redis_transport import RedisTransport
+from headgate.gateway.limiting.transport import Unreachable
+
+NOW = datetime.datetime.now(datetime.UTC)
+ATTEMPTS = 5
+"""Another may take the port before Redis does."""
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory):
+    """Of the server, for 127.0.0.1 and localhost."""
+    return pki.ensure(tmp_path_factory.mktemp("identity"), "127.0.0.1", NOW)
+
+
+@pytest.fixture(scope="module")
+def other_authority(tmp_path_factory):
+    return str(pki.ensure(tmp_path_factory.mktemp("other"), "127.0.0.1", NOW).ca)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def port(identity):
+    """Of a Redis that speaks TLS, and has a user `gateway` who may count limits only."""
+    files = "--tls-cert-file", str(identity.cert), "--tls-key-file", str(identity.key)
+    files += "--tls-ca-cert-file", str(identity.ca), "--tls-auth-clients", "no"
+    user = "gateway on >secret ~kthena:ratelimit:* ~headgate:ratelimit:* +@all"
+    for attempt in range(ATTEMPTS):
+        port = free_port()
+        listen = "--bind", "127.0.0.1", "127.0.0.2", "--tls-port", str(port)
+        try:
+            with redis_rig.redis_server(*listen, *files, "--user", *user.split()):
+                yield port
+            return
+        except RuntimeError:
+            if attempt == ATTEMPTS - 1:
+                raise
+
+
+@pytest.fixture
+def exchange(port):
+    """Asks Redis how many gateways there are, and says what it is told instead if it does not say so."""
+
+    async def exchange(host: str = "127.0.0.1", **access: object) -> str:
+        transport = RedisTransport(Address(host, port), RedisAccess(**access))
+        try:
+            _, members = await transport.exchange([], True)
+        except Unreachable as error:
+            return str(error)
+        finally:
+            await transport.close()
+        assert members
+        return ""
+
+    return exchange
+
+
+async def test_a_certificate_of_the_authority_is_believed(exchange, identity):
+    """With the file of the authority, by address and by name."""
+    for host in ("127.0.0.1", "localhost"):
+        assert await exchange(host, tls=True, ca_file=str(identity.ca)) == ""
+
+
+async def test_a_certificate_of_another_authority_is_not(exchange, other_authority):
+    """What was expected is told, and where it is set."""
+    for ca_file in (other_authority, None):
+        told = await exchange(tls=True, ca_file=ca_file)
+        assert "certificate verify failed" in told
+        assert "redis_ca_file" in told
+
+
+async def test_a_certificate_for_another_host_is_not(exchange, identity):
+    """The address that the route names has to be in it."""
+    told = await exchange("127.0.0.2", tls=True, ca_file=str(identity.ca))
+    assert "127.0.0.2" in told
+    assert "certificate" in told
+
+
+async def test_a_file_that_is_not_there_is_named(exchange, tmp_path):
+    """So is one that has no certificate."""
+    empty = tmp_path / "empty.crt"
+    empty.write_text("")
+    for file in (tmp_path / "missing.crt", empty):
+        told = await exchange(tls=True, ca_file=str(file))
+        assert f"redis_ca_file {file}" in told
+
+
+async def test_a_client_without_tls_is_told_of_it(exchange):
+    """A server that speaks TLS breaks off what is not; that it may be so is said."""
+    told = await exchange()
+    assert "redis_tls" in told
+
+
+async def test_tls_to_a_server_without_it_is_told(way, identity):
+    """The same the other way round."""
+    transport = RedisTransport(Address.parse(way.address), RedisAccess(tls=True, ca_file=str(identity.ca)))
+    with pytest.raises(Unreachable, match="redis_tls"):
+        await transport.exchange([], True)
+    await transport.close()
+
+
+async def test_a_user_has_to_be_the_right_one(exchange, identity):
+    """Name and password go over TLS as well; a wrong one is told, and what they are taken from."""
+    tls = {"tls": True, "ca_file": str(identity.ca)}
+    assert await exchange(**tls, username="gateway", password="secret") == ""
+    told = await exchange(**tls, username="gateway", password="wrong")
+    assert "WRONGPASS" in told or "invalid username-password" in told
+    assert "REDIS_PASSWORD" in told
+
+
+async def test_gateways_count_together_over_tls(port, identity, eventually):
+    """The lease of one is not there for the other."""
+    access = RedisAccess(tls=True, ca_file=str(identity.ca), username="gateway", password="secret")
+    loop = asyncio.get_running_loop()
+    sources = []
+    for seed in range(2):
+        transport = RedisTransport(Address("127.0.0.1", port), access)
+        sources.append(LeaseSource("redis", transport, loop, random.Random(seed), 30.0))
+        sources[-1].start()
+    one, other = (source.budget("m:input", 1_000, 30 * 86_400) for source in sources)
+    asked = asyncio.Event()
+    assert sources[0].ask(one, 600, asked.set) is not None
+    await asked.wait()
+    assert one.take(600, loop.time())
+    asked.clear()
+    assert sources[1].ask(other, 600, asked.set) is not None
+    await asked.wait()
+    assert not other.take(600, loop.time())
+    for source in sources:
+        assert not source.trouble
+        await source.close()
