@@ -219,7 +219,7 @@ class Proxy:
         if load.failed(now):
             self._note_ejection(pool, load, reason, now)
         if pool.queue is not None:
-            pool.queue.look_around()
+            pool.queue.room.look_around()
 
     def _note_ejection(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
         if load in fleet.ejected(pool.loads, now):

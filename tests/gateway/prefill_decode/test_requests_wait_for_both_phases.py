@@ -18,7 +18,7 @@ async def test_a_busy_prefill_is_waited_for(split, eventually):
     prefill = await pool.prefill[0].call()
     second.post(chat("second"))
     await eventually(lambda: queue.held == 1)
-    assert queue.saturation() == {"prefill": 1.0, "decode": 0.5, "all": 1.0}
+    assert queue.room.saturation() == {"prefill": 1.0, "decode": 0.5, "all": 1.0}
     prefill.answer(json.dumps({"kv_transfer_params": {"remote_port": 1}}).encode())
     assert b"second" in (await pool.prefill[0].call()).body
     assert queue.held == 0
@@ -34,6 +34,6 @@ async def test_a_pool_where_nobody_decodes_is_waited_for(split, eventually):
     client = await pool.gateway.connect()
     client.post(chat("waits"))
     await eventually(lambda: queue.held == 1)
-    assert queue.is_empty
+    assert queue.room.is_empty
     client.close()
     await eventually(lambda: queue.held == 0)

@@ -134,9 +134,9 @@ async def test_room_at_an_endpoint_is_for_all_of_its_pools(proxy):
 async def test_settings_that_are_none_of_its_own_leave_a_queue_alone(proxy):
     """What flows have had is remembered."""
     queue = serve(proxy, ENDPOINT)
-    capacity = queue._capacity
+    capacity = queue.room.capacity
     proxy.change(msgspec.structs.replace(SETTINGS, keep_alive_s=1.0))
-    assert queue._capacity is capacity
+    assert queue.room.capacity is capacity
     proxy.change(msgspec.structs.replace(SETTINGS, queue_ttl_s=1.0))
-    assert queue._capacity is not capacity
+    assert queue.room.capacity is not capacity
     assert queue.settings.ttl_s == 1.0

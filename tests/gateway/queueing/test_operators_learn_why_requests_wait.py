@@ -41,7 +41,7 @@ async def test_a_pool_without_endpoints(start_pool):
 
 async def test_a_pool_that_will_never_have_room(pool, monkeypatch):
     """Its saturation is a number that JSON can have."""
-    monkeypatch.setattr(type(pool.queue._capacity), "saturation", lambda self, now: math.inf)
+    monkeypatch.setattr(type(pool.queue.room.capacity), "saturation", lambda self, now: math.inf)
     (shown,) = (await pool.page("/debug/flow"))["default/pool"]
     assert shown["queue"]["saturation"] == 1000.0
 

@@ -105,7 +105,7 @@ async def test_objectives_of_the_first_token_may_order(start_pool, endpoint):
 async def test_the_first_token_makes_room(pool, endpoint, monkeypatch):
     """Where room is what the endpoint has yet to prefill, nobody waits for the end of a stream."""
     monkeypatch.setattr(
-        type(pool.queue._capacity),
+        type(pool.queue.room.capacity),
         "has_room",
         lambda self, priority, now: all(load.decoding == load.requests for load in self.loads),
     )

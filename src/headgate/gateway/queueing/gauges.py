@@ -108,17 +108,19 @@ class _Reader:
         return found
 
     def starved(self) -> _Samples:
-        return [((queue.name,), queue.held if queue.is_empty else 0) for queue in self._queues.all()]
+        return [((queue.name,), queue.held if queue.room.is_empty else 0) for queue in self._queues.all()]
 
     def saturation(self) -> _Samples:
         return [
             ((queue.name, stage), saturation)
             for queue in self._queues.all()
-            for stage, saturation in queue.saturation().items()
+            for stage, saturation in queue.room.saturation().items()
         ]
 
     def stale(self) -> _Samples:
-        return [((queue.name, queue.detector), queue.stale_endpoints()) for queue in self._queues.all()]
+        return [
+            ((queue.name, queue.room.detector), queue.room.stale_endpoints()) for queue in self._queues.all()
+        ]
 
     def band_requests(self) -> _Samples:
         return [

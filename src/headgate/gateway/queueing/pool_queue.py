@@ -10,13 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from headgate.flow import capacity
-from headgate.flow.capacity import Stages
 from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
@@ -24,6 +22,7 @@ from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
+from headgate.gateway.queueing.room import PoolRoom
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
 from headgate.gateway.refusals import Refusal
@@ -50,14 +49,9 @@ class PoolQueue:
     def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
         self._proxy = proxy
         self._pool = pool
-        self.detector = queueing.capacity.detector
-        """Which one says whether there is room."""
         self._flow_header = queueing.flow_header.encode()
-        self._capacity = capacity.make(queueing.capacity, proxy.settings.max_endpoint_connections)
-        self._counts_on_all = True
-        """Whether requests may go to each of the pool's endpoints."""
-        self.look_around()
-        self._flow = FlowQueue(queueing.flow, self._capacity, proxy.rng)
+        self.room = PoolRoom(proxy, pool, queueing)
+        self._flow = FlowQueue(queueing.flow, self.room.capacity, proxy.rng)
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, and the time."""
         self._waits: dict[Waiting, Wait] = {}
@@ -89,11 +83,6 @@ class PoolQueue:
     def settings(self) -> FlowSettings:
         return self._flow.settings
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether its pool has no endpoint that could answer."""
-        return self._capacity.is_empty()
-
     def serves(self, load: EndpointLoad) -> bool:
         """Whether an endpoint is one of its pool's."""
         return load in self._pool.loads
@@ -111,80 +100,54 @@ class PoolQueue:
         settings, now = self.settings, self._proxy.now()
         if not settings.is_on:
             return ""
-        if self.is_empty:
+        if self.room.is_empty:
             wait_s = settings.no_endpoint_ttl_s
             return f"no endpoint is ready: it waits up to {wait_s:g} s for one" if wait_s else ""
         ahead = sum(wait.place.priority >= priority for wait in self.waits())
         if ahead:
             return f"{ahead} wait before it"
-        if not self._capacity.has_room(priority, now):
-            return f"the pool has no room: its saturation is {self._capacity.saturation(now):.2f}"
-        return ""
+        return self.room.why_full(priority, now)
 
     def shown(self) -> QueueShown:
         """For whoever asks what it does."""
         view = self._flow.explain(self._proxy.now())
         return QueueShown(
             is_on=self.settings.is_on,
-            endpoints=len(_answering(self._pool)),
-            in_flight=self._capacity.in_flight(),
+            endpoints=len(self.room.answering()),
+            in_flight=self.room.capacity.in_flight(),
             why=self.why_wait(0),
             queue=msgspec.structs.replace(view, saturation=min(view.saturation, MOST_SATURATED)),
         )
 
     def progress(self, place: Waiting, now: float) -> str:
         """What a client hears that waits."""
-        if self.is_empty:
+        if self.room.is_empty:
             return "queued, no endpoint is ready yet"
         position, work = self._positions.of(place, self._waits, now)
         per_s = self._flow.drain_per_s(now)
         when = f", about {max(work / per_s, 1.0):.0f} s" if per_s else ""
         return f"queued, position {position}{when}"
 
-    def saturation(self) -> Mapping[str, float]:
-        """How full the pool is; from 1 on there is no room. And its stages, where it has any."""
-        now = self._proxy.now()
-        stages = self._capacity.by_stage(now) if isinstance(self._capacity, Stages) else {}
-        return {**stages, "all": self._capacity.saturation(now)}
-
-    def stale_endpoints(self) -> int:
-        """Those of which the detector knows nothing fresh that it would go by."""
-        return self._capacity.stale(self._proxy.now())
-
     # -- what happens to it
 
     def use(self, pool: PoolState) -> None:
         """The pool as a new snapshot has it."""
         self._pool = pool
-        self.look_around()
+        self.room.use(pool)
         if self.held:
             self.wake()
 
-    def look_around(self) -> None:
-        """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
-        unless there is no other."""
-        now, pool = self._proxy.now(), self._pool
-        loads = pool.loads if _answering(pool) else ()
-        able = [load for load in loads if load.suspect_until <= now]
-        self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
-        counted = loads if self._counts_on_all else able
-        resting = [load for load in pool.loads if load not in counted]
-        self._capacity.follow(counted, pool.pool.phases, resting)
-
     def sweep(self) -> None:
-        """An endpoint may have come back from its failures, of which nothing else tells."""
-        if not self._counts_on_all:
-            self.look_around()
+        """Called about once a second."""
+        self.room.sweep()
         if self.held:
             self.wake()
 
     def change(self, queueing: Queueing) -> None:
         """Goes on by other settings: those that wait go on waiting."""
-        self.detector = queueing.capacity.detector
         self._flow_header = queueing.flow_header.encode()
-        self._capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
-        self._flow.capacity = self._capacity
-        self.look_around()
+        self.room.change(queueing)
+        self._flow.capacity = self.room.capacity
         self._flow.change(queueing.flow, self._proxy.now())
         self.counts_all = self.settings.goes_by_usage
         self.wake()
@@ -240,7 +203,7 @@ class PoolQueue:
     def _refused(self, waiting: Waiting, now: float) -> Dropped | None:
         if self._is_removed:
             return reasons.DELETED
-        if self._pool.pool.fault and self._capacity.is_empty():
+        if self._pool.pool.fault and self.room.is_empty:
             return reasons.FAULTY  # no Pod that comes will help
         return self._flow.enter(waiting, now)
 
@@ -359,18 +322,14 @@ class PoolQueue:
 
     def _note_starvation(self) -> None:
         """Tells the log when requests begin to wait for an endpoint, and when one has come."""
-        is_starved = self.held > 0 and self._capacity.is_empty()
+        is_starved = self.held > 0 and self.room.is_empty
         if is_starved and not self._is_starved:
             wait_s = self.settings.no_endpoint_ttl_s
             log.warning("%s has no ready endpoint: requests wait up to %g s for one", self._pool.name, wait_s)
-        elif self._is_starved and not self._capacity.is_empty():
+        elif self._is_starved and not self.room.is_empty:
             log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
         self._is_starved = is_starved
 
 
 def _exchange(wait: Wait) -> Exchange:
     return cast("Exchange", wait.place.owner)
-
-
-def _answering(pool: PoolState) -> Sequence[EndpointLoad]:
-    return pool.loads if pool.pairs is None else pool.pairs.decode

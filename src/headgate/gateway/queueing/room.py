@@ -1,0 +1,80 @@
+"""Whether a pool has room for one more request, by those of its endpoints that requests may go to now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headgate.flow import capacity
+from headgate.flow.capacity import Stages
+
+if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
+    from headgate.flow.configuration import Queueing
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.proxy import Proxy
+
+
+class PoolRoom:
+    """Of one pool. Follows its snapshots, the failures of its endpoints, and the settings."""
+
+    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
+        self._proxy = proxy
+        self._pool = pool
+        self._counts_on_all = True
+        """Whether requests may go to each of the pool's endpoints."""
+        self.change(queueing)
+
+    def change(self, queueing: Queueing) -> None:
+        """Goes on by other settings."""
+        self.detector = queueing.capacity.detector
+        """Which one says whether there is room."""
+        self.capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
+        self.look_around()
+
+    def use(self, pool: PoolState) -> None:
+        """The pool as a new snapshot has it."""
+        self._pool = pool
+        self.look_around()
+
+    def look_around(self) -> None:
+        """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
+        unless there is no other."""
+        now, pool = self._proxy.now(), self._pool
+        loads = pool.loads if self.answering() else ()
+        able = [load for load in loads if load.suspect_until <= now]
+        self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
+        counted = loads if self._counts_on_all else able
+        resting = [load for load in pool.loads if load not in counted]
+        self.capacity.follow(counted, pool.pool.phases, resting)
+
+    def sweep(self) -> None:
+        """An endpoint may have come back from its failures, of which nothing else tells."""
+        if not self._counts_on_all:
+            self.look_around()
+
+    def answering(self) -> Sequence[EndpointLoad]:
+        """The endpoints that answer, where others prefill; or all."""
+        pool = self._pool
+        return pool.loads if pool.pairs is None else pool.pairs.decode
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no endpoint that could answer."""
+        return self.capacity.is_empty()
+
+    def why_full(self, priority: int, now: float) -> str:
+        """What keeps a request of this priority; empty if there is room."""
+        if self.capacity.has_room(priority, now):
+            return ""
+        return f"the pool has no room: its saturation is {self.capacity.saturation(now):.2f}"
+
+    def saturation(self) -> Mapping[str, float]:
+        """How full the pool is; from 1 on there is no room. And its stages, where it has any."""
+        now = self._proxy.now()
+        stages = self.capacity.by_stage(now) if isinstance(self.capacity, Stages) else {}
+        return {**stages, "all": self.capacity.saturation(now)}
+
+    def stale_endpoints(self) -> int:
+        """Those of which the detector knows nothing fresh that it would go by."""
+        return self.capacity.stale(self._proxy.now())
