@@ -209,3 +209,17 @@ def test_counts_are_looked_for_in_bounded_time():
     began = time.process_time()
     assert tail.usage() is None
     assert time.process_time() - began < 20
+
+
+async def test_the_answer_is_held_as_well_where_it_was_generated(start_gateway, start_endpoint):
+    """The next turn finds it there; a turn that leaves out what the model thought does not."""
+    counts = {"prompt_tokens": len(PROMPT) // 4, "completion_tokens": 1000}
+    endpoints = [await start_endpoint(behave=answering(**counts)) for _ in range(2)]
+    gateway, pool = await cache_aware(start_gateway, *endpoints)
+    await gateway.ask({"model": "m", "prompt": PROMPT})
+    answered = [len(endpoint.calls) for endpoint in endpoints]
+    for answer, blocks in ((4000, (len(PROMPT) + 4000) // BLOCK_BYTES), (2000, len(PROMPT) // BLOCK_BYTES)):
+        body = {"model": "m", "prompt": PROMPT + "a" * answer + " And then?" * 100}
+        turn = decide(gateway.proxy, asking(body)).scheduled.prefix
+        matched = gateway.proxy.prefixes.matched(turn, pool.loads)
+        assert matched == [count * blocks for count in answered]

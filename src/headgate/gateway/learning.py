@@ -1,5 +1,5 @@
 """What the counts at the end of an answer teach: bytes per token, how long answers are, how fast tokens come,
-and where caches hold less than believed.
+and where caches hold more than the prompt, or less than believed.
 
 An engine that reports far fewer cached tokens than was believed has lost what it had, to requests of others
 or in a restart. This prompt it holds again, now that it has prefilled it; but as caches lose first what was
@@ -9,6 +9,8 @@ used least recently, all that was used before the part that was missing is gone 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from headgate.fleet.prefix import hashing
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking
@@ -34,6 +36,7 @@ def learn(proxy: Proxy, exchange: Exchange, usage: Usage, booking: Booking | Non
         proxy.answer_sizes.learn(decision.scheduled.model, answer_tokens)
         if decision.stream and booking is not None:
             booking.paced(answer_tokens, now)
+        _learn_answer(proxy, exchange, answer_tokens)
     pool, choice, cached = exchange.pool, exchange.choice, usage.cached
     if cached is None or choice is None or pool is None or not pool.policy.uses_prefix:
         return
@@ -45,3 +48,13 @@ def learn(proxy: Proxy, exchange: Exchange, usage: Usage, booking: Booking | Non
         return
     if cached < FAR_FEWER * choice.cached_tokens:
         proxy.prefixes.forget_until(used_at, choice.load)
+
+
+def _learn_answer(proxy: Proxy, exchange: Exchange, answer_tokens: int) -> None:
+    """What an endpoint has generated behind a prompt that it had prefilled is in its cache as well."""
+    decision, choice = exchange.decision, exchange.choice
+    scheduled = decision.scheduled
+    if choice is None or exchange.handover is not None or not scheduled.prefix or not decision.prompt_bytes:
+        return
+    units = decision.prompt_bytes / hashing.BLOCK_BYTES + answer_tokens / scheduled.block_tokens
+    proxy.prefixes.answered(scheduled.prefix, choice.load, units)

@@ -9,6 +9,7 @@ from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
 from headgate.simulator.model.profiles import PROFILES
+from headgate.simulator.traces import in_turn
 from headgate.simulator.workloads.chat import Chat
 from headgate.simulator.workloads.lora import Lora
 
@@ -37,6 +38,20 @@ def test_of_questions_on_busy_engines():
     off = errors(run(told, FleetDescription(groups=(EngineGroup(name="e", engine=ENGINE, count=4),))))
     assert statistics.median(off) < 0.1
     assert statistics.quantiles(off, n=10)[-1] < 0.35
+
+
+def test_of_conversations_whose_answers_stay_in_the_cache():
+    """Each turn has the answer to the one before in it, which its engine need not prefill."""
+    told = in_turn(Chat(requests=900, rate=8.0, block_tokens=256).generate(random.Random(1)))
+    run_of = run(told, FleetDescription(groups=(EngineGroup(name="e", engine=ENGINE, count=4),)))
+    off = errors(run_of)
+    assert statistics.median(off) < 0.1
+    assert statistics.quantiles(off, n=10)[-1] < 0.3
+    known = run_of.records[LEARNED_AFTER:]
+    believed, cached = (
+        sum(getattr(record, name) for record in known) for name in ("expected_cached_tokens", "cached_tokens")
+    )
+    assert abs(believed / cached - 1) < 0.02
 
 
 def test_of_pairs_that_prefill_and_decode():

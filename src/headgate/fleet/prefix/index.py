@@ -87,6 +87,8 @@ class PrefixIndex:
         if run is None:
             return [0] * len(loads)
         places, missing = self._places_of(loads)
+        if count < run.answered <= len(prefix) and count == run.end and run.holders.bit_count() == 1:
+            count = run.answered  # the next turn has the answer in it
         counts: list[tuple[int, int]] = []
         while run is not None:  # who holds a run holds those before it: each is met first where it ends
             found = run.holders & missing
@@ -142,6 +144,21 @@ class PrefixIndex:
             self._evicted += self._keep_within(held, held.limit)
         while self._count > self.max_blocks:
             self._make_room()
+
+    def answered(self, prefix: Sequence[int], load: EndpointLoad, units: float) -> None:
+        """Notes that an endpoint has answered a prompt, which is so long together with the answer.
+
+        What it has generated is in its cache as well, and counts as held of a prompt that begins with this
+        one and is at least that long: the next turn. One that is shorter is something else, or the answer was
+        shortened in it, as those are of what a model thought. Where several prompts end with one block, or
+        several endpoints hold it, it cannot be told which of them goes on, and nothing is noted.
+        """
+        held = self._held.get(load)
+        run, known = self._runs.find(prefix) if prefix else (None, 0)
+        if held is None or run is None or run.followers or run.holders != held.bit:
+            return
+        if known == len(prefix) == run.end:
+            self._runs.answer(run, units)
 
     def _ending(self, prefix: Sequence[int], held: Held) -> Run:
         """The run that ends where a prompt ends. It is made if there is none, or cut from a longer one; and

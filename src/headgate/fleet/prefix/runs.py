@@ -7,13 +7,14 @@ on the number of its runs, which are few: what it has in common with other promp
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 
 class Run:
     """Blocks that follow one another in a prompt. Who holds them holds all runs before as well."""
 
-    __slots__ = ("blocks", "followers", "holders", "parent", "size", "start")
+    __slots__ = ("answered", "blocks", "followers", "holders", "parent", "size", "start")
 
     def __init__(self, parent: Run | None, start: int, blocks: list[int], size: int, holders: int) -> None:
         self.parent = parent
@@ -27,6 +28,16 @@ class Run:
         """Endpoints, as the bits of a number."""
         self.followers = 0
         """How many runs it is the parent of."""
+        self.answered = 0
+        """How many blocks from the front the prompt and its answer are that ended here; 0 if it was not
+        answered, `SEVERAL` if several prompts ended here."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.blocks)
+
+
+SEVERAL = -1
 
 
 class Runs:
@@ -75,6 +86,7 @@ class Runs:
         size = self._size(end, end + len(blocks))
         run.blocks += blocks
         run.size += size
+        run.answered = 0
         self._place(run, blocks)
         return size
 
@@ -93,6 +105,11 @@ class Runs:
         of = self._of
         for block in blocks:  # at half the cost of an update with a dict of them
             of[block] = run
+
+    def answer(self, run: Run, units: float) -> None:
+        """Notes how long the prompt that ends with a run is together with its answer."""
+        blocks = bisect_right(self._ends, units) - 1 if self._ends else int(units)
+        run.answered = SEVERAL if run.answered else max(blocks, run.end)
 
     def remove(self, run: Run) -> None:
         """Takes out a run that nobody holds any more."""

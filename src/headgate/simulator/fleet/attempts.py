@@ -49,7 +49,7 @@ class Attempt:
         load = self.booking.load
         if load.failures_in_row:
             load.succeeded(self.gateway.now)
-        self.gateway.end(self.flight, "served", finished)
+        self.gateway.served(self.flight, load, finished)
 
     def refused(self) -> None:
         self.settle()

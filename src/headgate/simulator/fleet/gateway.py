@@ -57,6 +57,7 @@ class SimulatedGateway:
         self._pairs = self._make_pairs() if description.is_paired else None
         self._terms = scheduling.Terms(remote_tokens=description.remote_tokens)
         self._link = SharedLink(timeline, description.link_bytes_per_s, description.link_latency_s)
+        self._prefixes = prefixes
         self._room: WaitingRoom | None = None
         if description.flow is not None:
             self._room = WaitingRoom(
@@ -138,6 +139,14 @@ class SimulatedGateway:
             and load.requests < self._description.max_requests
             and self._endpoints[load].group.role != "prefill"
         )
+
+    def served(self, flight: Flight, load: EndpointLoad, finished: FinishedRequest) -> None:
+        """An endpoint has given the whole answer to a prompt that it had prefilled."""
+        prefix, timed = flight.scheduled.prefix, flight.timed
+        if prefix:
+            tokens = timed.prompt_tokens + finished.output_tokens
+            self._prefixes.answered(prefix, load, tokens / timed.block_tokens)
+        self.end(flight, "served", finished)
 
     def end(self, flight: Flight, outcome: Outcome, finished: FinishedRequest | None = None) -> None:
         """The client has all that it gets."""
