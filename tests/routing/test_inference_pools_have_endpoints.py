@@ -164,8 +164,10 @@ def test_ranks_have_metrics_and_events_of_their_own(kit):
     ]
 
 
-def test_what_is_not_spoken_is_told(kit):
-    """Endpoints that want HTTP/2 are sent HTTP/1.1."""
-    snapshot = kit.translated(kit.pool(appProtocol="kubernetes.io/h2c"), kit.pod("p"))
-    assert len(snapshot.pools[kit.ref()].endpoints) == 1
-    assert [problem[:2] for problem in told(snapshot)] == [("spec.appProtocol", "NotInEffect")]
+@pytest.mark.parametrize(("protocol", "http2"), [("http", False), ("kubernetes.io/h2c", True)])
+def test_endpoints_speak_what_the_pool_says(kit, protocol, http2):
+    """HTTP/1.1, or HTTP/2; pools of v1alpha1 have no field for it."""
+    snapshot = kit.translated(kit.pool(appProtocol=protocol), kit.old_pool(), kit.pod("p"))
+    assert snapshot.pools[kit.ref()].http2 == http2
+    assert not snapshot.pools[kit.ref(kind=V1ALPHA1)].http2
+    assert told(snapshot) == []

@@ -7,12 +7,17 @@ import errno
 import os
 import ssl
 from collections.abc import Set
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import routing
 from headgate.gateway import tls
+from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.routing import Endpoint
+
+if TYPE_CHECKING:
+    from headgate.gateway.http2.translator import Translator
 
 _OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -25,9 +30,21 @@ def why_unreachable(error: Exception) -> str:
     """What went wrong with a new connection, for whoever asked for it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"has a certificate that is not trusted: {error.verify_message}"
+    if isinstance(error, Http2Error):
+        return f"cannot be used: {error}"
     if isinstance(error, ssl.SSLError):
         return f"does not speak TLS as it should: {error.reason or error}"
     return "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
+
+
+class Reached(NamedTuple):
+    """An endpoint, and how it is spoken to."""
+
+    endpoint: Endpoint
+    tls: routing.Tls | None = None
+    """How it is verified; None where it speaks no TLS."""
+    http2: bool = False
+    """Whether HTTP/2 is spoken from the first byte; else it is HTTP/1.1."""
 
 
 class EndpointConnections:
@@ -40,12 +57,14 @@ class EndpointConnections:
         settings: GatewaySettings,
         *,
         server_name: str = "",
+        http2: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self.settings = settings
         self._tls = tls
         self._server_name = server_name or endpoint.host
         """The name that a certificate must have."""
+        self._http2 = http2
         self._idle: list[UpstreamConnection] = []
         """In the order in which they fell idle."""
         self._sweeps = 0
@@ -68,10 +87,12 @@ class EndpointConnections:
         ones are used first.
         """
         loop = asyncio.get_running_loop()
+        connection = UpstreamConnection(self)
+        protocol = speaking_http2(connection) if self._http2 else connection
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: UpstreamConnection(self),
+                await loop.create_connection(
+                    lambda: protocol,
                     self.endpoint.host,
                     self.endpoint.port,
                     ssl=self._tls,
@@ -83,7 +104,8 @@ class EndpointConnections:
                 raise ShortageError(f"the gateway cannot open another connection: {reason}") from error
             raise
         if not connection.usable:
-            raise ConnectionResetError("closed as soon as it was accepted")
+            unfit = getattr(protocol, "error", None)
+            raise unfit or ConnectionResetError("closed as soon as it was accepted")
         self._open.add(connection)
         return connection
 
@@ -125,32 +147,35 @@ class Connections:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._of: dict[tuple[Endpoint, routing.Tls | None], EndpointConnections] = {}
+        self._of: dict[Reached, EndpointConnections] = {}
         self._contexts = tls.Contexts()
 
-    def to(self, endpoint: Endpoint, verified: routing.Tls | None) -> EndpointConnections:
-        """Raises SSLError if `verified` has authorities that are none."""
-        connections = self._of.get((endpoint, verified))
+    def to(self, reached: Reached) -> EndpointConnections:
+        """Raises SSLError if its authorities are none."""
+        connections = self._of.get(reached)
         if connections is None:
-            context = self._contexts.get(verified) if verified is not None else None
+            endpoint, verified, http2 = reached
+            context = self._contexts.get(verified, http2=http2) if verified is not None else None
             name = verified.server_name if verified is not None else ""
-            connections = EndpointConnections(endpoint, context, self._settings, server_name=name)
-            self._of[endpoint, verified] = connections
+            connections = EndpointConnections(
+                endpoint, context, self._settings, server_name=name, http2=http2
+            )
+            self._of[reached] = connections
         return connections
 
-    def tls_context(self, verified: routing.Tls) -> ssl.SSLContext:
+    def tls_context(self, verified: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
         """What connections to endpoints are made with that are verified like this. Raises SSLError."""
-        return self._contexts.get(verified)
+        return self._contexts.get(verified, http2=http2)
 
     def all(self) -> list[EndpointConnections]:
         """Those to endpoints that were picked and are still known."""
         return list(self._of.values())
 
-    def keep(self, reached: Set[tuple[Endpoint, routing.Tls | None]]) -> None:
+    def keep(self, reached: Set[Reached]) -> None:
         """Ends those to all other endpoints."""
         for key in self._of.keys() - reached:
             self._of.pop(key).close()
-        self._contexts.keep(verified for _, verified in reached if verified is not None)
+        self._contexts.keep(each.tls for each in reached if each.tls is not None)
 
     def change(self, settings: GatewaySettings) -> None:
         self._settings = settings
@@ -168,3 +193,13 @@ class Connections:
     def statistics(self) -> dict[str, dict[str, int]]:
         """By address."""
         return {each.endpoint.address: each.statistics() for each in self._of.values()}
+
+
+def speaking_http2(user: asyncio.Protocol) -> Translator:
+    """What stands between a socket and a protocol of HTTP/1.1 where the endpoint speaks HTTP/2.
+
+    Imported here: h2 takes megabytes, and most gateways have no such endpoint.
+    """
+    from headgate.gateway.http2.translator import Translator
+
+    return Translator(user)

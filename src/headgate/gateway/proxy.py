@@ -18,7 +18,7 @@ from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
-from headgate.gateway.connections import Connections, EndpointConnections
+from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
@@ -133,8 +133,12 @@ class Proxy:
         self.token_limits.use(routes, self.now())
         self.limit_sources.keep(self.token_limits.by_route.values())
         self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
-        reached = {(endpoint, pool.tls) for pool in snapshot.pools.values() for endpoint in pool.endpoints}
-        for load in self.ledger.keep(endpoint for endpoint, _ in reached):
+        reached = {
+            Reached(endpoint, pool.tls, pool.http2)
+            for pool in snapshot.pools.values()
+            for endpoint in pool.endpoints
+        }
+        for load in self.ledger.keep(each.endpoint for each in reached):
             self.prefixes.remove(load)
         self._connections.keep(reached)
         self.queues.use()
@@ -240,16 +244,17 @@ class Proxy:
     def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
         connections = pool.connections.get(load)
         if connections is None:
-            connections = pool.connections[load] = self._connections.to(load.endpoint, pool.pool.tls)
+            reached = Reached(load.endpoint, pool.pool.tls, pool.pool.http2)
+            connections = pool.connections[load] = self._connections.to(reached)
         return connections
 
     def all_connections(self) -> list[EndpointConnections]:
         """Those to all endpoints that were picked and are still known."""
         return self._connections.all()
 
-    def tls_context(self, verified: routing.Tls) -> ssl.SSLContext:
+    def tls_context(self, verified: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
         """What connections to endpoints are made with that are verified like this. Raises SSLError."""
-        return self._connections.tls_context(verified)
+        return self._connections.tls_context(verified, http2=http2)
 
     def engine_restarted(self, load: fleet.EndpointLoad) -> None:
         """What its cache held is gone, and so are the adapters that it had loaded."""

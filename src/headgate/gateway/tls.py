@@ -12,20 +12,21 @@ class Contexts:
     """Makes contexts when they are first needed: reading the system's authorities takes milliseconds."""
 
     def __init__(self) -> None:
-        self._contexts: dict[Tls, ssl.SSLContext] = {}
+        self._contexts: dict[tuple[Tls, bool], ssl.SSLContext] = {}
+        """By how is verified, and whether HTTP/2 is spoken."""
 
-    def get(self, tls: Tls) -> ssl.SSLContext:
+    def get(self, tls: Tls, *, http2: bool = False) -> ssl.SSLContext:
         """Raises SSLError if the authorities are none."""
         alike = _without_name(tls)
-        context = self._contexts.get(alike)
+        context = self._contexts.get((alike, http2))
         if context is None:
-            context = self._contexts[alike] = _context(alike)
+            context = self._contexts[alike, http2] = _context(alike, "h2" if http2 else "http/1.1")
         return context
 
     def keep(self, used: Iterable[Tls]) -> None:
         """Forgets all others."""
         kept = {_without_name(tls) for tls in used}
-        self._contexts = {tls: context for tls, context in self._contexts.items() if tls in kept}
+        self._contexts = {key: context for key, context in self._contexts.items() if key[0] in kept}
 
     def statistics(self) -> dict[str, int]:
         return {"contexts": len(self._contexts)}
@@ -35,9 +36,9 @@ def _without_name(tls: Tls) -> Tls:
     return Tls(tls.authorities, "", tls.is_verified)
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: Tls, protocol: str) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=tls.authorities or None)
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([protocol])
     if not tls.is_verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -18,7 +18,7 @@ from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.patterns import InvalidPatternError
 from headgate.routing.pools import PoolObject, ref_of, selector_of
-from headgate.routing.problems import NOT_IN_EFFECT, Problem
+from headgate.routing.problems import Problem
 from headgate.routing.role_labels import DECODES, PREFILLS
 from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
@@ -57,7 +57,6 @@ __all__ = [
     "MODEL_ROUTE",
     "MODEL_SERVER",
     "MODEL_SERVER_NOT_FOUND",
-    "NOT_IN_EFFECT",
     "OBJECTIVE_HEADERS",
     "PREFILLS",
     "REF_NOT_FOUND",

@@ -15,7 +15,7 @@ from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.addresses import Address
 from headgate.routing import endpoints, role_labels, tls
 from headgate.routing.endpoints import ReadyPods, Selector
-from headgate.routing.problems import INVALID_ANNOTATION, NOT_IN_EFFECT, Report, Reporter
+from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
     INFERENCE_POOL,
     INFERENCE_POOL_V1ALPHA1,
@@ -101,6 +101,7 @@ def pool(
         model=notes.get(marks.SERVED_MODEL) or None,
         phases=roles,
         tls=verified,
+        http2=_speaks_http2(source),
         objectives=objectives,
         fault=fault,
     )
@@ -132,15 +133,18 @@ def models(source: InferencePool) -> list[str]:
 
 
 def _fault(source: InferencePool, report: Report) -> str:
-    """Why it can have no endpoints; what is merely not as it asks is reported."""
+    """Why it can have no endpoints."""
     if not ports(source):
         told = "0 is no port: set the one that its engines listen on"
         report("spec.targetPortNumber", "InvalidPort", told)
         return f"spec.targetPortNumber: {told}"
-    if isinstance(source.spec, gie_v1.InferencePoolSpec) and source.spec.app_protocol != "http":
-        told = f"{source.spec.app_protocol} is not spoken: endpoints are sent HTTP/1.1"
-        report("spec.appProtocol", NOT_IN_EFFECT, told)
     return ""
+
+
+def _speaks_http2(source: InferencePool) -> bool:
+    """Without TLS, or, where its endpoints speak https, inside it."""
+    spec = source.spec
+    return isinstance(spec, gie_v1.InferencePoolSpec) and spec.app_protocol == "kubernetes.io/h2c"
 
 
 def _ranks(

@@ -9,9 +9,6 @@ import msgspec
 
 from headgate.api import ObjectKey, ObjectRef
 
-NOT_IN_EFFECT = "NotInEffect"
-"""Reason of a problem with a field that is valid, but that this version does not act on."""
-
 INVALID_ADDRESS = "InvalidAddress"
 INVALID_ANNOTATION = "InvalidAnnotation"
 

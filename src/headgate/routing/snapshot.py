@@ -113,6 +113,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """None where every endpoint serves whole requests."""
     tls: Tls | None = None
     """How the endpoints are verified; None where they speak plain http."""
+    http2: bool = False
+    """Whether the endpoints speak HTTP/2 from the first byte; else it is HTTP/1.1."""
     objectives: Mapping[str, int] = {}
     """Priorities that a request may have by the name of an objective."""
     fault: str = ""

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from headgate.gateway.connections import why_unreachable
+from headgate.gateway.connections import speaking_http2, why_unreachable
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024
@@ -31,8 +31,11 @@ class Answer(NamedTuple):
 class Client:
     """One server."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> None:
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str, *, http2: bool = False
+    ) -> None:
         """`server_name` is the name that its certificate must have; empty for its host."""
+        self._http2 = http2
         self._host, self._port, self._tls = host, port, tls
         self._server_name = (server_name or host) if tls is not None else None
         self._host_header = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -79,9 +82,11 @@ class Client:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         self.connects += 1
+        connection = _Connection()
+        protocol = speaking_http2(connection) if self._http2 else connection
         try:
-            _, connection = await loop.create_connection(
-                _Connection, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
+            await loop.create_connection(
+                lambda: protocol, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
             )
         except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
             raise FetchError(why_unreachable(error)) from error

@@ -110,9 +110,9 @@ class Scraper:
 
     # -- for the watches
 
-    def context(self, tls: routing.Tls) -> ssl.SSLContext:
+    def context(self, tls: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
         """Raises SSLError."""
-        return self._proxy.tls_context(tls)
+        return self._proxy.tls_context(tls, http2=http2)
 
     def take_turn(self) -> float:
         """Seconds until the next look may begin, which is the caller's then: not all begin at once."""

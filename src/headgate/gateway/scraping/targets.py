@@ -21,6 +21,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """How the server of the page is verified; None where it speaks http."""
     tls: routing.Tls | None
     """How the endpoint itself is verified, which has the list of models."""
+    http2: bool
+    """Whether the endpoint speaks HTTP/2; on another port than its own, HTTP/1.1 is spoken."""
 
 
 def targets(pools: Iterable[routing.Pool], settings: GatewaySettings) -> dict[routing.Endpoint, Target]:
@@ -46,4 +48,5 @@ def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySet
         page_path=page.path or settings.engine_metrics_path,
         page_tls=(pool.tls or routing.Tls()) if is_https else None,
         tls=pool.tls,
+        http2=pool.http2,
     )

@@ -54,8 +54,11 @@ class Watch:
             self._client = self._client_for(target.endpoint.port, target.tls)
 
     def _client_for(self, port: int, tls: routing.Tls | None) -> Client:
-        context = self._scraper.context(tls) if tls is not None else None
-        return Client(self.target.endpoint.host, port, context, tls.server_name if tls is not None else "")
+        endpoint = self.target.endpoint
+        http2 = self.target.http2 and port == endpoint.port
+        context = self._scraper.context(tls, http2=http2) if tls is not None else None
+        name = tls.server_name if tls is not None else ""
+        return Client(endpoint.host, port, context, name, http2=http2)
 
     # -- what is known
 

@@ -1,0 +1,5 @@
+"""What an endpoint does that no HTTP/2 server may do, or that leaves a request without an answer."""
+
+
+class Http2Error(ConnectionError):
+    """Why the connection cannot be used any more, in words for whoever sent the request."""

@@ -1,0 +1,52 @@
+"""Heads of messages from HTTP/1.1 to HTTP/2, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from headgate.gateway.http2.errors import Http2Error
+
+Header = tuple[bytes, bytes]
+
+_OF_CONNECTION = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
+)
+"""What HTTP/2 has no such headers for (RFC 9113, 8.2.2)."""
+_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+
+
+def request(head: bytes, scheme: bytes) -> list[Header]:
+    """The headers of a stream for a request as the gateway writes it, without the empty line at its end."""
+    first, *lines = head.split(b"\r\n")
+    method, target, _ = first.split(b" ")
+    authority, headers = b"", []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if (name := name.lower()) == b"host":
+            authority = value.strip()
+        elif name not in _OF_CONNECTION:
+            headers.append((name, value.strip()))
+    pseudo = [(b":method", method), (b":scheme", scheme), (b":path", target), (b":authority", authority)]
+    return pseudo + headers
+
+
+def answer(headers: Iterable[Header]) -> tuple[bytes, bool]:
+    """The head of an answer or of an interim one, and whether a body follows in chunks.
+
+    h2 has seen to it that names and values can stand in lines. Raises Http2Error.
+    """
+    status, has_length = b"", False
+    lines: list[bytes] = []
+    for name, value in headers:
+        if name == b":status":
+            status = value
+        elif name[0] != 58:  # no other pseudo-header means anything in an answer
+            has_length = has_length or name == b"content-length"
+            lines += (name, b": ", value, b"\r\n")
+    if len(status) != 3 or not status.isdigit() or not b"100" <= status <= b"599":
+        raise Http2Error(f"an answer of status {status.decode('latin-1')!r}")
+    is_chunked = not has_length and status[0] != 49 and int(status) not in _WITHOUT_BODY
+    if is_chunked:
+        lines.append(b"transfer-encoding: chunked\r\n")
+    return b"".join((b"HTTP/1.1 ", status, b" \r\n", *lines, b"\r\n")), is_chunked

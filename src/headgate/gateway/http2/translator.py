@@ -1,0 +1,223 @@
+"""A connection that speaks HTTP/2 with an endpoint, and HTTP/1.1 with whoever uses it.
+
+One request at a time, as on any connection of the gateway: an endpoint under load has as many connections as
+requests. To the user it is the transport; to the socket it is the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from h2 import events
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+
+from headgate.gateway.http2 import heads
+from headgate.gateway.http2.errors import Http2Error
+from headgate.gateway.http2.frames import FrameFilter
+
+WINDOW_BYTES = 1 << 20
+"""How much of an answer may be on its way: also the most that waits while its client reads nothing."""
+MAX_UNREAD_BYTES = 4 << 20
+"""Of what an endpoint does not read: one that asks for acknowledgements without end is left."""
+_OWN_SETTINGS = {
+    SettingCodes.ENABLE_PUSH: 0,
+    SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
+    SettingCodes.MAX_HEADER_LIST_SIZE: 64 * 1024,
+}
+_CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
+
+
+class Translator(asyncio.Transport, asyncio.Protocol):
+    """`user` is a protocol of HTTP/1.1 that writes each request whole, and asks one after the other."""
+
+    def __init__(self, user: asyncio.Protocol) -> None:
+        super().__init__()
+        self._user = user
+        self._socket: asyncio.Transport | None = None
+        self._scheme = b"http"
+        self._http2 = H2Connection(_CONFIGURATION)
+        self._frames = FrameFilter()
+        self._heard = False
+        self._stream_id = 0
+        """Of the request under way; 0 while there is none."""
+        self._is_chunked = False
+        """Whether the answer has no length of its own, and so is passed on in chunks."""
+        self._body = memoryview(b"")
+        """What is yet to be sent of the request's body."""
+        self._may_write = True
+        self._closing = False
+        self._error: Http2Error | None = None
+
+    @property
+    def error(self) -> Http2Error | None:
+        """Why it ended before its time."""
+        return self._error
+
+    # -- asyncio.Protocol, for the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self._scheme = b"https"
+            if tls.selected_alpn_protocol() != "h2":
+                self._fail("the endpoint does not offer HTTP/2 (ALPN h2)")
+        if self._error is None:
+            self._http2.local_settings = Settings(client=True, initial_values=_OWN_SETTINGS)
+            self._http2.initiate_connection()
+            self._http2.increment_flow_control_window(WINDOW_BYTES)
+            self._flush()
+        self._user.connection_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._error is not None:
+            return
+        passed: list[bytes] = []
+        try:
+            if not self._heard:
+                self._heard = True
+                if data.startswith(b"HTTP/1"):
+                    raise Http2Error("the endpoint speaks HTTP/1.1, and its pool says HTTP/2")
+            for event in self._http2.receive_data(self._frames.feed(data)):
+                self._take(event, passed)
+            self._send_body()
+            self._flush()
+            self._check_what_is_unread()
+            self._mind_goaway()
+        except (ProtocolError, Http2Error) as error:
+            is_told = isinstance(error, Http2Error)
+            self._fail(str(error) if is_told else f"the endpoint's answer is no valid HTTP/2: {error}")
+        # Last: when the answer is complete, the user may write its next request at once.
+        if passed:
+            self._user.data_received(b"".join(passed))
+        if self._closing and self._error is None and not self._stream_id:
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._socket = None
+        self._user.connection_lost(self._error or error)
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        self._send_body()
+
+    # -- asyncio.Transport, for the user
+
+    def write(self, data: Any) -> None:
+        """Sends a request: its head and all of its body."""
+        if self._error is not None:
+            return
+        end = data.index(b"\r\n\r\n")
+        headers = heads.request(bytes(data[:end]), self._scheme)
+        self._body = memoryview(data)[end + 4 :]
+        try:
+            self._stream_id = self._http2.get_next_available_stream_id()
+            self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)
+            self._send_body()
+            self._flush()
+        except ProtocolError as error:
+            self._fail(f"the endpoint cannot be sent the request by HTTP/2: {error}")
+
+    def pause_reading(self) -> None:
+        if self._socket is not None and not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._socket is not None and not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def is_closing(self) -> bool:
+        return self._closing or self._socket is None or self._socket.is_closing()
+
+    def close(self) -> None:
+        self._closing = True
+        if self._socket is not None:
+            self._socket.close()
+
+    def abort(self) -> None:
+        self._closing = True
+        if self._socket is not None:
+            self._socket.abort()
+
+    def get_write_buffer_size(self) -> int:
+        """With what flow control holds back."""
+        return len(self._body) + (self._socket.get_write_buffer_size() if self._socket is not None else 0)
+
+    # -- what the endpoint says
+
+    def _take(self, event: events.Event, passed: list[bytes]) -> None:
+        """Adds what the user is to be told to `passed`.
+
+        Of an answer with a length, the user may have asked the next before the stream of this one ended.
+        """
+        if isinstance(event, events.DataReceived):
+            self._http2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        if self._stream_id == 0 or getattr(event, "stream_id", 0) != self._stream_id:
+            return
+        if isinstance(event, events.DataReceived):
+            if event.data:
+                passed += self._framed(event.data)
+        elif isinstance(event, events.ResponseReceived):
+            head, self._is_chunked = heads.answer(event.headers)
+            passed.append(head)
+        elif isinstance(event, events.InformationalResponseReceived):
+            # The user bounds them.
+            passed.append(heads.answer(event.headers)[0])
+        elif isinstance(event, events.StreamEnded):
+            self._stream_id = 0
+            if self._is_chunked:
+                passed.append(b"0\r\n\r\n")
+        elif isinstance(event, events.StreamReset):
+            raise Http2Error(f"the endpoint gave the request up ({_name(event.error_code)})")
+
+    def _framed(self, data: bytes) -> tuple[bytes, ...]:
+        return (b"%x\r\n" % len(data), data, b"\r\n") if self._is_chunked else (data,)
+
+    def _mind_goaway(self) -> None:
+        """After one, the request under way ends as ever if it was taken, and no other follows."""
+        last = self._frames.last_stream_id
+        if last is not None:
+            self._closing = True
+            if self._stream_id > last:
+                raise Http2Error("the endpoint is leaving, and did not take the request (GOAWAY)")
+
+    # -- what is sent
+
+    def _send_body(self) -> None:
+        """As much as the endpoint's windows and the socket take."""
+        while self._body and self._stream_id and self._may_write:
+            room = self._http2.local_flow_control_window(self._stream_id)
+            size = min(room, self._http2.max_outbound_frame_size, len(self._body))
+            if size <= 0:
+                return
+            sent, self._body = self._body[:size], self._body[size:]
+            self._http2.send_data(self._stream_id, bytes(sent), end_stream=not self._body)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._socket is None:
+            return
+        if data := self._http2.data_to_send():
+            self._socket.write(data)
+
+    def _check_what_is_unread(self) -> None:
+        """A body never makes it so much: it waits for room."""
+        if self._socket is not None and self._socket.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            raise Http2Error("the endpoint does not read what it asks for")
+
+    def _fail(self, message: str) -> None:
+        """Ends the connection; the user is told by the loss of it."""
+        self._error = Http2Error(message)
+        self.abort()
+
+
+def _name(code: int | ErrorCodes) -> str:
+    return code.name if isinstance(code, ErrorCodes) else f"error {code}"

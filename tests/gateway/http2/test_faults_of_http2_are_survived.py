@@ -1,0 +1,217 @@
+"""What endpoints do to streams and connections: requests are tried again or told, and nothing is left."""
+
+import asyncio
+import types
+
+import pytest
+
+from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
+
+pytestmark = pytest.mark.every_loop
+
+NEVER = 0x7FFFFFFF
+
+
+@pytest.fixture
+async def pair(start_gateway, start_http2_endpoint):
+    """A gateway, and two endpoints of which the first is asked first."""
+    endpoints = [await start_http2_endpoint(), await start_http2_endpoint()]
+    gateway = await start_gateway()
+    gateway.serve(endpoints, http2=True)
+    return gateway, *endpoints
+
+
+@pytest.fixture
+async def alone(start_gateway, start_http2_endpoint):
+    """A gateway, and one endpoint."""
+    endpoint = await start_http2_endpoint()
+    gateway = await start_gateway()
+    gateway.serve([endpoint], http2=True)
+    return gateway, endpoint
+
+
+def failed(gateway, reason):
+    return gateway.metric("headgate_gateway_attempts_failed_total", reason=reason)
+
+
+FAULTS = {
+    "reset": (lambda call: call.reset(), "reset"),
+    "refused": (lambda call: call.reset(7), "reset"),
+    "not taken": (lambda call: call.connection.goaway(0), "reset"),
+    "closed": (lambda call: call.connection.transport.abort(), "reset"),
+    "no frames": (lambda call: call.connection.transport.write(b"\0" * 30), "reset"),
+    "too long a frame": (lambda call: call.connection.transport.write(b"\xff" * 30), "reset"),
+    "HTTP/1.1": (lambda call: call.connection.transport.write(b"HTTP/1.1 200 OK\r\n\r\n"), "reset"),
+    "no status": (lambda call: call.head(99), "reset"),
+    "503": (lambda call: call.answer(b"", status=503), "status_503"),
+}
+
+
+@pytest.mark.parametrize(("fault", "reason"), FAULTS.values(), ids=FAULTS)
+async def test_a_request_without_an_answer_goes_to_another_endpoint(pair, fault, reason):
+    """Whatever became of its stream or connection."""
+    gateway, first, second = pair
+    client = await gateway.connect()
+    client.post()
+    fault(await first.call())
+    call = await second.call()
+    call.answer(b"served")
+    response = await client.response()
+    assert (response.status, response.body) == (200, b"served")
+    assert failed(gateway, reason) == 1
+
+
+async def test_a_stream_that_is_reset_amid_its_answer_ends_with_an_error(alone):
+    """It is not tried again, as the client has a part of it."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post({"model": "m", "prompt": "hello", "stream": True})
+    call = await endpoint.call()
+    call.head(content_type="text/event-stream")
+    call.write(b'data: {"choices":[]}\n\n')
+    response = await client.head()
+    await client.reader.readuntil(b"[]}\n\n\r\n")
+    call.reset()
+    rest = await client.read_body(response)
+    assert b"the endpoint gave the request up (INTERNAL_ERROR)" in rest.body
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_an_answer_shorter_than_it_says_is_no_success(alone, has_begun):
+    """It is cut off, so that nobody takes it for complete; or refused, if nothing of it was passed on."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    call.head(content_length="100")
+    if has_begun:
+        call.write(b"short")
+        response = await client.head()
+        assert await client.reader.readexactly(5) == b"short"
+        call.end()
+        assert (response.status, await client.rest()) == (200, b"")
+    else:
+        call.end()
+        assert (await client.response()).status == 502
+
+
+async def test_an_endpoint_that_leaves_ends_what_it_took(alone, eventually):
+    """GOAWAY, as of a Pod that is to be replaced (B54): its answer comes whole, the next is another's."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    call.head()
+    call.write(b"first ")
+    (connection,) = endpoint.connections
+    connection.goaway(NEVER)
+    connection.goaway(call.id)
+    call.write(b"second", end=True)
+    assert (await client.response()).body == b"first second"
+    await connection.lost
+    client.post()
+    (await endpoint.call()).answer(b"third")
+    assert (await client.response()).body == b"third"
+    assert len(endpoint.connections) == 2
+    assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
+
+
+async def test_an_idle_connection_that_is_left_is_not_used_again(alone):
+    """Neither is it kept open."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).answer()
+    await client.response()
+    (connection,) = endpoint.connections
+    connection.goaway(1)
+    await connection.lost
+    client.post()
+    (await endpoint.call()).answer()
+    assert (await client.response()).status == 200
+    (open_to,) = gateway.proxy.all_connections()
+    assert open_to.statistics() == {"open": 1, "idle": 1}
+
+
+async def test_a_request_that_crosses_with_leaving_is_sent_anew(alone):
+    """The endpoint did not look at it: it goes to the same one on another connection."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).answer()
+    await client.response()
+    client.post()
+    late = await endpoint.call()
+    late.connection.goaway(1)
+    again = await endpoint.call()
+    again.answer(b"served")
+    assert (await client.response()).body == b"served"
+    assert again.connection is not late.connection
+    assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
+
+
+async def test_a_client_that_leaves_stops_its_endpoint(alone):
+    """At once, amid the answer."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post({"model": "m", "prompt": "hello", "stream": True})
+    call = await endpoint.call()
+    call.head(content_type="text/event-stream")
+    call.write(b"data: {}\n\n")
+    await client.head()
+    client.close()
+    await call.connection.lost
+    await gateway.idle()
+
+
+async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway):
+    """The pool says otherwise: the answer says what is wrong."""
+
+    async def refuse(reader, writer):
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    gateway = await start_gateway()
+    gateway.serve([types.SimpleNamespace(port=server.sockets[0].getsockname()[1])], http2=True)
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (502, "upstream_failed")
+    assert "the endpoint speaks HTTP/1.1, and its pool says HTTP/2" in response.json["error"]["message"]
+    server.close()
+    await server.wait_closed()
+
+
+class Unread(asyncio.Transport):
+    """A socket whose other end reads nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.written, self.is_aborted = 0, False
+
+    def write(self, data):
+        self.written += len(data)
+
+    def get_write_buffer_size(self):
+        return self.written
+
+    def is_closing(self):
+        return self.is_aborted
+
+    def abort(self):
+        self.is_aborted = True
+
+
+def test_an_endpoint_that_reads_no_acknowledgements_is_left():
+    """It could ask for them without end: what waits for it is bounded."""
+    translator, socket = Translator(asyncio.Protocol()), Unread()
+    translator.connection_made(socket)
+    translator.data_received(b"\0\0\0\x04\0\0\0\0\0")
+    pings = b"\0\0\x08\x06\0\0\0\0\0abcdefgh" * 2
+    translator.data_received(pings)
+    assert not translator.is_closing()
+    socket.written += MAX_UNREAD_BYTES
+    translator.data_received(pings)
+    assert (translator.is_closing(), socket.is_aborted) == (True, True)
+    assert str(translator.error) == "the endpoint does not read what it asks for"
