@@ -4,6 +4,7 @@ Real objects, translated, and requests through sockets.
 """
 
 import json
+import random
 from collections import Counter
 
 import msgspec
@@ -78,19 +79,28 @@ class Noting(scheduling.Policy):
         self.policy.booked(request, choice, now)
 
 
+def pod(name, notes, app="pool", *, is_ready=True, **more):
+    ready = {"type": "Ready", "status": "True" if is_ready else "False"}
+    meta = metadata(name, labels={"app": app}, annotations=notes, **more)
+    return msgspec.convert(
+        {"metadata": meta, "status": {"podIP": "127.0.0.1", "conditions": [ready]}}, api.Pod
+    )
+
+
 class World:
     """A gateway over objects, with three endpoints for the Pods that the pools select."""
 
     def __init__(self, gateway, endpoints):
         self.gateway, self.endpoints = gateway, endpoints
 
-    def apply(self, *objects, ready=3):
-        """So many of the Pods are ready."""
+    def apply(self, *objects, ready=3, deleted=()):
+        """So many of the Pods are ready; those of the places `deleted` are on their way out."""
 
         def of(*kinds):
             return [obj for obj in objects if isinstance(obj, kinds)]
 
-        pods = [self._pod(place, is_ready=place < ready) for place in range(3)]
+        pods = [self._pod(place, place < ready, place in deleted) for place in range(3)]
+        pods += of(api.Pod)
         inference = routing.InferenceObjects(
             pools=of(gie_v1.InferencePool, gie_v1alpha1.InferencePool),
             models=of(api.InferenceModel),
@@ -99,18 +109,10 @@ class World:
         self.gateway.proxy.use(routing.translate(of(api.ModelRoute), [], pods, (), inference))
         self.gateway.proxy.is_ready = True
 
-    def _pod(self, place, *, is_ready):
+    def _pod(self, place, is_ready, is_deleted):
         notes = {"headgate.dev/address": f"127.0.0.1:{self.endpoints[place].port}"}
-        return msgspec.convert(
-            {
-                "metadata": metadata(f"pod-{place}", labels={"app": "pool"}, annotations=notes),
-                "status": {
-                    "podIP": "127.0.0.1",
-                    "conditions": [{"type": "Ready", "status": "True" if is_ready else "False"}],
-                },
-            },
-            api.Pod,
-        )
+        more = {"deletionTimestamp": "2026-01-01T00:01:00Z"} if is_deleted else {}
+        return pod(f"pod-{place}", notes, is_ready=is_ready, **more)
 
     def see(self, *readings, ref=POOL):
         """What the engines say of themselves, and go on to: waiting requests, KV usage, adapters in use."""
@@ -365,6 +367,74 @@ async def test_b54_a_pod_that_is_not_ready_disappears_at_once(world):
     assert await world.refusal("m") == (503, "no_ready_endpoint")
     call.answer(b"late")
     assert (await client.response()).body == b"late"
+
+
+async def test_b54_a_pod_that_is_deleted_disappears_at_once(world):
+    """Though it is still ready: its requests in flight finish, and others go to the rest."""
+    world.apply(old_pool(), model("m"), ready=2)
+    world.endpoints[0].behave = None
+    client = await world.gateway.connect()
+    client.post({"model": "m", "prompt": "held"})
+    call = await world.endpoints[0].call()
+    world.apply(old_pool(), model("m"), ready=2, deleted=(0,))
+    for _ in range(3):
+        assert (await world.ask("m")).status == 200
+    assert [place for place, _ in world.served()] == [0, 1, 1, 1]
+    call.answer(b"late")
+    assert (await client.response()).body == b"late"
+
+
+@pytest.mark.parametrize(("active", "served"), [(None, {0, 1}), ("8001", {1}), ("8000", {0})])
+async def test_b53_each_port_of_a_pod_serves_unless_it_says_otherwise(world, active, served):
+    """Two ports are two endpoints; the annotation leaves those that it lists."""
+    reached = ",".join(str(each.port) for each in world.endpoints[:2])
+    notes = {"headgate.dev/port": reached} | ({"llm-d.ai/active-ports": active} if active else {})
+    spec = {
+        "selector": {"matchLabels": {"app": "ranks"}},
+        "targetPorts": [{"number": 8000}, {"number": 8001}],
+    }
+    ranks = msgspec.convert({"metadata": metadata("ranks"), "spec": spec}, gie_v1.InferencePool)
+    model_of_it = model("m", pool="ranks", group=gie_v1.GROUP)
+    world.apply(ranks, model_of_it, pod("p", notes, "ranks"), ready=0)
+    world.gateway.proxy.rng = random.Random(5)
+    for _ in range(12):
+        assert (await world.ask("m")).status == 200
+    assert {place for place, _ in world.served()} == served
+
+
+async def test_b45_and_b46_a_session_stays_on_its_pod_while_that_is_there(start_gateway, start_endpoint):
+    """The token of an answer leads to the Pod that gave it; when it is deleted, another's takes its place."""
+    endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [{"type": "session-affinity-filter"}, {"type": "random-picker"}],
+    }
+    settings = {"scheduling": config, "allow_experimental_plugins": True}
+    world = World(await start_gateway(settings=settings), endpoints)
+    world.gateway.proxy.rng = random.Random(3)
+    world.apply(*REFERENCE)
+    token = (await world.ask("my-model")).header("x-session-token")
+    for _ in range(6):
+        assert (await world.ask("my-model", x_session_token=token)).header("x-session-token") == token
+    (place,) = {place for place, _ in world.served()}
+    world.apply(*REFERENCE, deleted=(place,))
+    moved = await world.ask("my-model", x_session_token=token)
+    assert moved.header("x-session-token") not in (None, token)
+    assert len(world.endpoints[place].calls) == 7
+
+
+async def test_b52_a_request_that_is_cancelled_leaves_nothing_in_flight(world, eventually):
+    """Before its answer has begun; the endpoint is free of it."""
+    world.apply(*REFERENCE)
+    world.endpoints[0].behave = None
+    client = await world.gateway.connect()
+    client.post({"model": "my-model", "prompt": "held", "stream": True})
+    await world.endpoints[0].call()
+    assert [load.requests for load in world.gateway.proxy.ledger.loads()] == [1, 0, 0]
+    client.close()
+    await eventually(lambda: world.gateway.settled == 1)
+    assert [load.requests for load in world.gateway.proxy.ledger.loads()] == [0, 0, 0]
 
 
 LOADED = "sql-lora-1fdg3"
