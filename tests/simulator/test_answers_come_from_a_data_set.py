@@ -133,20 +133,38 @@ async def test_all_apis_ask_it(serve, conversations):
         assert answer["content"][0]["text"] == "Four metres at the lock."
 
 
-async def test_a_data_set_is_downloaded(serve, conversations):
-    """From any web server, before the engine answers."""
+@contextlib.asynccontextmanager
+async def web_server():
+    """Has conversations for whoever asks; gives its port, and how often it was asked."""
     body = json.dumps(CONVERSATIONS).encode()
+    asked = []
 
     async def respond(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         await writer.drain()
         writer.close()
 
     async with await asyncio.start_server(respond, "127.0.0.1", 0) as web:
-        port = web.sockets[0].getsockname()[1]
-        async with serve(dataset_url=f"http://127.0.0.1:{port}/told.json") as server:
-            assert (await ask(server, QUESTION))[0] == "Four metres at the lock."
+        yield web.sockets[0].getsockname()[1], asked
+
+
+async def test_a_data_set_is_downloaded_to_its_path_once(serve, tmp_path):
+    """A second engine finds the file."""
+    path = tmp_path / "told.json"
+    async with web_server() as (port, asked):
+        for _ in range(2):
+            async with serve(dataset_path=str(path), dataset_url=f"http://127.0.0.1:{port}/told.json"):
+                pass
+    assert len(asked) == 1
+    assert json.loads(path.read_text()) == CONVERSATIONS
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_a_data_set_is_downloaded(serve, conversations):
+    """From any web server, before the engine answers."""
+    async with web_server() as (port, _), serve(dataset_url=f"http://127.0.0.1:{port}/told.json") as server:
+        assert (await ask(server, QUESTION))[0] == "Four metres at the lock."
 
 
 @pytest.mark.parametrize(
@@ -171,9 +189,9 @@ async def test_what_is_no_data_set_is_refused(serve, tmp_path, stored, make, pro
 
 
 def test_settings_of_data_sets_are_checked(fast):
-    """Two data sets are one too many, and the name of a table is a name."""
-    with pytest.raises(ValueError, match=r"dataset_path: leave it out .*'a; b' is not the name of a table"):
-        ServerSettings(engine=fast(), dataset_path="a", dataset_url="http://b", dataset_table_name="a; b")
+    """The name of a table is a name."""
+    with pytest.raises(ValueError, match="dataset_table_name: 'a; b' is not the name of a table"):
+        ServerSettings(engine=fast(), dataset_table_name="a; b")
 
 
 def _written(path, text):

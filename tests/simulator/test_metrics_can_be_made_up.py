@@ -107,3 +107,40 @@ async def test_wrong_figures_are_refused(serve, wrong):
 def test_functions_of_time(figure, values):
     """At 0, 2, 4, 6 and 8 seconds."""
     assert [value_at(figure, at) for at in (0, 2, 4, 6, 8)] == pytest.approx(values)
+
+
+async def test_figures_can_have_the_names_of_llm_d_inference_sim(serve):
+    """In its forms; a change leaves those that it does not name."""
+    figures = {
+        "running-requests": 3,
+        "kv-cache-usage": 0.5,
+        "loras": [
+            {"running": "old", "waiting": "", "timestamp": 1},
+            {"running": "a,b", "waiting": "c", "timestamp": 2},
+        ],
+        "ttft-buckets-values": [0, 2, 1],
+        "request-success-total": {"stop": 4},
+        "total-prompt-tokens": 70,
+        "prefix-cache-hits": 30,
+    }
+    async with serve() as server:
+        change = {"fake-metrics": figures}
+        assert (await server.client.post("/admin/config", json=change)).status_code == 200
+        more = {"waiting-requests": "squarewave:8:8:5s", "prefix-cache-queries": 90}
+        assert (await server.client.post("/fake_metrics", json=more)).status_code == 200
+        page = (await server.client.get("/metrics")).text
+        wrong = await server.client.post("/admin/config", json={"fake-metrics": {"speed-limit": 3}})
+    one = 'engine="0",model_name="tiny"'
+    for line in (
+        f"vllm:num_requests_running{{{one}}} 3.0",
+        f"vllm:num_requests_waiting{{{one}}} 8.0",
+        f"vllm:kv_cache_usage_perc{{{one}}} 0.5",
+        f"vllm:time_to_first_token_seconds_count{{{one}}} 3.0",
+        f"vllm:prompt_tokens_total{{{one}}} 70.0",
+        f"vllm:prefix_cache_hits_total{{{one}}} 30.0",
+        f"vllm:prefix_cache_queries_total{{{one}}} 90.0",
+    ):
+        assert line in page
+    assert 'running_lora_adapters="a,b",waiting_lora_adapters="c"' in page
+    assert 'finished_reason="stop"' in page
+    assert wrong.status_code == 400

@@ -1,12 +1,13 @@
 import json
 import random
+import statistics
 
 import pytest
 from click.testing import CliRunner
 
 from headgate.cli.simulate import simulate
 from headgate.simulator import server
-from headgate.simulator.model import Engine, RequestId, SimulatedRequest
+from headgate.simulator.model import Engine, RequestId, SimulatedRequest, Submission, run_virtual
 from headgate.simulator.server.schema import value_of
 
 
@@ -172,15 +173,66 @@ def times(config, requests=1, prompt_tokens=100):
     return first, 0.0
 
 
+def told(made):
+    """The engine with the latencies that it was told."""
+    return made.failures.latencies().apply(made.engine)
+
+
 def test_latencies_can_be_said_as_such(settings):
     """Of a lone request, and of one beside as many as can run; a number alone is milliseconds."""
     words = ("--time-to-first-token", "200", "--inter-token-latency", "20ms", "--max-num-seqs", "5")
-    config = settings(*words, "--time-factor-under-load", "3").engine
+    config = told(settings(*words, "--time-factor-under-load", "3"))
     assert times(config) == pytest.approx((0.2, 0.02))
     assert times(config, prompt_tokens=5)[0] == pytest.approx(0.2)
     assert times(config, requests=5)[1] == pytest.approx(0.06)
     per_token = ("--prefill-overhead", "30ms", "--prefill-time-per-token", "250us")
-    assert times(settings(*per_token).engine)[0] == pytest.approx(0.03 + 100 * 250e-6)
+    assert times(told(settings(*per_token)))[0] == pytest.approx(0.03 + 100 * 250e-6)
+    lone, loaded = told(settings()), told(settings("--time-factor-under-load", "2"))
+    assert times(loaded)[1] == pytest.approx(times(lone)[1], rel=0.01)
+    assert times(loaded, requests=256, prompt_tokens=1)[1] == pytest.approx(2 * times(lone)[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("calculator", "first_s"), [([], 0.2), (["constant"], 0.2), (["per-token"], 0.03 + 100 * 250e-6)]
+)
+def test_a_constant_time_goes_before_one_per_token(settings, calculator, first_s):
+    """Unless it is said which counts."""
+    both = (
+        *("--time-to-first-token", "200ms"),
+        *("--prefill-overhead", "30ms", "--prefill-time-per-token", "250us"),
+    )
+    words = ["--latency-calculator", *calculator] if calculator else []
+    assert times(told(settings(*both, *words)))[0] == pytest.approx(first_s)
+
+
+def test_latencies_deviate_as_they_are_told(settings):
+    """Each by its own, within 0.3 to 1.7 times; the same in every run."""
+    words = ("--time-to-first-token", "100ms", "--inter-token-latency", "10ms")
+    deviations = ("--time-to-first-token-std-dev", "30ms", "--inter-token-latency-std-dev", "1ms")
+    config = told(settings(*words, *deviations))
+    (first_s, between_s), again = [spread(config), spread(config)]
+    assert (first_s, between_s) == again
+    assert statistics.stdev(first_s) == pytest.approx(0.03, rel=0.3)
+    assert 0.02 < min(first_s) < max(first_s) < 0.18
+    assert statistics.stdev(between_s) == pytest.approx(0.001, rel=0.3)
+    overhead = (
+        "--prefill-overhead",
+        "100ms",
+        "--prefill-time-std-dev",
+        "30ms",
+        "--inter-token-latency",
+        "1ms",
+    )
+    assert statistics.stdev(spread(told(settings(*overhead)))[0]) == pytest.approx(0.03, rel=0.3)
+
+
+def spread(config):
+    """Of two hundred requests, one after the other: times to the first token, and to the second."""
+    engine, ends = Engine(config), []
+    for number in range(200):
+        request = SimulatedRequest(request_id=RequestId(str(number)), prompt_tokens=1, output_tokens=2)
+        ends += run_virtual(engine, [Submission(0.0, request)]).finished
+    return [end.ttft_s for end in ends], [end.tpot_s for end in ends]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +243,52 @@ def test_latencies_can_be_said_as_such(settings):
             ["--time-to-first-token", "1", "--inter-token-latency", "20"],
             "must be at least the time of a step",
         ),
-        (["--time-factor-under-load", "2"], "needs --inter-token-latency too"),
-        (["--time-to-first-token", "90", "--prefill-overhead", "9"], "leave it out where prefill has"),
+        (
+            ["--inter-token-latency", "20", "--inter-token-latency-std-dev", "7"],
+            "inter-token-latency-std-dev: must be at most 30 % of what deviates, which is 0.02 s",
+        ),
+        (
+            ["--kv-cache-transfer-latency-std-dev", "7"],
+            "kv-cache-transfer-latency-std-dev: must be at most 30 % of kv-cache-transfer-latency",
+        ),
     ],
 )
 def test_latencies_that_cannot_be_are_refused(settings, words, told):
     """With what would do."""
     assert told in " ".join(settings(*words).split())
+
+
+def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
+    """Its names, its lists with blanks between, and the sections of its file."""
+    made = settings(
+        *("--profile", "fast", "--model", "base", "--served-model-name", "one", "two"),
+        *("--lora-modules", '{"name": "sql", "path": "/sql"}', '{"name": "law", "path": "/law"}'),
+        *("--max-waiting-queue-length", "7", "--kv-cache-size", "5000", "--max-model-len", "1024"),
+        *("--failure-types", "rate_limit", "server_error", "--startup-duration", "2m"),
+        *("--enable-kvcache", "--zmq-endpoint", "tcp://127.0.0.1:0", "--event-batch-size", "3"),
+        *("--kv-events-replay-endpoint", "tcp://127.0.0.1:0", "--kv-events-replay-queue-size", "9"),
+        *("--no-enable-sleep-mode", "--enable-request-id-headers", "--skip-tool-validation"),
+        *("--fake-metrics-refresh-interval", "50ms", "--time-to-generate-image", "200ms"),
+        *("--kv-cache-transfer-time-per-token", "8us", "--kv-cache-transfer-time-std-dev", "1us"),
+    )
+    assert made.models == ("one", "two")
+    assert [adapter.name for adapter in made.lora_modules] == ["sql", "law"]
+    assert (made.engine.max_waiting, made.engine.kv_blocks) == (7, 5000)
+    assert made.failures.failure_types == ("rate_limit", "server_error")
+    assert made.startup_s == 120
+    assert (made.kv_events.form, made.kv_events.batch_events, made.kv_events.buffer_steps) == ("array", 3, 9)
+    assert made.failures.image_s() == (0.2, 0.0)
+    assert made.failures.transfer_s(1000) == pytest.approx((0.008, 1e-6))
+    file = "latencies: {inter-token-latency: 20ms}\nkvcache: {kv-cache-size: 4000}\nmax-model-len: 1024\n"
+    made = settings("--profile", "fast", "--config", written(file))
+    assert made.engine.kv_blocks == 4000
+    assert made.failures.latencies().inter_token_latency == 0.02
+
+
+def test_events_are_configured_in_one_way(settings):
+    """vLLM's or llm-d-inference-sim's."""
+    words = ("--enable-kvcache", "--kv-events-config", "{}")
+    assert "--enable-kvcache: leave it out where --kv-events-config is given" in settings(*words)
 
 
 def test_the_seed_of_hashes_is_pythons(settings):

@@ -11,6 +11,7 @@ from headgate.simulator.model.engine import Engine
 from headgate.simulator.model.faults import EngineFaults, Fault, FaultKind, FaultSchedule
 from headgate.simulator.model.kv import KvBlocks
 from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
+from headgate.simulator.model.latencies import Latencies
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
 from headgate.simulator.model.remote_store import RemoteStore
 from headgate.simulator.model.request import (
@@ -51,6 +52,7 @@ __all__ = [
     "FinishedRequest",
     "KvBlocks",
     "KvEvent",
+    "Latencies",
     "QueueFullError",
     "RefusedError",
     "RemoteStore",

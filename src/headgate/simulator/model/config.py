@@ -17,6 +17,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     costs: StepCosts
     step_jitter: float = 0.0
     """How far the times of steps lie around what they should be: their deviation as a share of it."""
+    start_jitter: float = 0.0
+    """The same for the part of a step that is for the requests that start in it (`costs.per_start_s`), in
+    place of `step_jitter`; 0 leaves it at that."""
     max_num_seqs: int = 256
     """Sequences that run in one batch."""
     max_model_len: int = 8192
@@ -101,6 +104,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "adapter_host_load_s": 0,
             "adapter_kv_blocks": 0,
             "step_jitter": 0,
+            "start_jitter": 0,
             "draft_tokens": 0,
             "draft_token_s": 0,
             "power_w": 0,

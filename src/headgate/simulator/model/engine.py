@@ -12,6 +12,8 @@ prompt is prefilled, until one of them ends. Whatever happens meanwhile cuts the
 
 import math
 
+import msgspec
+
 from headgate.simulator.model import growth
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
@@ -166,6 +168,13 @@ class Engine:
             raise ValueError(f"a step cannot take {factor} times as long")
         self.settle(now)
         self._slowdown = factor
+
+    def change_costs(self, like: EngineConfig, now: float) -> None:
+        """Steps that begin from now on have the costs of `like`, and their deviations."""
+        self.settle(now)
+        self.config = msgspec.structs.replace(
+            self.config, costs=like.costs, step_jitter=like.step_jitter, start_jitter=like.start_jitter
+        )
 
     # -- readings
 

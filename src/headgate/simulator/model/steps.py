@@ -56,7 +56,13 @@ class Steps:
             remote_s_per_token = config.kv_bytes_per_token / config.remote_bytes_per_s
             for tokens in filter(None, (each.remote_tokens for each in work.admitted)):
                 first_s += config.remote_latency_s + tokens * remote_s_per_token
-        self._ends = [now + first_s * slowdown * _noise(config.step_jitter, number)]
+        if config.start_jitter and work.admitted:
+            start_s = len(work.admitted) * config.costs.per_start_s
+            first_s = (first_s - start_s) * slowdown * _noise(config.step_jitter, number)
+            first_s += start_s * slowdown * _noise(config.start_jitter, ~number)
+        else:
+            first_s = first_s * slowdown * _noise(config.step_jitter, number)
+        self._ends = [now + first_s]
         if steps > 1:
             self._add_steps(config, steps - 1, kv_tokens, prefill_tokens, slowdown, number + 1)
         self.plan = StepPlan(

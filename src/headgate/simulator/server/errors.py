@@ -12,7 +12,6 @@ _TYPES = {
     413: "RequestEntityTooLargeError",
     422: "UnprocessableEntityError",
     429: "RateLimitError",
-    503: "ServiceUnavailableError",
 }
 
 

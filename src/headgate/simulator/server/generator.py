@@ -16,6 +16,8 @@ from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.encoder import Encoder
 from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
+from headgate.simulator.server.failures.latencies import drawn
+from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_transfer import PLAIN, Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
@@ -42,6 +44,8 @@ class Generator:
         self._ranks = ranks
         self._adapters = adapters
         self._transfers = transfers
+        self.tuning: Callable[[], FailureSettings] = lambda: settings.failures
+        """What can change while the server runs, as it is now."""
         self.encoder = Encoder(settings.mm_encode_s, settings.mm_cached_items)
         self._author = Author(
             seed=settings.seed,
@@ -69,7 +73,9 @@ class Generator:
         self._require_awake(generation)
         transfer = self._transfers.of(generation)
         try:
-            received = await exchange.unless_gone(self._receive(transfer)) if transfer.waits else ()
+            received: tuple[int, ...] = ()
+            if transfer.waits:
+                received = await exchange.unless_gone(self._receive(transfer, generation))
             if generation.items:
                 await exchange.unless_gone(self.encoder.encode(generation.items, generation.ec_params))
             scripts = self._scripts(generation)
@@ -83,9 +89,9 @@ class Generator:
             answer.ec_transfer_params = self._transfers.encoded(generation.items)
             async with self._while_connected(exchange, ticket):
                 if generation.stream:
-                    await _stream(exchange, answer, transfer, self._settings.image_s)
+                    await _stream(exchange, answer, transfer, self._image_s(generation))
                 else:
-                    await _whole(exchange, answer, transfer, self._settings.image_s)
+                    await _whole(exchange, answer, transfer, self._image_s(generation))
         finally:
             transfer.close()
 
@@ -95,9 +101,14 @@ class Generator:
             return False
         if exchange.header(b"x-send-image").lower() == "true":
             return True
-        rate = self._settings.image_emission_rate
+        rate = self.tuning().image_emission_rate
+        rate = self._settings.image_emission_rate if rate is None else rate
         rng = lengths.rng_of(answer.generation.prompts[0], self._settings.seed, "image")
         return rng.random() * 100 < rate
+
+    def _image_s(self, generation: Generation) -> float:
+        rng = lengths.rng_of(generation.prompts[0], self._settings.seed, "time of the image")
+        return drawn(*self.tuning().image_s(), rng)
 
     def start(self, generation: Generation) -> tuple[Ticket, list[Script]]:
         """Let the engine begin, for who is answered otherwise than by an Exchange and ends the ticket."""
@@ -117,12 +128,15 @@ class Generator:
         if ticket.aborted:
             raise STOPPED
 
-    async def _receive(self, transfer: Transfer) -> tuple[int, ...]:
+    async def _receive(self, transfer: Transfer, generation: Generation) -> tuple[int, ...]:
         """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
         tokens = await transfer.arrive()
         if tokens:
-            per_token_s = self._settings.kv_transfer_s_per_token
-            await asyncio.sleep(self._settings.kv_transfer_s + sum(tokens) * per_token_s)
+            settings = self._settings
+            rng = lengths.rng_of(generation.prompts[0], settings.seed, "time of the transfer")
+            told_s = drawn(*self.tuning().transfer_s(sum(tokens)), rng)
+            per_token_s = settings.kv_transfer_s_per_token
+            await asyncio.sleep(settings.kv_transfer_s + sum(tokens) * per_token_s + told_s)
         return tokens
 
     @contextlib.asynccontextmanager

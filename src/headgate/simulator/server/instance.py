@@ -56,6 +56,7 @@ class Instance:
             self.metrics.render,
             self._crash,
         )
+        self.generator.tuning = lambda: self.failures.settings
         self.publishers = self._publishers(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     @contextlib.asynccontextmanager

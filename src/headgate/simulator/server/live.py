@@ -212,6 +212,10 @@ class LiveEngine:
             self._slowdown = factor
             self._engine.slow_down(factor, self._now())
 
+    def change_costs(self, like: EngineConfig) -> None:
+        """Steps that begin from now on have the costs of `like`."""
+        self._engine.change_costs(like, self._now())
+
     def hold(self, seconds: float) -> None:
         """No step begins for so long from now; 0 lets them begin."""
         self._held_until_s = self._clock() + seconds

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.model import EngineStatistics, RemoteStore
+from headgate.simulator.model import EngineConfig, EngineStatistics, RemoteStore
+from headgate.simulator.server.failures.latencies import LatencySettings
 from headgate.simulator.server.live import Ask, LiveEngine, Ticket
 from headgate.simulator.server.metrics import Reading, Timings
 from headgate.simulator.server.metrics.fake import FakeMetrics
@@ -33,7 +34,7 @@ class Ranks:
         """Figures that readings have in place of what is so."""
         self.fake_since_s = 0.0
         publishes = settings.kv_events is not None and settings.kv_events.enabled
-        config = msgspec.structs.replace(settings.engine, kv_events=publishes)
+        config = msgspec.structs.replace(self.tuned(settings.failures), kv_events=publishes)
         store = RemoteStore(config.remote_kv_blocks) if store is None else store
         self.engines = tuple(
             LiveEngine(config, Timings(config.max_model_len), store=store)
@@ -68,6 +69,14 @@ class Ranks:
     def slow_down(self, factor: float) -> None:
         for engine in self.engines:
             engine.slow_down(factor)
+
+    def tuned(self, latencies: LatencySettings) -> EngineConfig:
+        """Its engine with these latencies. Raises ConfigError."""
+        return latencies.latencies().apply(self._settings.engine)
+
+    def change_costs(self, like: EngineConfig) -> None:
+        for engine in self.engines:
+            engine.change_costs(like)
 
     def hold(self, seconds: float) -> None:
         for engine in self.engines:

@@ -91,8 +91,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether chats may be answered with an image behind the words."""
     image_emission_rate: float = 0.0
     """Percent of chats that are."""
-    image_s: float = 0.0
-    """Seconds that making an image takes, after the last token."""
     dataset_path: str | None = None
     """A file whose answers are given in place of made-up words."""
     dataset_url: str | None = None
@@ -142,6 +140,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if problems:
             raise ValueError("; ".join(problems))
+        self.failures.check()
+        self.failures.latencies().apply(self.engine)
 
     def _of_names(self) -> Iterator[str]:
         if not self.models or not all(self.models):
@@ -158,9 +158,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
         if not 1 <= self.embedding_dimensions <= 65_536:
             yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
-        for name in ("mm_encode_s", "image_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                yield f"{name}: must be seconds, got {getattr(self, name)}"
+        if not 0 <= self.mm_encode_s < math.inf:
+            yield f"mm_encode_s: must be seconds, got {self.mm_encode_s}"
         if not 0 <= self.image_emission_rate <= 100:
             yield f"image_emission_rate: must be 0 to 100 percent, got {self.image_emission_rate}"
         if self.image_emission_rate and not self.omni:
@@ -184,8 +183,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield "render_url: leave it out where tokenizer is given, or the other way round"
 
     def _of_files(self) -> Iterator[str]:
-        if self.dataset_path is not None and self.dataset_url is not None:
-            yield "dataset_path: leave it out where dataset_url is given, or the other way round"
         if self.grpc and importlib.util.find_spec("grpc") is None:
             yield "grpc: needs grpcio and protobuf; install headgate[grpc]"
         if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:

@@ -29,14 +29,6 @@ IMAGES = options(
         show_default=True,
         help="Percent of chats that are; those with the header X-Send-Image: true always.",
     ),
-    click.option(
-        "--time-to-generate-image",
-        "image_s",
-        type=SECONDS,
-        default=0.0,
-        show_default=True,
-        help="Seconds that making one takes, after the last token.",
-    ),
 )
 DATASET = options(
     click.option(

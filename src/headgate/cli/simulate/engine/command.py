@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.simulate import sizes
-from headgate.cli.simulate.engine import latencies
+from headgate.cli.simulate.engine import events, latencies
 from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
+from headgate.cli.simulate.engine.events import EVENTS
 from headgate.cli.simulate.engine.latencies import LATENCIES
 from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE, PROTOCOLS, SERVER
+from headgate.cli.simulate.engine.spaced import SpacedCommand
 
 if TYPE_CHECKING:
     import socket
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 _LAST_PORT = 65535
 
 
-@click.command(short_help="Serve the OpenAI API from a simulated engine.")
+@click.command(cls=SpacedCommand, short_help="Serve the OpenAI API from a simulated engine.")
 @PLACE
 @ENGINE
 @LATENCIES
 @JITTER
 @SPECULATION
 @SERVER
+@EVENTS
 @TOOLS
 @IMAGES
 @DATASET
@@ -83,9 +86,8 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     """Of options by the names of what they set, but for a few. Raises ValueError."""
     from headgate.simulator import server
 
-    policy, modules, events = (
-        given.pop(name) for name in ("scheduling_policy", "lora_modules", "kv_events_config")
-    )
+    policy, modules = (given.pop(name) for name in ("scheduling_policy", "lora_modules"))
+    kv_events = events.config(given)
     served, models = given.pop("served_models"), given.pop("models")
     failures = [
         given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults", "fake_metrics")
@@ -94,19 +96,19 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     body_mb = given.pop("max_body_mb")
     if given.pop("force_dummy_tokenizer"):
         given |= {"tokenizer": None, "render_url": None}
-    times = {name: given.pop(name) for name in latencies.NAMES}
+    times = latencies.settings({name: given.pop(name) for name in latencies.NAMES})
+    if note := latencies.note(times):
+        click.echo(note, err=True)
     own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}
     return server.ServerSettings(
         **own,
-        engine=latencies.apply(
-            _override(profile.config, given | {"by_priority": policy == "priority"}), times
-        ),
+        engine=_override(profile.config, given | {"by_priority": policy == "priority"}),
         models=served or models,
         max_body_bytes=body_mb * 1024 * 1024,
         made_up=server.MadeUp(**made_up),
-        failures=_failures(*failures),
+        failures=_failures(times, *failures),
         lora_modules=tuple(map(server.parse_module, modules)),
-        kv_events=server.read_kv_events(events) if events else None,
+        kv_events=kv_events,
     )
 
 
@@ -152,16 +154,22 @@ def _told(served: Served, host: str, profile: str) -> str:
     return told
 
 
-def _failures(rate: float, types: str | None, path: str | None, fake_metrics: str | None) -> FailureSettings:
+def _failures(
+    latencies: dict[str, Any],
+    rate: float,
+    types: tuple[str, ...],
+    path: str | None,
+    fake_metrics: str | None,
+) -> FailureSettings:
     """Raises ValueError that names the option."""
     import msgspec
     import yaml
 
-    from headgate.simulator.server import FAILURE_TYPES, FailureSettings, FakeMetrics
+    from headgate.simulator.server import FAILURE_TYPES, FailureSettings, read_fake_metrics
 
-    given: dict[str, object] = {"failure_injection_rate": rate}
+    given: dict[str, object] = {"failure_injection_rate": rate, **latencies}
     if types:
-        given["failure_types"] = names = [name.strip() for name in types.split(",")]
+        given["failure_types"] = names = [name.strip() for each in types for name in each.split(",")]
         if unknown := [name for name in names if name not in FAILURE_TYPES]:
             raise ValueError(
                 f"--failure-types: there is no {', '.join(map(repr, unknown))}; "
@@ -177,7 +185,7 @@ def _failures(rate: float, types: str | None, path: str | None, fake_metrics: st
             raise ValueError(f"--faults: {path} is no list, as of `- {{kind: slow, at_s: 60, factor: 4}}`")
     if fake_metrics is not None:
         try:
-            given["fake_metrics"] = msgspec.json.decode(fake_metrics, type=FakeMetrics)
+            given["fake_metrics"] = read_fake_metrics(fake_metrics)
         except msgspec.DecodeError as error:
             raise ValueError(f"--fake-metrics: {error}") from error
     try:

@@ -24,7 +24,7 @@ ENGINE = options(
     click.option("--max-num-seqs", type=COUNT, help="Sequences that run at once."),
     click.option("--max-model-len", type=COUNT, help="Tokens of prompt and answer together."),
     click.option("--prefill-budget-tokens", type=COUNT, help="Prompt tokens that one step may prefill."),
-    click.option("--kv-blocks", type=COUNT, help="Blocks of the KV cache."),
+    click.option("--kv-blocks", "--kv-cache-size", "kv_blocks", type=COUNT, help="Blocks of the KV cache."),
     click.option("--block-size", type=COUNT, help="Tokens in one KV block."),
     click.option(
         "--host-kv-blocks",
@@ -63,6 +63,8 @@ ENGINE = options(
     ),
     click.option(
         "--max-waiting",
+        "--max-waiting-queue-length",
+        "max_waiting",
         type=click.IntRange(min=0),
         help="Requests taken beyond max-num-seqs; more get a 429.",
     ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+
+_SECTIONS = ("latencies", "kvcache")
 
 
 def take_defaults(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
@@ -25,7 +27,7 @@ def take_defaults(context: click.Context, parameter: click.Parameter, path: str 
     }
     defaults: dict[str, Any] = {}
     wrong = []
-    for key, value in given.items():
+    for key, value in _flat(given):
         option = known.get(str(key).replace("_", "-"))
         if option is None or option.name is None:
             near = closest(str(key), known)
@@ -37,6 +39,15 @@ def take_defaults(context: click.Context, parameter: click.Parameter, path: str 
     if wrong:
         raise click.UsageError("\n".join(wrong))
     context.default_map = {**defaults, **(context.default_map or {})}
+
+
+def _flat(given: Mapping[object, object]) -> Iterator[tuple[object, object]]:
+    """The options, out of the sections in which llm-d-inference-sim has some of them."""
+    for key, value in given.items():
+        if key in _SECTIONS and isinstance(value, dict):
+            yield from value.items()
+        else:
+            yield key, value
 
 
 def _read(path: str) -> Mapping[object, object]:

@@ -39,3 +39,10 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str | floa
     if seconds < 0:
         raise click.BadParameter(f"{text!r} is not a time such as 200ms or 1.5s", context, parameter)
     return seconds
+
+
+def lasting(context: click.Context, parameter: click.Parameter, text: str | float) -> float:
+    """Of 30s, 2m or 1.5: a number alone is seconds."""
+    given = str(text)
+    told = seconds(context, parameter, f"{given}s" if given.replace(".", "", 1).isdigit() else given)
+    return told or 0.0

@@ -2,91 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from headgate.cli.simulate.engine.grouping import options, seconds
 
-if TYPE_CHECKING:
-    from headgate.simulator.model import EngineConfig
-
-
+_TIMES = {
+    "time-to-first-token": "Until the first token, whatever the prompt.",
+    "time-to-first-token-std-dev": "Its deviation.",
+    "prefill-overhead": "Until the first token, and --prefill-time-per-token more.",
+    "prefill-time-per-token": "For each prompt token that is not cached.",
+    "prefill-time-std-dev": "Deviation of --prefill-overhead.",
+    "inter-token-latency": "Between two tokens of a lone request.",
+    "inter-token-latency-std-dev": "Its deviation.",
+    "kv-cache-transfer-latency": "Until a prompt has come from another engine.",
+    "kv-cache-transfer-latency-std-dev": "Its deviation.",
+    "kv-cache-transfer-time-per-token": "The same for each of its tokens.",
+    "kv-cache-transfer-time-std-dev": "Deviation of the time that a whole prompt takes by that.",
+    "time-to-generate-image": "For making an image, after the last token.",
+    "time-to-generate-image-std-dev": "Its deviation.",
+}
 LATENCIES = options(
     click.option(
-        "--time-to-first-token",
-        metavar="TIME",
-        callback=seconds,
-        help="Until the first token, whatever the prompt.",
+        "--latency-calculator",
+        type=click.Choice(["", "constant", "per-token"]),
+        default="",
+        help="Which times count where both kinds are given: those for a whole prompt (they do if this is "
+        "left out), or those with a time per token.",
     ),
-    click.option(
-        "--prefill-overhead",
-        metavar="TIME",
-        callback=seconds,
-        help="Until the first token, and --prefill-time-per-token more.",
-    ),
-    click.option(
-        "--prefill-time-per-token",
-        metavar="TIME",
-        callback=seconds,
-        help="For each prompt token that is not cached.",
-    ),
-    click.option(
-        "--inter-token-latency",
-        metavar="TIME",
-        callback=seconds,
-        help="Between two tokens of a lone request.",
+    *(
+        click.option(f"--{name}", metavar="TIME", callback=seconds, help=told)
+        for name, told in _TIMES.items()
     ),
     click.option(
         "--time-factor-under-load",
         type=click.FloatRange(min=1),
-        help="How many times as long that is with --max-num-seqs running.",
-    ),
-    click.option(
-        "--kv-cache-transfer-latency",
-        "kv_transfer_s",
-        metavar="TIME",
-        callback=seconds,
-        default="0",
-        help="Until a prompt has come from another engine, and --kv-transfer-per-token-s more.",
+        help="How many times as long the time between tokens is with --max-num-seqs running.",
     ),
 )
-NAMES = (
-    "time_to_first_token",
-    "prefill_overhead",
-    "prefill_time_per_token",
-    "inter_token_latency",
-    "time_factor_under_load",
-)
+NAMES = ("latency_calculator", "time_factor_under_load", *(name.replace("-", "_") for name in _TIMES))
 
 
-def apply(config: EngineConfig, given: dict[str, float | None]) -> EngineConfig:
-    """The costs that come to these latencies; what is not said stays. Raises ValueError."""
-    import msgspec
+def settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Options by the names of the settings that change while an engine runs; times in nanoseconds."""
+    return {
+        name: round(value * 1e9) if isinstance(value, float) and name != "time_factor_under_load" else value
+        for name, value in given.items()
+    }
 
-    first, overhead, per_token, between, factor = (given[name] for name in NAMES)
-    if first is not None and (overhead is not None or per_token is not None):
-        raise ValueError(
-            "--time-to-first-token: leave it out where prefill has an overhead or a time per token"
-        )
-    if factor is not None and between is None:
-        raise ValueError("--time-factor-under-load: needs --inter-token-latency too")
-    costs = config.costs
-    if between is not None:
-        more_s = between * ((factor or 1.0) - 1.0) / max(1, config.max_num_seqs - 1)
-        costs = msgspec.structs.replace(
-            costs, base_s=max(0.0, between - more_s), per_decode_sequence_s=more_s, per_kv_token_s=0.0
-        )
-    start_s = overhead if first is None else first
-    if start_s is not None:
-        if start_s < costs.base_s:
-            name = "--prefill-overhead" if first is None else "--time-to-first-token"
-            raise ValueError(f"{name}: must be at least the time of a step, which is {costs.base_s:g} s")
-        costs = msgspec.structs.replace(
-            costs, per_start_s=start_s - costs.base_s, prefill_base_s=0.0, least_prefill_s=0.0
-        )
-    if first is not None:
-        costs = msgspec.structs.replace(costs, per_prefill_token_s=0.0)
-    elif per_token is not None:
-        costs = msgspec.structs.replace(costs, per_prefill_token_s=per_token)
-    return msgspec.structs.replace(config, costs=costs)
+
+def note(given: dict[str, Any]) -> str:
+    """What of the settings does not count, as others go before it; empty if all does."""
+    per_token = [name for name in ("prefill_overhead", "prefill_time_per_token") if given[name] is not None]
+    if given["latency_calculator"] or not given["time_to_first_token"] or not per_token:
+        return ""
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in per_token)
+    return f"note: --time-to-first-token goes before {flags}; --latency-calculator per-token turns that round"

@@ -8,7 +8,7 @@ import click
 
 from headgate.cli.simulate.completing import complete_profile
 from headgate.cli.simulate.engine.file import take_defaults
-from headgate.cli.simulate.engine.grouping import COUNT, SECONDS, options
+from headgate.cli.simulate.engine.grouping import COUNT, SECONDS, lasting, options
 
 if TYPE_CHECKING:
     from headgate.simulator.model import EngineProfile
@@ -99,9 +99,10 @@ SERVER = options(
     click.option(
         "--startup-duration",
         "startup_s",
-        type=SECONDS,
-        default=0.0,
-        help="Seconds during which /health says 503.",
+        metavar="SECONDS",
+        callback=lasting,
+        default="0",
+        help="During which /health says 503; also as 30s or 2m.",
     ),
     click.option(
         "--drain-duration",
@@ -124,9 +125,6 @@ SERVER = options(
         multiple=True,
         metavar="NAME=PATH",
         help="Adapter that is loaded from the start, or vLLM's JSON; repeat it for more.",
-    ),
-    click.option(
-        "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
     ),
     click.option(
         "--data-parallel-size",
@@ -191,7 +189,9 @@ SERVER = options(
         show_default=True,
         help="Answer with words, or with what the request said last.",
     ),
-    click.option("--enable-sleep-mode", "sleep_mode", is_flag=True, help="POST /sleep has an effect."),
+    click.option(
+        "--enable-sleep-mode/--no-enable-sleep-mode", "sleep_mode", help="Whether POST /sleep has an effect."
+    ),
     click.option(
         "--default-embedding-dimensions",
         "embedding_dimensions",
@@ -268,7 +268,8 @@ FAILURES = options(
     click.option(
         "--failure-types",
         metavar="TYPES",
-        help="Comma list of the ways in which they do; all errors if empty.",
+        multiple=True,
+        help="The ways in which they do, with blanks or commas between; all errors if left out.",
     ),
     click.option(
         "--faults",
@@ -299,6 +300,9 @@ IGNORED = options(
             ("--tensor-parallel-size",),
             ("--mm-processor-kwargs",),
             ("--ec-transfer-config",),
+            ("--fake-metrics-refresh-interval",),
+            ("--enable-request-id-headers/--no-enable-request-id-headers",),
+            ("--skip-tool-validation/--no-skip-tool-validation",),
         )
     )
 )

@@ -8,9 +8,8 @@ from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import read_changes
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.metrics.fake import FakeMetrics
 
-_figures = msgspec.json.Decoder(FakeMetrics | None)
+_json = msgspec.json.Decoder()
 
 
 class Admin:
@@ -47,7 +46,7 @@ class Admin:
 
     async def fake_metrics(self, exchange: Exchange) -> None:
         """llm-d-inference-sim's former way to set figures of the metrics page; null shows the true ones."""
-        figures = decode(_figures, await exchange.read_body())
+        figures = decode(_json, await exchange.read_body())
         await self._set(msgspec.json.encode({"fake_metrics": figures}), exchange)
 
     async def protocol(self, exchange: Exchange) -> None:

@@ -36,12 +36,17 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def open_dataset(path: str | None, url: str | None, table: str, *, in_memory: bool) -> Dataset | None:
-    """None where neither path nor URL is given. `table` is a name. Raises DatasetError."""
-    if url is not None:
+    """None where neither path nor URL is given. `table` is a name. Raises DatasetError.
+
+    With both, the file is downloaded to the path unless there is one.
+    """
+    if url is not None and path is None:
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory, "dataset")
             _download(url, file)
             return _open(file, url, table, in_memory=True)
+    if url is not None and path is not None and not Path(path).exists():
+        _download_once(url, Path(path))
     return None if path is None else _open(Path(path), path, table, in_memory=in_memory)
 
 
@@ -114,6 +119,14 @@ def _rows(told: Iterable[Conversation]) -> Iterator[tuple[bytes, bytes]]:
                 yield hash_of(conversation(turns)), answer
                 yield hash_of(turns[-1][1]), answer
             turns.append((role, turn.text))
+
+
+def _download_once(url: str, file: Path) -> None:
+    """All of it or nothing is at the path."""
+    with tempfile.TemporaryDirectory(dir=file.parent) as directory:
+        partial = Path(directory, "dataset")
+        _download(url, partial)
+        partial.replace(file)
 
 
 def _download(url: str, file: Path) -> None:

@@ -13,6 +13,7 @@ from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.mishaps import Mishap
 from headgate.simulator.server.failures.settings import REFUSALS, FailureSettings, MishapKind
+from headgate.simulator.server.metrics import fake_forms
 from headgate.simulator.server.ranks import Ranks
 
 JUST_AFTER_S = 1e-6
@@ -47,13 +48,16 @@ class Failures:
         self._fake(settings)
 
     def configure(self, settings: FailureSettings) -> None:
-        """Replace all settings, or none: `ConfigError` if the schedule is wrong."""
+        """Replace all settings, or none: `ConfigError` if the schedule or a latency is wrong."""
+        settings.check()
+        tuned = self._ranks.tuned(settings)
         renewed = settings.faults != self.settings.faults
         if renewed:
             self._begin(settings)
         if settings.fake_metrics != self.settings.fake_metrics:
             self._fake(settings)
         self.settings = settings
+        self._ranks.change_costs(tuned)
         self._apply()
         self._changed.set()
 
@@ -150,7 +154,10 @@ class Failures:
 
 def read_changes(body: bytes, settings: FailureSettings) -> FailureSettings:
     """The settings with the fields of a JSON object changed; `msgspec.ValidationError` names a wrong one."""
-    changes = msgspec.json.decode(body, type=dict[str, object])
+    given = msgspec.json.decode(body, type=dict[str, object])
+    changes = {name.replace("-", "_"): value for name, value in given.items()}
+    if "fake_metrics" in changes:
+        changes["fake_metrics"] = fake_forms.merged(changes["fake_metrics"], settings.fake_metrics)
     return msgspec.convert(msgspec.to_builtins(settings) | changes, FailureSettings)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from headgate.simulator.server.failures.latencies import LatencySettings
 from headgate.simulator.server.metrics.fake import FakeMetrics
 
 Refusal = Literal[
@@ -29,8 +30,8 @@ FAILURE_TYPES: tuple[str, ...] = (*REFUSALS, *get_args(MishapKind))
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 
-class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What goes wrong until it is changed; the schedule of faults comes on top."""
+class FailureSettings(LatencySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long things take and what goes wrong until it is changed; the schedule of faults comes on top."""
 
     failure_injection_rate: Annotated[float, Meta(ge=0, le=100)] = 0.0
     """Percent of requests that fail."""
@@ -50,5 +51,7 @@ class FailureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Whether /metrics answers, and with figures of now or of when this was set."""
     fake_metrics: FakeMetrics | None = None
     """Figures that /metrics shows in place of the engine's."""
+    image_emission_rate: Annotated[float, Meta(ge=0, le=100)] | None = None
+    """Percent of chats that are answered with an image, in place of what the server began with."""
     faults: Annotated[list[Any], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """A schedule of faults, whose times count from when it is set."""

@@ -7,16 +7,30 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headgate.api import duration
 from headgate.simulator.server.metrics.series import Reading
 from headgate.simulator.server.metrics.timings import Timings
 
 Constant = Annotated[float, Meta(ge=0)]
 Function = Annotated[
-    str, Meta(pattern=r"^(oscillate|ramp|rampreset|squarewave):\d+(\.\d+)?:\d+(\.\d+)?:\d+(\.\d+)?$")
+    str,
+    Meta(
+        pattern=r"^(oscillate|ramp|rampreset|squarewave):\d+(\.\d+)?:\d+(\.\d+)?:"
+        r"\d+(\.\d+)?(ns|us|µs|ms|s|m|h)?$"
+    ),
 ]
-"""`name:start:end:period`, the period in seconds."""
+"""`name:start:end:period`, the period in seconds or with its unit."""
 Figure = Constant | Function
-Counted = Literal["prompt_tokens", "generation_tokens", "stop", "length", "abort"]
+Counted = Literal[
+    "prompt_tokens",
+    "generation_tokens",
+    "prefix_cache_queries",
+    "prefix_cache_hits",
+    "stop",
+    "length",
+    "abort",
+]
+_OF_STATISTICS = {"prefix_cache_queries": "prefix_queries_total", "prefix_cache_hits": "prefix_hits_total"}
 _HISTOGRAMS = {
     "time_to_first_token_seconds": "ttft",
     "inter_token_latency_seconds": "inter_token",
@@ -72,6 +86,9 @@ class FakeMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             changes["waiting"] = round(value_at(self.waiting, age_s))
         if self.kv_usage is not None:
             changes["kv_blocks_used"] = round(min(1.0, value_at(self.kv_usage, age_s)) * now.kv_blocks)
+        for name, field in _OF_STATISTICS.items():
+            if name in self.counters:
+                changes[field] = round(value_at(self.counters[name], age_s))
         adapters = {
             name: names
             for name in ("running_adapters", "waiting_adapters")
@@ -89,12 +106,13 @@ class FakeMetrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         told.finished_by_reason = true.finished_by_reason.copy()
         for name, figure in self.counters.items():
             total = round(value_at(figure, age_s))
-            if name == "prompt_tokens":
-                told.prompt_tokens = total
-            elif name == "generation_tokens":
-                told.output_tokens = total
-            else:
-                told.finished_by_reason[name] = total
+            match name:
+                case "prompt_tokens":
+                    told.prompt_tokens = total
+                case "generation_tokens":
+                    told.output_tokens = total
+                case "stop" | "length" | "abort":
+                    told.finished_by_reason[name] = total
         for observed, counts in self.histograms.items():
             setattr(told, _HISTOGRAMS[observed], getattr(true, _HISTOGRAMS[observed]).with_counts(counts))
         return told
@@ -108,8 +126,9 @@ def value_at(figure: Figure, age_s: float) -> float:
     """
     if not isinstance(figure, str):
         return figure
-    name, *numbers = figure.split(":")
-    start, end, period_s = map(float, numbers)
+    name, low, high, period = figure.split(":")
+    start, end = float(low), float(high)
+    period_s = duration.parse(period) if period[-1].isalpha() else float(period)
     turns = age_s / period_s if period_s else 1.0
     match name:
         case "oscillate":

@@ -111,5 +111,7 @@ def _histograms(reading: Reading) -> Iterator[Series]:
         ("request_params_max_tokens", "Output tokens asked for.", timings.asked_size),
         # Choices are sequences of their own here, so the longest of a request is the only one.
         ("request_max_num_generation_tokens", "Output tokens of the longest choice.", timings.output_size),
+        # llm-d-inference-sim's name for it.
+        ("max_num_generation_tokens", "Output tokens of the longest choice.", timings.output_size),
     ):
         yield histogram(f"vllm:{name}", documentation, value)
