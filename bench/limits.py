@@ -25,7 +25,7 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.usage import Usage
 from headgate.telemetry import Registry
 
-REPEATS, RUNS = 300, 60
+REPEATS, RUNS = 300, 200
 UNIT = {"unit": "minute", "unit_s": 60}
 BOTH, NO_QUEUE, QUEUE = "a limit of input and output", "no queue", "a queue in which nobody waits"
 LIMITS = {

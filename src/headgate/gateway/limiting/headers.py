@@ -37,15 +37,16 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
     if output is not None:
         budget = output.budget
         most, available = budget.limit, budget.available(now)
+        there, part = int(available), available / most
         # It need not suffice for the whole answer: one token is enough to go.
         each = output_tokens or 1
-        may, might = -(-int(available) // each), -(-most // each)
+        may, might = -(-there // each), -(-most // each)
         if input is None or may < requests_left:
             requests_left = may
         if input is None or might < requests_allowed:
             requests_allowed = might
-        if available / most < share:
-            allowed, left, share = most, int(available), available / most
+        if part < share:
+            allowed, left, share = most, there, part
     reset_s = (1 - share) * limit.written.unit_s
     reset = _whole(ceil(reset_s)) if reset_s >= 1 else duration(reset_s)
     if left < 0:

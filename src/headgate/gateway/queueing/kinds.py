@@ -6,11 +6,11 @@ They are counted as they come and go: a scrape looks through nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
-    from headgate.gateway.exchange import Exchange
+    from headgate.gateway.delivery import Delivery
     from headgate.gateway.queueing.wait import Wait
 
 UNKNOWN = "unknown"
@@ -29,9 +29,9 @@ class Kind(NamedTuple):
     """and what the endpoint is asked for."""
 
 
-def kind_of(place: Waiting) -> Kind:
+def kind_of(exchange: Delivery, place: Waiting) -> Kind:
     """What clients may make up, as there is a route for every name, is not told apart."""
-    decision = cast("Exchange", place.owner).decision
+    decision = exchange.decision
     if decision.match is None or decision.match.route.takes_unknown:
         return Kind(place.priority, place.flow, UNKNOWN, UNKNOWN)
     return Kind(place.priority, place.flow, decision.model, decision.upstream_model)

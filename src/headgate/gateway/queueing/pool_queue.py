@@ -188,7 +188,7 @@ class PoolQueue:
             gives_up_at=request.arrived_at + says.patience_s,
             slo_at=request.arrived_at + says.objective_s,
         )
-        wait = exchange.wait = Wait(self, waiting, now, wants_progress=says.wants_progress)
+        wait = exchange.wait = Wait(exchange, self, waiting, now, wants_progress=says.wants_progress)
         self._waits[waiting] = wait
         self.kinds.came(wait)
         self.held += 1
@@ -268,7 +268,7 @@ class PoolQueue:
         self._proxy.recorder.waits.look.observe(time.perf_counter() - began)
 
     def _send(self, wait: Wait, now: float) -> None:
-        exchange = _exchange(wait)
+        exchange = wait.exchange
         self._end(wait, reasons.DISPATCHED, now)
         try:
             exchange.go(self._pool, now)
@@ -288,9 +288,9 @@ class PoolQueue:
     def _drop(self, wait: Wait, dropped: Dropped, now: float) -> None:
         wait.dropped_reason = dropped.reason
         self._end(wait, dropped.reason, now)
-        self._tell(_exchange(wait), self._refusal(dropped, wait.seconds(now)))
+        self._tell(wait.exchange, self._refusal(dropped, wait.seconds(now)))
 
-    def _tell(self, exchange: Exchange, refusal: Refusal) -> None:
+    def _tell(self, exchange: Delivery, refusal: Refusal) -> None:
         """The others that are to be told must not depend on it."""
         try:
             exchange.turn_away(refusal)
@@ -329,7 +329,3 @@ class PoolQueue:
         elif self._is_starved and not self.room.is_empty:
             log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
         self._is_starved = is_starved
-
-
-def _exchange(wait: Wait) -> Exchange:
-    return cast("Exchange", wait.place.owner)

@@ -29,6 +29,7 @@ class Wait:
         "_told_at",
         "begun_at",
         "dropped_reason",
+        "exchange",
         "has_head",
         "kind",
         "over_at",
@@ -38,11 +39,20 @@ class Wait:
         "wants_progress",
     )
 
-    def __init__(self, queue: PoolQueue, place: Waiting, begun_at: float, *, wants_progress: bool) -> None:
+    def __init__(
+        self,
+        exchange: Delivery,
+        queue: PoolQueue,
+        place: Waiting,
+        begun_at: float,
+        *,
+        wants_progress: bool,
+    ) -> None:
+        self.exchange = exchange
         self.queue = queue
         self.place = place
         """Its place in the queue."""
-        self.kind = kind_of(place)
+        self.kind = kind_of(exchange, place)
         self.begun_at = begun_at
         self.over_at = 0.0
         """When it was sent, dropped, or given up; 0 while it waits."""
