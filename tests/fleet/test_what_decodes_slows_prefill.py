@@ -109,3 +109,22 @@ def test_an_answer_without_a_pace_teaches_none():
     failed.end(4.0)
     failed.paced(50, 4.0)
     assert endpoint.estimator.rates.step_s == 0.0
+
+
+@pytest.mark.parametrize("after_s", [0.5, 2.0, 30.0])
+def test_a_stream_that_ends_during_a_long_prefill_does_not_pay_for_it(after_s):
+    """What was prefilled by then is no cost of decoding, up to what the prompt is expected to take."""
+
+    class Told(fleet.Rates):
+        def learn_pace(self, step_s, decoding, prefill_s):
+            self.told = prefill_s
+
+    told = Told()
+    endpoint = load(told)
+    stream = endpoint.book(0, 0, 10.0)
+    stream.first_token(10.0)
+    endpoint.book(30_000, 0, 10.0)
+    expected_s = told.delay_s + 30_001 * told.token_s
+    stream.end(10.0 + after_s)
+    stream.paced(101, 10.0 + after_s)
+    assert told.told * 100 == pytest.approx(min(after_s, expected_s), rel=0.1)

@@ -265,8 +265,12 @@ class Estimator:
 
     def so_far(self, now: float) -> tuple[float, float]:
         """Two sums since the beginning, which differ by what was there in between: of the number that decodes
-        over time, and of the seconds that prefill took."""
-        return self._decoding_s + self.decoding * (now - self._decoding_at), self._prefilled_s
+        over time, and of the seconds that prefill took, as far as it is."""
+        prefilled_s = self._prefilled_s
+        if self._waiting:
+            head_tokens = self._waiting[0].position - self._served
+            prefilled_s += min(now - self._since, self._delay_s + head_tokens * self.rates.token_s)
+        return self._decoding_s + self.decoding * (now - self._decoding_at), prefilled_s
 
     def read(self, reading: EngineReading | None, own_requests: int) -> None:
         """What the engine said of itself while it had so many requests of ours; None is nothing any more.
