@@ -5,8 +5,8 @@ same requests before the same engines. The goal: the p99 of the others' times to
 times of what a tenant has alone, on an eighth of the fleet. docs/benchmarks.md says more.
 
     make bench-fairness
-    make bench-fairness ARGS="--live --seconds 60"
     make bench-fairness ARGS="--longer 8"
+    make bench-fairness ARGS="--longer 8 --live --seconds 120 --only headgate"
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import cpu
 from headgate.simulator.traces import TimedRequest
 from neighbours import live, virtual
 from neighbours.queues import QUEUES
-from neighbours.seen import Outcome, Seen, outcome
+from neighbours.seen import Outcome, outcome
 from neighbours.traffic import QUIET, TENANTS, Traffic
 
 ALONE, WITHOUT = "alone on an eighth", "without the noise"
@@ -43,13 +43,15 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
         title_justify="left",
         box=box.SIMPLE,
     )
-    columns = ("queue", "TTFT p50", "p99", "x alone", "noisy p50", "share", "tokens/s")
+    columns = ["queue", "TTFT p50", "p99", "x alone", "noisy p50", "share", "tokens/s"]
+    if alone.cores is not None:
+        columns.append("CPUs")
     for place, column in enumerate(columns):
         shown.add_column(column, justify="right" if place else "left")
     for name, row in rows.items():
         noisy = "-" if row.noisy_p50_s is None else f"{row.noisy_p50_s:.2f} s"
         times = row.quiet_p99_s / alone.quiet_p99_s
-        shown.add_row(
+        cells = [
             f"{name}{f' ({row.lost} lost)' if row.lost else ''}",
             f"{row.quiet_p50_s:.2f} s",
             f"{row.quiet_p99_s:.2f} s",
@@ -57,7 +59,10 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
             noisy,
             f"{row.noisy_share:.0%}",
             f"{row.work_per_s:,.0f}",
-        )
+        ]
+        if row.cores is not None:
+            cells.append(f"{row.cores:.2f}")
+        shown.add_row(*cells)
     return shown
 
 
@@ -82,6 +87,13 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
 )
 @click.option("--prompt-tokens", type=click.IntRange(16), default=4000, show_default=True, help="Mean.")
 @click.option("--output-tokens", type=click.IntRange(1), default=32, show_default=True, help="Mean.")
+@click.option(
+    "--slower",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Engines, and so requests are rarer: what Python takes by itself is less of a run over HTTP.",
+)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--only", default=",".join(QUEUES), show_default=True, help="Queues.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -94,6 +106,7 @@ def main(
     longer: float,
     prompt_tokens: int,
     output_tokens: int,
+    slower: float,
     seed: int,
     only: str,
     output: str,
@@ -115,29 +128,34 @@ def main(
             seed=seed,
         )
 
-    probe = traffic(8.0 * replicas, PROBE_S).requests(noise=False)
-    chosen = traffic(virtual.carried(probe, replicas, seed), seconds)
+    probe = traffic(8.0 * replicas / slower, PROBE_S * slower).requests(noise=False)
+    chosen = traffic(virtual.carried(probe, replicas, seed, slower), seconds)
 
-    def run(asked: list[TimedRequest], replicas: int, queue: str) -> list[Seen]:
+    def run(asked: list[TimedRequest], queue: str) -> Outcome:
         if is_live:
-            return live.run(asked, replicas, queue)
-        return virtual.run(asked, replicas, QUEUES[queue], seed)
+            ran = live.run(asked, replicas, queue, slower)
+            return outcome(ran.seen, seconds, ran.cores)
+        return outcome(virtual.run(asked, replicas, QUEUES[queue], seed, slower), seconds)
 
-    rows = {}
+    def alone(each: int) -> Outcome:
+        if is_live:
+            asked = chosen.requests(noise=False)
+            ran = live.run(asked, each * len(QUIET), names[0], slower, apart=QUIET)
+            return outcome(ran.seen, seconds, ran.cores)
+        runs = [virtual.run(chosen.quiet(one), each, QUEUES[names[0]], seed, slower) for one in QUIET]
+        return outcome([request for seen in runs for request in seen], seconds)
+
     progress.print(f"[dim]{ALONE}")
-    tenants = QUIET[:1] if is_live else QUIET
-    alone = [run(chosen.quiet(tenant), replicas // TENANTS, names[0]) for tenant in tenants]
-    rows[ALONE] = outcome([each for seen in alone for each in seen], seconds)
+    rows = {ALONE: alone(replicas // TENANTS)}
     progress.print(f"[dim]{WITHOUT}")
-    rows[WITHOUT] = outcome(run(chosen.requests(noise=False), replicas, names[0]), seconds)
+    rows[WITHOUT] = run(chosen.requests(noise=False), names[0])
     for name in names:
         progress.print(f"[dim]{name}")
-        rows[name] = outcome(run(chosen.requests(noise=True), replicas, name), seconds)
+        rows[name] = run(chosen.requests(noise=True), name)
     if output == "json":
         shown = {name: asdict(row) for name, row in rows.items()}
-        click.echo(
-            json.dumps({"settings": asdict(chosen), "machine": cpu.machine(), "rows": shown}, indent=2)
-        )
+        settings = {**asdict(chosen), "slower": slower}
+        click.echo(json.dumps({"settings": settings, "machine": cpu.machine(), "rows": shown}, indent=2))
     else:
         Console().print(table(rows, chosen, "over HTTP" if is_live else "of virtual time"))
 

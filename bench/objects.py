@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,38 @@ import yaml
 
 import upstream
 
+NAME = "bench"
+"""Of the one ModelServer, and of the ModelRoute."""
 
-def declare(kubeconfig: Path, upstreams: Sequence[tuple[str, int]]) -> None:
-    """Create one Pod per engine, a ModelServer that selects them, and a ModelRoute to it."""
+
+def declare(
+    kubeconfig: Path,
+    upstreams: Sequence[tuple[str, int]],
+    apart: Mapping[str, Sequence[tuple[str, int]]] | None = None,
+    header: str = "",
+) -> None:
+    """Create one Pod per engine, a ModelServer that selects them, and a ModelRoute to it.
+
+    With `apart` there is a ModelServer for each of these values of `header` instead, of the engines that it
+    has for itself; all of them are in `upstreams`. Requests without it go to the first.
+    """
     document: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     trust = ssl.create_default_context(cadata=authority)
     headers = {"authorization": f"Bearer {user['token']}"}
+    of_pool = {address: pool for pool, engines in (apart or {}).items() for address in engines}
     with httpx2.Client(base_url=cluster["server"], verify=trust, headers=headers) as client:
         pods = "/api/v1/namespaces/default/pods"
         networking = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
         for number, address in enumerate(upstreams):
-            _post(client, pods, _pod(number, address))
+            _post(client, pods, _pod(number, address, of_pool.get(address, NAME)))
             _patch_status(client, f"{pods}/engine-{number}/status", address)
-        _post(client, f"{networking}/modelservers", _model_server(upstreams[0][1]))
-        _post(client, f"{networking}/modelroutes", _model_route())
+        for pool in apart or (NAME,):
+            _post(client, f"{networking}/modelservers", _model_server(pool, upstreams[0][1]))
+        rules = [_rule(pool, header) for pool in apart or ()]
+        rules.append(_rule(next(iter(apart or (NAME,)))))
+        _post(client, f"{networking}/modelroutes", _model_route(rules))
 
 
 def _post(client: httpx2.Client, path: str, document: dict[str, Any]) -> None:
@@ -53,39 +69,44 @@ def _patch_status(client: httpx2.Client, path: str, address: tuple[str, int]) ->
         raise RuntimeError(f"PATCH {path}: {reply.status_code} {reply.text[:200]}")
 
 
-def _pod(number: int, address: tuple[str, int]) -> dict[str, Any]:
+def _pod(number: int, address: tuple[str, int], pool: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": f"engine-{number}",
-            "labels": {"app": "bench"},
+            "labels": {"app": pool},
             "annotations": {"headgate.dev/address": f"{address[0]}:{address[1]}"},
         },
         "spec": {"containers": [{"name": "engine", "image": "bench"}]},
     }
 
 
-def _model_server(port: int) -> dict[str, Any]:
+def _model_server(pool: str, port: int) -> dict[str, Any]:
     return {
         "apiVersion": "networking.volcano.sh/v1alpha1",
         "kind": "ModelServer",
-        "metadata": {"name": "bench"},
+        "metadata": {"name": pool},
         "spec": {
             "inferenceEngine": "vLLM",
-            "workloadSelector": {"matchLabels": {"app": "bench"}},
+            "workloadSelector": {"matchLabels": {"app": pool}},
             "workloadPort": {"port": port},
         },
     }
 
 
-def _model_route() -> dict[str, Any]:
+def _rule(pool: str, header: str = "") -> dict[str, Any]:
+    targets = [{"modelServerName": pool}]
+    if not header:
+        return {"name": "all", "targetModels": targets}
+    match = {"headers": {header: {"exact": pool}}}
+    return {"name": pool, "modelMatch": match, "targetModels": targets}
+
+
+def _model_route(rules: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "networking.volcano.sh/v1alpha1",
         "kind": "ModelRoute",
-        "metadata": {"name": "bench"},
-        "spec": {
-            "modelName": upstream.MODEL,
-            "rules": [{"name": "all", "targetModels": [{"modelServerName": "bench"}]}],
-        },
+        "metadata": {"name": NAME},
+        "spec": {"modelName": upstream.MODEL, "rules": rules},
     }

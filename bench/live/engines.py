@@ -28,10 +28,12 @@ COSTS = StepCosts(
 )
 
 
-def config(cache_tokens: int) -> EngineConfig:
-    """An engine that prefills in chunks of 2,048 tokens, with room for so many tokens of context."""
+def config(cache_tokens: int, slower: float = 1.0) -> EngineConfig:
+    """An engine that prefills in chunks of 2,048 tokens, with room for so many tokens of context; each of its
+    steps takes `slower` times as long as it would."""
+    costs = {name: getattr(COSTS, name) * slower for name in COSTS.__struct_fields__}
     return EngineConfig(
-        costs=COSTS,
+        costs=StepCosts(**costs),
         max_num_seqs=512,
         max_model_len=131_072,
         prefill_budget_tokens=2048,
@@ -41,14 +43,14 @@ def config(cache_tokens: int) -> EngineConfig:
     )
 
 
-async def serve(addresses: list[str], cache_tokens: int) -> list[dict[str, float]]:
+async def serve(addresses: list[str], cache_tokens: int, slower: float) -> list[dict[str, float]]:
     """Answers until standard input ends; returns what each engine did."""
     async with contextlib.AsyncExitStack() as stack:
         engines = []
         for number, address in enumerate(addresses):
             host, _, port = address.rpartition(":")
             settings = server.ServerSettings(
-                engine=config(cache_tokens),
+                engine=config(cache_tokens, slower),
                 models=(upstream.MODEL,),
                 seed=number,
                 pod_name=f"engine-{number}",
@@ -73,9 +75,10 @@ def _did(read: EngineStatistics) -> dict[str, float]:
 @click.command()
 @click.argument("addresses", nargs=-1, required=True)
 @click.option("--cache-tokens", type=int, required=True)
-def main(addresses: tuple[str, ...], cache_tokens: int) -> None:
+@click.option("--slower", type=float, default=1.0)
+def main(addresses: tuple[str, ...], cache_tokens: int, slower: float) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(serve(list(addresses), cache_tokens))), flush=True)
+        print(json.dumps(runner.run(serve(list(addresses), cache_tokens, slower))), flush=True)
 
 
 if __name__ == "__main__":

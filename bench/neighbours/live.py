@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import uvloop
 
+import cpu
 import proxies
 import upstream
 from headgate.simulator.traces import TimedRequest
@@ -19,6 +23,7 @@ from neighbours.virtual import CACHE_TOKENS
 from proxies.headgate import Headgate
 
 BYTES_PER_TOKEN = 4
+TENANT_HEADER = "x-headgate-fairness-id"
 GIVE_UP_S = 600.0
 _ENDLESS = ("--queue-ttl-s", "0", "--queue-max-requests", "0", "--queue-band-max-requests", "0")
 
@@ -36,7 +41,7 @@ class Asked:
 
     @property
     def headers(self) -> str:
-        return f"x-headgate-fairness-id: {self.timed.tenant}\r\n"
+        return f"{TENANT_HEADER}: {self.timed.tenant}\r\n"
 
     def body(self) -> bytes:
         unit = f"{self.number:07x} "
@@ -53,33 +58,52 @@ class Asked:
         ).encode()
 
 
-def run(traffic: Sequence[TimedRequest], replicas: int, queue: str) -> list[Seen]:
+class Ran(NamedTuple):
+    """One run."""
+
+    seen: list[Seen]
     """What became of each request, in their order."""
+    cores: float
+    """CPU time that gateway, engines and clients took, over the time of the run."""
+
+
+def run(
+    traffic: Sequence[TimedRequest],
+    replicas: int,
+    queue: str,
+    slower: float = 1.0,
+    apart: Sequence[str] | None = None,
+) -> Ran:
+    """Sends each request at its time, until all are answered. The tenants in `apart`, if there are any, have
+    an equal part of the engines each, as pools of the one gateway."""
     flow = QUEUES[queue]
     if flow is None:
         flags: tuple[str, ...] = ("--flow-control", "false")
     else:
         flags = ("--flow-control", "true", "--queue-fairness", flow.band.fairness, *_ENDLESS)
     (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
-    gateway = Headgate(flags=flags)
+    gateway = Headgate(flags=flags, apart=(TENANT_HEADER, apart) if apart else None)
     gateway.passes_bytes = False  # type: ignore[misc]
     gateway.install()
     asked = [Asked(number, timed) for number, timed in enumerate(traffic)]
     try:
-        with running.engines(replicas, CACHE_TOKENS, []) as upstreams:
+        with running.engines(replicas, CACHE_TOKENS, [], slower) as upstreams:
             port, _ = gateway.start(upstreams, cache_aware=True)
+            cpu_s, began = cpu.cpu_seconds(os.getpid()), time.perf_counter()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 seen = runner.run(clients.replay(port, asked, GIVE_UP_S))
+            cores = (cpu.cpu_seconds(os.getpid()) - cpu_s) / (time.perf_counter() - began)
             gateway.stop()
     finally:
         gateway.stop()
-    return [
-        Seen(
-            tenant=timed.tenant,
-            asked_at_s=timed.at_s,
-            prompt_tokens=timed.prompt_tokens,
-            first_token_s=each.first_token_s if each.is_whole else None,
-            ended_at_s=timed.at_s + each.total_s,
-        )
-        for timed, each in zip(traffic, seen, strict=True)
-    ]
+    return Ran([_seen(timed, each) for timed, each in zip(traffic, seen, strict=True)], cores)
+
+
+def _seen(timed: TimedRequest, each: clients.Seen) -> Seen:
+    return Seen(
+        tenant=timed.tenant,
+        asked_at_s=timed.at_s,
+        prompt_tokens=timed.prompt_tokens,
+        first_token_s=each.first_token_s if each.is_whole else None,
+        ended_at_s=timed.at_s + each.total_s,
+    )

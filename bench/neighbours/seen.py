@@ -36,9 +36,11 @@ class Outcome:
     """Prompt tokens served per second while tenants asked."""
     noisy_share: float
     """Of that work."""
+    cores: float | None = None
+    """That all processes of the run took; None of one in virtual time."""
 
 
-def outcome(seen: Sequence[Seen], seconds: float) -> Outcome:
+def outcome(seen: Sequence[Seen], seconds: float, cores: float | None = None) -> Outcome:
     """`seconds` is for how long the tenants asked."""
     by_tenant: defaultdict[str, list[float]] = defaultdict(list)
     work: defaultdict[str, int] = defaultdict(int)
@@ -61,4 +63,5 @@ def outcome(seen: Sequence[Seen], seconds: float) -> Outcome:
         lost=lost,
         work_per_s=served / seconds,
         noisy_share=work[NOISY] / served if served else 0.0,
+        cores=cores,
     )

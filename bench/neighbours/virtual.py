@@ -8,7 +8,6 @@ from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
-from headgate.simulator.model import EngineConfig
 from headgate.simulator.traces import TimedRequest
 from live import engines
 from neighbours.seen import Seen
@@ -17,9 +16,11 @@ CACHE_TOKENS = 400_000
 SCRAPE_S = 1.0
 
 
-def run(asked: Sequence[TimedRequest], replicas: int, flow: FlowSettings | None, seed: int) -> list[Seen]:
-    """What became of each request, in their order."""
-    group = EngineGroup(name="engine", engine=_engine(), count=replicas)
+def run(
+    asked: Sequence[TimedRequest], replicas: int, flow: FlowSettings | None, seed: int, slower: float = 1.0
+) -> list[Seen]:
+    """What became of each request, in their order; engines take `slower` times as long for everything."""
+    group = EngineGroup(name="engine", engine=engines.config(CACHE_TOKENS, slower), count=replicas)
     description = FleetDescription(groups=(group,), scrape_s=SCRAPE_S, flow=flow)
     prefixes = PrefixIndex()
     done = run_fleet(asked, description, PredictedFirstToken(prefixes), seed=seed, prefixes=prefixes)
@@ -35,10 +36,10 @@ def run(asked: Sequence[TimedRequest], replicas: int, flow: FlowSettings | None,
     ]
 
 
-def carried(asked: Sequence[TimedRequest], replicas: int, seed: int) -> float:
+def carried(asked: Sequence[TimedRequest], replicas: int, seed: int, slower: float = 1.0) -> float:
     """Requests per second that the fleet serves when all of these are there from the first moment."""
     at_once = [_at_start(request) for request in asked]
-    seen = run(at_once, replicas, None, seed)
+    seen = run(at_once, replicas, None, seed, slower)
     ends = sorted(each.ended_at_s for each in seen)
     almost_all = ends[: len(ends) * 9 // 10]  # the last ones are alone in their engines
     return len(almost_all) / almost_all[-1]
@@ -46,7 +47,3 @@ def carried(asked: Sequence[TimedRequest], replicas: int, seed: int) -> float:
 
 def _at_start(request: TimedRequest) -> TimedRequest:
     return TimedRequest(at_s=0.0, prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)
-
-
-def _engine() -> EngineConfig:
-    return engines.config(CACHE_TOKENS)

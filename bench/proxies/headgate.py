@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import ClassVar
@@ -21,10 +22,17 @@ class Headgate(ProxyProcesses):
     note: ClassVar[str] = "one process, all features at their defaults, access log to a file"
     _executable = Path(sys.executable).with_name("headgate")
 
-    def __init__(self, cpu: int | None = None, flags: tuple[str, ...] = ()) -> None:
-        """`flags` are further ones of the gateway."""
+    def __init__(
+        self,
+        cpu: int | None = None,
+        flags: tuple[str, ...] = (),
+        apart: tuple[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`flags` are further ones of the gateway. `apart` is a header and values of it: each gets an equal
+        part of the engines, as a pool of its own."""
         super().__init__(cpu)
         self._flags = flags
+        self._apart = apart
 
     def install(self) -> str:
         for command in ("apiserver", "gateway"):
@@ -43,7 +51,13 @@ class Headgate(ProxyProcesses):
         port, admin = free_port(), free_port()
         self.spawn("apiserver", self._executable, "apiserver", "--state", state, "--port", str(free_port()))
         wait_until(kubeconfig.exists, "the API server's kubeconfig", self.check_alive)
-        objects.declare(kubeconfig, upstreams)
+        if self._apart is None:
+            objects.declare(kubeconfig, upstreams)
+        else:
+            header, pools = self._apart
+            each = len(upstreams) // len(pools)
+            engines = {pool: upstreams[at * each : (at + 1) * each] for at, pool in enumerate(pools)}
+            objects.declare(kubeconfig, upstreams, engines, header)
         pid = self.spawn(
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
