@@ -286,14 +286,14 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     queue_max_in_flight: Annotated[
         int,
         _says(
-            "By the concurrency detector, a pool has room for so many requests of a worker on each endpoint.",
+            "By the concurrency detector, a pool has room for so many requests on each endpoint.",
             ge=1,
             le=1_000_000,
         ),
     ] = 100
     queue_max_requests: Annotated[
         int,
-        _says("Requests that wait for one pool, in one worker; 0 is no limit.", ge=0, le=10_000_000),
+        _says("Requests that wait for one pool, in all workers; 0 is no limit.", ge=0, le=10_000_000),
     ] = 5000
     queue_max_bytes: Annotated[int, _says("Bytes of their bodies; 0 is no limit.", ge=0, le=1 << 40)] = (
         1_000_000_000

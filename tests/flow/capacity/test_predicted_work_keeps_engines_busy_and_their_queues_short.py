@@ -59,7 +59,7 @@ def test_one_endpoint_with_room_is_enough(load_of, capacity_of):
     capacity = capacity_of(full, idle)
     assert capacity.has_room(0, 0.0)
     assert capacity.saturation(0.0) == 0.0
-    assert capacity.fullness(0.0)[full.endpoint.name] > 1.0
+    assert capacity.by_endpoint(0.0)[full.endpoint.name] > 1.0
 
 
 def test_an_endpoint_with_nothing_in_flight_always_has_room(load_of, capacity_of):
@@ -85,6 +85,14 @@ def test_what_waits_in_an_engine_with_a_full_batch_bounds_what_it_gets(load_of, 
     read(load, 1.0, waiting=24, running=40)
     assert not capacity.has_room(0, 1.0)
     assert capacity.saturation(1.0) == pytest.approx(64 / 42)
+
+
+def test_of_what_waits_in_an_engine_others_have_their_part(load_of, capacity_of):
+    """Of 64 requests of two workers 24 wait: each has 20 that the engine works on, and gets two more."""
+    load = load_of(requests=32, prompt=1, is_streamed=False)
+    capacity = capacity_of(load, target_s=1e6)
+    read(load, 1.0, waiting=24, running=40)
+    assert capacity.saturation(1.0) == pytest.approx(32 / 22)
 
 
 def test_a_burst_that_is_not_yet_prefilled_is_no_full_batch(load_of, capacity_of):

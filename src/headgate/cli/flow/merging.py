@@ -56,8 +56,6 @@ def _band(parts: list[BandRow]) -> BandRow:
         requests=sum(part.requests for part in parts),
         bytes=sum(part.bytes for part in parts),
         work=sum(part.work for part in parts),
-        max_requests=sum(part.max_requests for part in parts),
-        max_bytes=sum(part.max_bytes for part in parts),
         oldest_s=max(part.oldest_s for part in parts),
         has_room=all(part.has_room for part in parts),
         credit=sum(part.credit for part in parts),

@@ -10,6 +10,8 @@ from headgate.fleet import EndpointLoad
 from headgate.flow.capacity.ceilings import Ceilings
 from headgate.routing import PrefillDecode
 
+LEAST_SHARE = 1e-3
+
 
 class Capacity(ABC):
     """Of one pool; outlives snapshots. There is room for a priority while the saturation is below its
@@ -20,6 +22,9 @@ class Capacity(ABC):
 
     def __init__(self, ceilings: Ceilings | None = None) -> None:
         self.loads: Sequence[EndpointLoad] = ()
+        self.share = 1.0
+        """How much of the room this process has, where requests or their rate are counted: with several
+        processes, bounds are of all of them together."""
         self.ceilings = ceilings or Ceilings()
 
     def follow(
@@ -35,6 +40,14 @@ class Capacity(ABC):
     def follow_bands(self, priorities: Sequence[int]) -> None:
         """Which priorities requests have, the highest first: lower ones may find less room."""
         self.ceilings.follow_bands(priorities)
+
+    def take_share(self, share: float) -> None:
+        """Goes by another share from now on. With the least, one request at a time has room."""
+        self.share = max(share, LEAST_SHARE)
+
+    def fullness(self, now: float) -> float | None:
+        """What this process has in flight, as a share of all the room; None where that is not counted."""
+        return None
 
     @abstractmethod
     def saturation(self, now: float) -> float:

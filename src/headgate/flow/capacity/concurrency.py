@@ -30,8 +30,11 @@ class Concurrency(Capacity):
         self._max_tokens = max_tokens
 
     def saturation(self, now: float) -> float:
+        return self.fullness(now) / self.share if self.loads else 1.0
+
+    def fullness(self, now: float) -> float:
         if not self.loads:
-            return 1.0
+            return 0.0
         requests = self.in_flight() / (self._max_requests * len(self.loads))
         if self._mode == "requests":
             return requests

@@ -15,7 +15,10 @@ class InFlight(Capacity):
         self._most = most
 
     def saturation(self, now: float) -> float:
-        return self.in_flight() / self._most if self.loads else 1.0
+        return self.fullness(now) / self.share if self.loads else 1.0
+
+    def fullness(self, now: float) -> float:
+        return self.in_flight() / self._most
 
 
 class SessionRoom(Capacity):
@@ -31,10 +34,13 @@ class SessionRoom(Capacity):
     def saturation(self, now: float) -> float:
         if not self.loads:
             return 1.0
-        saturation = self.in_flight() / (self._per_endpoint * len(self.loads))
+        saturation = self.fullness(now) / self.share
         if all(load.reading is not None and load.reading.waiting for load in self.loads):
             return max(saturation, 1.0)
         return saturation
+
+    def fullness(self, now: float) -> float:
+        return self.in_flight() / (self._per_endpoint * len(self.loads)) if self.loads else 0.0
 
     def is_stale(self, load: EndpointLoad, now: float) -> bool:
         return load.reading is None or load.reading.waiting is None

@@ -26,5 +26,6 @@ class Pace(Capacity):
 
     def sent(self, now: float) -> None:
         # Where the timer was late, the next one is not: else the rate would never be reached.
-        on_time = now - self._next_at < self._interval_s
-        self._next_at = (self._next_at if on_time else now) + self._interval_s
+        interval_s = self._interval_s / self.share
+        on_time = now - self._next_at < interval_s
+        self._next_at = (self._next_at if on_time else now) + interval_s

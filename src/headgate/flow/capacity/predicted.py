@@ -107,7 +107,7 @@ class PredictedWork(Capacity):
     def is_stale(self, load: EndpointLoad, now: float) -> bool:
         return load.reading is None
 
-    def fullness(self, now: float) -> dict[str, float]:
+    def by_endpoint(self, now: float) -> dict[str, float]:
         """Of each endpoint, by its name; for explanations."""
         return {load.endpoint.name: self._fullness(load, now) for load in self.loads}
 

@@ -58,7 +58,9 @@ class Slots:
         self.others_wait = waiting - load.requests_at_reading > LEAST_AHEAD
         is_full = (reading.kv_usage or 0.0) >= FULL_CACHE
         if waiting and (is_full or running >= AS_LARGE_AS_EVER * self._most_running):
-            self._working = max(load.requests_at_reading - waiting, 1)
+            # Of all that the engine has, as many of ours wait as of others', such as another worker's.
+            ours = load.requests_at_reading / (running + waiting)
+            self._working = max(load.requests_at_reading - waiting * min(ours, 1.0), 1)
         elif not waiting and load.requests_at_reading >= self._working:
             self._working = math.inf  # more than that, and none of them waits
         self._most_running = max(self._most_running, running)

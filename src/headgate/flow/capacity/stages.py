@@ -60,6 +60,7 @@ class Stages(Capacity):
         for name in parts.keys() - self._known.keys():
             self._known[name] = self._make()
             self._known[name].follow_bands(self._priorities)
+            self._known[name].take_share(self.share)
         for name, stage in self._known.items():
             stage.follow(parts.get(name, ()), None, resting)
         self._stages = {name: self._known[name] for name in parts}
@@ -84,6 +85,15 @@ class Stages(Capacity):
 
     def saturation(self, now: float) -> float:
         return max(stage.saturation(now) for stage in self._stages.values())
+
+    def take_share(self, share: float) -> None:
+        super().take_share(share)
+        for stage in self._known.values():
+            stage.take_share(share)
+
+    def fullness(self, now: float) -> float | None:
+        told = [stage.fullness(now) for stage in self._stages.values()]
+        return max((each for each in told if each is not None), default=None)
 
     def is_stale(self, load: EndpointLoad, now: float) -> bool:
         return next(iter(self._stages.values())).is_stale(load, now)  # they are all of one kind

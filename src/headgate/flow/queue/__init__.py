@@ -4,6 +4,7 @@ A FlowQueue is told of each request that comes, goes, or is done, and asked who 
 room. It is a state machine: it waits for nothing, and says itself when to ask again.
 """
 
+from headgate.flow.queue.bounds import Bounds
 from headgate.flow.queue.explain import BandRow, FlowRow, QueueView, RequestRow
 from headgate.flow.queue.fairness import Usage
 from headgate.flow.queue.queue import FlowQueue
@@ -22,6 +23,7 @@ __all__ = [
     "ORDERINGS",
     "BandRow",
     "BandSettings",
+    "Bounds",
     "Dropped",
     "FlowQueue",
     "FlowRow",

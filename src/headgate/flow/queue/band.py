@@ -116,6 +116,12 @@ class Band:
             work = usage.work  # the flow has not paid for it, or that is forgotten: nothing is put right
         self.fairness.served(name, flow, work, usage, now)
 
+    def charged(self, name: str, work: int, now: float) -> None:
+        """So much of a flow was sent by another process."""
+        flow = self.flow_of(name)
+        if flow is not None and work:
+            self.fairness.charged(flow, work, now)
+
     def validate(self) -> None:
         """Checks the invariants; for tests."""
         assert self.bytes == sum(waiting.size for waiting in self.members)

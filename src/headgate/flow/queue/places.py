@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.flow.queue.band import Band
-from headgate.flow.queue.settings import FlowSettings
+from headgate.flow.queue.bounds import Bounds
 from headgate.flow.queue.waiting import Waiting
+from headgate.flow.sharing import Part
+from headgate.flow.sharing.reports import NO_BOUND
 
 
 class Full(Exception):  # noqa: N818 - an answer, and no fault
@@ -21,44 +23,52 @@ class Full(Exception):  # noqa: N818 - an answer, and no fault
 
 
 def make_place(
-    waiting: Waiting, band: Band, lower: Sequence[Band], settings: FlowSettings, requests: int, size: int
+    waiting: Waiting, band: Band, lower: Sequence[Band], bounds: Bounds, requests: int, size: int
 ) -> list[Waiting]:
     """Who is to go so that there is a place in `band`; nobody, where there is one.
 
     `lower` are the bands below it, the lowest first; `requests` and `size` what waits in all bands. Raises
     Full with the bound that is met.
     """
-    gone = _from_lower(waiting, lower, settings, requests, size)
+    gone = _from_lower(waiting, lower, bounds.all, requests, size)
     if gone is None:
         longest = _from_longest(waiting, band)
-        excess = _excess(waiting, settings.max_requests, settings.max_bytes, requests, size)
+        excess = _excess(waiting, bounds.all, requests, size)
         if longest is None or excess[1] > longest.size:
-            kind = "bytes" if excess[1] > 0 else "requests"
-            bound = settings.max_bytes if excess[1] > 0 else settings.max_requests
-            raise Full(f"its queue is full: {bound} {kind}, none of them less important")
+            what = _what(bounds.set_for_all(), bounds.all, in_bytes=excess[1] > 0)
+            raise Full(f"its queue is full: {what}, none of them less important")
         gone = [longest]
-    limits = band.settings
-    excess = _excess(waiting, limits.max_requests, limits.max_bytes, len(band), band.bytes)
+    own = bounds.of(band.priority)
+    excess = _excess(waiting, own, len(band), band.bytes)
     if max(excess) > 0 and not (gone and gone[0] in band.members):
         longest = _from_longest(waiting, band)
         if longest is None or excess[1] > longest.size:
-            kind = "bytes" if excess[1] > 0 else "requests"
-            bound = limits.max_bytes if excess[1] > 0 else limits.max_requests
-            raise Full(f"its queue is full: {bound} {kind} of priority {band.priority}")
+            what = _what(bounds.set_for(band.priority), own, in_bytes=excess[1] > 0)
+            raise Full(f"its queue is full: {what} of priority {band.priority}")
         gone.append(longest)
     return gone
 
 
-def _excess(waiting: Waiting, most: int, most_bytes: int, requests: int, size: int) -> tuple[int, int]:
+def _excess(waiting: Waiting, part: Part, requests: int, size: int) -> tuple[int, int]:
     """How many requests and bytes too many there would be; 0 or less where they fit."""
-    return (requests + 1 - most if most else 0, size + waiting.size - most_bytes if most_bytes else 0)
+    return (
+        requests + 1 - part.requests if part.requests != NO_BOUND else 0,
+        size + waiting.size - part.bytes if part.bytes != NO_BOUND else 0,
+    )
+
+
+def _what(whole: Part, part: Part, *, in_bytes: bool) -> str:
+    """The bound that is met, and what of it is this process', where that is not all."""
+    bound, own = (whole.bytes, part.bytes) if in_bytes else (whole.requests, part.requests)
+    told = f"{bound} {'bytes' if in_bytes else 'requests'}"
+    return told if own == bound else f"{told}, of which this worker may have {own},"
 
 
 def _from_lower(
-    waiting: Waiting, lower: Sequence[Band], settings: FlowSettings, requests: int, size: int
+    waiting: Waiting, lower: Sequence[Band], part: Part, requests: int, size: int
 ) -> list[Waiting] | None:
     """The newest of the lowest bands, as many as it takes; None if all of them are not enough."""
-    too_many, too_large = _excess(waiting, settings.max_requests, settings.max_bytes, requests, size)
+    too_many, too_large = _excess(waiting, part, requests, size)
     if too_many > sum(map(len, lower)) or too_large > sum(band.bytes for band in lower):
         return None
     gone: list[Waiting] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from headgate.flow.capacity import Capacity
+from headgate.flow.queue import reporting
 from headgate.flow.queue.band import Band
 from headgate.flow.queue.bands import Bands
+from headgate.flow.queue.bounds import Bounds
 from headgate.flow.queue.drain import DrainRate
 from headgate.flow.queue.eviction import Evictions
 from headgate.flow.queue.expiry import Expiry
@@ -19,6 +21,7 @@ from headgate.flow.queue.places import Full, make_place
 from headgate.flow.queue.settings import FlowSettings
 from headgate.flow.queue.turns import Turns
 from headgate.flow.queue.waiting import Dropped, Reason, Waiting
+from headgate.flow.sharing import Charge, PoolReport
 
 LEAST_WAIT_S = 0.001
 """Nothing is looked at again earlier, if nothing happens."""
@@ -33,10 +36,19 @@ class FlowQueue:
     that enters leaves once: sent, dropped, or left.
     """
 
-    def __init__(self, settings: FlowSettings, capacity: Capacity, rng: random.Random) -> None:
+    def __init__(
+        self,
+        settings: FlowSettings,
+        capacity: Capacity,
+        rng: random.Random,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """`bounds` are for a queue that several processes have together."""
         self.settings = settings
         self.capacity = capacity
         self._rng = rng
+        self.bounds = bounds or Bounds(settings)
+        """How much may wait."""
         self._bands = Bands(settings)
         self._expiry = Expiry(settings.no_endpoint_ttl_s)
         self._evictions = Evictions()
@@ -91,7 +103,7 @@ class FlowQueue:
         band = self._band(waiting.priority)
         try:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
-            gone = make_place(waiting, band, lower, self.settings, self._requests, self._bytes)
+            gone = make_place(waiting, band, lower, self.bounds, self._requests, self._bytes)
         except Full as full:
             waiting.state = "dropped"
             self._drops += 1
@@ -167,6 +179,19 @@ class FlowQueue:
         it did not wait."""
         self._band(priority).served(flow, work, usage, now, order)
 
+    def charge(self, charge: Charge, now: float) -> None:
+        """A flow was served by another process with the same queue."""
+        band = self._band(charge.priority)
+        band.charged(charge.flow, charge.sent, now)
+        if charge.requests:
+            usage = Usage(
+                prompt_tokens=charge.prompt,
+                output_tokens=charge.output,
+                cached_tokens=charge.cached,
+                requests=charge.requests,
+            )
+            band.served(charge.flow, usage.work, usage, now, 0)
+
     def change(self, settings: FlowSettings, now: float) -> None:
         """Other settings from now on; what flows have had before is forgotten.
 
@@ -175,6 +200,7 @@ class FlowQueue:
         """
         waiting = sorted((each for band in self._bands.in_order for each in band.members), key=_by_order)
         self.settings = settings
+        self.bounds = self.bounds.changed(settings)
         self._bands = Bands(settings)
         self._turns = Turns(settings, self._bands, self.capacity)
         self._known = set(self._bands.priorities)
@@ -225,6 +251,12 @@ class FlowQueue:
     def sizes(self) -> list[tuple[int, int, int]]:
         """Of each band in which any wait: its priority, how many, and their bytes."""
         return [(band.priority, len(band), band.bytes) for band in self._bands.waiting()]
+
+    def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:
+        """What other processes with the same queue have to know: `came` is how many requests of each priority
+        wanted to wait since the last report, `charges` what flows had."""
+        fullness = self.capacity.fullness(now)
+        return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness)
 
     def drain_per_s(self, now: float) -> float:
         """Tokens of work that leave it in a second; 0 if nothing left it lately."""

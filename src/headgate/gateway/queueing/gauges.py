@@ -53,28 +53,24 @@ def add_gauges(registry: Registry, queues: Queues) -> None:
             "Share of queue_band_max_requests that is taken, where that is a limit.",
             of_bands,
             read.band_requests,
-            over="max",
         ),
         Gauge(
             f"{PREFIX}_capacity_utilization_bytes",
             "Share of queue_band_max_bytes that is taken, where that is a limit.",
             of_bands,
             read.band_bytes,
-            over="max",
         ),
         Gauge(
             f"{PREFIX}_global_capacity_utilization_requests",
             "Share of queue_max_requests that is taken, where that is a limit.",
             ("pool",),
             read.all_requests,
-            over="max",
         ),
         Gauge(
             f"{PREFIX}_global_capacity_utilization_bytes",
             "Share of queue_max_bytes that is taken, where that is a limit.",
             ("pool",),
             read.all_bytes,
-            over="max",
         ),
     )
 

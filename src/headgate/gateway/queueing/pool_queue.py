@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from headgate.flow.queue import Dropped, FlowQueue, FlowSettings, Waiting
+from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
@@ -23,6 +23,7 @@ from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.room import PoolRoom
+from headgate.gateway.queueing.shares import ALONE, Place, Tally
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
 from headgate.gateway.refusals import Refusal
@@ -30,6 +31,7 @@ from headgate.gateway.refusals import Refusal
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
     from headgate.flow.configuration import Queueing
+    from headgate.flow.sharing import Charge, PoolReport, PoolShare
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.pool_state import PoolState
@@ -46,12 +48,16 @@ MOST_SATURATED = 1000.0
 class PoolQueue:
     """Holds the requests of a pool that may not go yet. Lives as long as the pool, across snapshots."""
 
-    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
+    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing, place: Place = ALONE) -> None:
+        """`place` is that of this worker among those that share the queue."""
         self._proxy = proxy
         self._pool = pool
         self._flow_header = queueing.flow_header.encode()
-        self.room = PoolRoom(proxy, pool, queueing)
-        self._flow = FlowQueue(queueing.flow, self.room.capacity, proxy.rng)
+        self.room = PoolRoom(proxy, pool, queueing, 1.0 / place.workers)
+        bounds = Bounds(queueing.flow, place.workers, place.number)
+        self._flow = FlowQueue(queueing.flow, self.room.capacity, proxy.rng, bounds)
+        self.tally = Tally() if place.workers > 1 else None
+        """What other workers are to be told; None where there are none."""
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, and the time."""
         self._waits: dict[Waiting, Wait] = {}
@@ -152,6 +158,19 @@ class PoolQueue:
         self.counts_all = self.settings.goes_by_usage
         self.wake()
 
+    def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:
+        """What other workers have to know."""
+        return self._flow.report(came, charges, now)
+
+    def take_share(self, share: PoolShare, now: float) -> None:
+        """What this worker may do from now on, and what flows had at others."""
+        self.room.take_share(share.room)
+        self._flow.bounds.take(share)
+        for charge in share.charges:
+            self._flow.charge(charge, now)
+        if self.held:
+            self.wake()
+
     def close(self) -> None:
         """Whoever waits is told that nobody is served any more, and whoever comes later."""
         self._flow.close(self._proxy.now())
@@ -192,6 +211,8 @@ class PoolQueue:
         self._waits[waiting] = wait
         self.kinds.came(wait)
         self.held += 1
+        if self.tally is not None:
+            self.tally.came[waiting.priority] += 1
         proxy.queues.held += 1
         dropped = self._refused(waiting, now)
         outcome = HELD if dropped is None else dropped.reason
@@ -233,6 +254,8 @@ class PoolQueue:
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
         taken = charging.taken_by(exchange, work)
+        if self.tally is not None:
+            self.tally.served(decision.scheduled.priority, flow, taken, work if wait is not None else None)
         self._flow.served(flow, decision.scheduled.priority, work, taken, now, order=order)
 
     def answered(self, wait: Wait) -> None:
@@ -269,6 +292,8 @@ class PoolQueue:
 
     def _send(self, wait: Wait, now: float) -> None:
         exchange = wait.exchange
+        if self.tally is not None:
+            self.tally.charges.add(wait.place.priority, wait.place.flow, sent=wait.place.work)
         self._end(wait, reasons.DISPATCHED, now)
         try:
             exchange.go(self._pool, now)

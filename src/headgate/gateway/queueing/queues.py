@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.queueing import making
 from headgate.gateway.queueing.pool_queue import PoolQueue
+from headgate.gateway.queueing.shares import ALONE, Place, Shares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     from headgate.api import ObjectRef
     from headgate.fleet import EndpointLoad
+    from headgate.flow.sharing import PoolReport, PoolShare
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.settings import GatewaySettings
 
@@ -24,6 +28,27 @@ class Queues:
         self.held = 0
         """How many requests wait in all of them: while that is none, nobody need be told of room."""
         self._is_closed = False
+        self._place = ALONE
+        self._shares: Shares | None = None
+
+    def share(
+        self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], object]
+    ) -> None:
+        """Is one of several workers from now on; called before there are pools. `send` brings what others
+        have to know to them."""
+        self._place = place
+        self._shares = Shares(self._proxy.loop, self._queues.values, send)
+        self._shares.begin_anew()
+
+    def share_anew(self) -> None:
+        """Somebody else is told from now on, who knows nothing."""
+        if self._shares is not None:
+            self._shares.begin_anew()
+
+    def take_shares(self, shares: Mapping[str, PoolShare]) -> None:
+        """What this worker may do."""
+        if self._shares is not None:
+            self._shares.told(shares)
 
     def use(self) -> None:
         """Takes up the pools as they are now, each of which is told its queue."""
@@ -33,7 +58,7 @@ class Queues:
         for key, pool in pools.items():
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = PoolQueue(self._proxy, pool, self._queueing)
+                queue = self._queues[key] = PoolQueue(self._proxy, pool, self._queueing, self._place)
                 if self._is_closed:
                     queue.close()
             else:
@@ -80,6 +105,8 @@ class Queues:
     def close(self) -> None:
         """Nobody waits any longer."""
         self._is_closed = True
+        if self._shares is not None:
+            self._shares.stop()
         for queue in self._queues.values():
             queue.close()
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class PoolRoom:
     """Of one pool. Follows its snapshots, the failures of its endpoints, and the settings."""
 
-    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing) -> None:
+    def __init__(self, proxy: Proxy, pool: PoolState, queueing: Queueing, share: float) -> None:
+        """`share` is this worker's of all the room."""
         self._proxy = proxy
         self._pool = pool
+        self._share = share
         self._counts_on_all = True
         """Whether requests may go to each of the pool's endpoints."""
         self.change(queueing)
@@ -30,7 +32,17 @@ class PoolRoom:
         self.detector = queueing.capacity.detector
         """Which one says whether there is room."""
         self.capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
+        self.capacity.take_share(self._share)
         self.look_around()
+
+    def take_share(self, share: float) -> None:
+        """This worker has so much of the room from now on."""
+        self._share = share
+        self.capacity.take_share(share)
+
+    def fullness(self) -> float | None:
+        """What this worker has in flight, as a share of all the room; None where that is not counted."""
+        return self.capacity.fullness(self._proxy.now())
 
     def use(self, pool: PoolState) -> None:
         """The pool as a new snapshot has it."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headgate.flow.limits import Claim, Grant
+from headgate.flow.sharing import PoolReport, PoolShare
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry.sums import Family
 
@@ -25,6 +26,8 @@ class Begin(msgspec.Struct, tag=True, frozen=True):
     """Descriptors of all listening sockets, which the worker has from its start."""
     keeps_accounts: bool = False
     """Whether the supervisor answers Claims."""
+    shares_queues: bool = False
+    """Whether it answers Waiting."""
 
 
 class Serve(msgspec.Struct, tag=True, frozen=True):
@@ -84,6 +87,13 @@ class Grants(msgspec.Struct, tag=True, frozen=True):
     grants: list[Grant]
 
 
+class Shares(msgspec.Struct, tag=True, frozen=True):
+    """What the worker may do of what is set for the queues of all workers, by pools; some time after Waiting
+    of any of them."""
+
+    pools: dict[str, PoolShare]
+
+
 # -- from a worker
 
 
@@ -128,8 +138,15 @@ class Claims(msgspec.Struct, tag=True, frozen=True):
     claims: list[tuple[str, Claim]]
 
 
-Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush | Grants
-Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims
+class Waiting(msgspec.Struct, tag=True, frozen=True):
+    """What waits at the worker, by pools, of those where that has changed; and pools that are gone."""
+
+    pools: dict[str, PoolReport]
+    gone: list[str] = []
+
+
+Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush | Grants | Shares
+Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting
 
 
 def known(settings: dict[str, Any]) -> GatewaySettings:

@@ -19,6 +19,7 @@ from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import messages
 from headgate.gateway.workers.accounts import Accounts
+from headgate.gateway.workers.shared_queues import SharedQueues
 from headgate.telemetry.sums import Family
 
 CLOSED_S = 60.0
@@ -79,6 +80,8 @@ class WorkerProcess:
         """What it counted, as it last told."""
         self.accounts: Accounts | None = None
         """Of which it may claim; a worker of an earlier version claims nothing."""
+        self.queues: SharedQueues | None = None
+        """Which it has with all other workers."""
         self._serves: list[int] | None = None
         self._sock = sock
         self._channel: wire.Channel[messages.Report, messages.Order] | None = None
@@ -103,7 +106,15 @@ class WorkerProcess:
                 ours.close()
                 raise
         worker = cls(pid, slot, ours, time.time(), listeners)
-        begin = messages.Begin(slot, workers, msgspec.to_builtins(settings), list(listeners), workers > 1)
+        is_one_of_many = workers > 1
+        begin = messages.Begin(
+            slot,
+            workers,
+            msgspec.to_builtins(settings),
+            list(listeners),
+            keeps_accounts=is_one_of_many,
+            shares_queues=is_one_of_many,
+        )
         worker.tell(begin)
         return worker
 
@@ -187,6 +198,9 @@ class WorkerProcess:
             case messages.Claims(number, claims):
                 if self.accounts is not None:
                     self.tell(messages.Grants(number, self.accounts.claim(claims, self.heard_at)))
+            case messages.Waiting(pools, gone):
+                if self.queues is not None:
+                    self.queues.hear(self, pools, gone)
 
     def _answered(self, number: int, report: messages.Answered | messages.Counted) -> None:
         future = self._answers.pop(number, None)

@@ -17,6 +17,7 @@ from headgate.gateway.workers.accounts import Accounts
 from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.process import Adopted, WorkerProcess
+from headgate.gateway.workers.shared_queues import SharedQueues
 from headgate.gateway.workers.sockets import HandedOver, Sockets
 from headgate.telemetry import sums
 
@@ -76,6 +77,7 @@ class Supervisor:
         self.registry = registry
         self.slots = [_Slot(number) for number in range(configuration.settings.workers)]
         self.accounts = Accounts(uuid.uuid4().hex)
+        self._queues = SharedQueues(len(self.slots))
         self.workers: set[WorkerProcess] = set()
         """All that have not ended."""
         self.is_stopping = False
@@ -151,6 +153,7 @@ class Supervisor:
 
     def _watch(self, worker: WorkerProcess) -> None:
         worker.accounts = self.accounts
+        worker.queues = self._queues
         self.workers.add(worker)
         task = self._tasks.create_task(self._until_ended(worker))
         self._watching.add(task)
@@ -159,6 +162,7 @@ class Supervisor:
     async def _until_ended(self, worker: WorkerProcess) -> None:
         await worker.run()
         self.workers.discard(worker)
+        self._queues.forget(worker)
         self.sums.keep(worker.families)
         for slot in self.slots:
             if slot.worker is worker:

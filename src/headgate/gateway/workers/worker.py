@@ -7,13 +7,15 @@ import os
 import signal
 import socket
 import urllib.parse
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
 
+from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
+from headgate.gateway.queueing.shares import Place
 from headgate.gateway.service import Service
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers import collector, messages
@@ -37,7 +39,10 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
         accounts = SupervisorTransport(channel.send, begin.workers) if begin.keeps_accounts else None
         service = Service(messages.known(begin.settings), begin.worker / begin.workers, accounts)
         try:
-            await _Worker(channel, service, begin.listeners, accounts).run()
+            worker = _Worker(channel, service, begin.listeners, accounts)
+            if begin.shares_queues:
+                service.proxy.queues.share(Place(begin.workers, begin.worker), worker.tell_waiting)
+            await worker.run()
         finally:
             if accounts is not None:
                 accounts.is_heard = False
@@ -118,6 +123,11 @@ class _Worker:
         else:
             self._channel.send(report)
 
+    def tell_waiting(self, reports: Mapping[str, PoolReport], gone: Collection[str]) -> None:
+        """To the supervisor, unless that is being replaced: its successor is told all of it."""
+        if not self._is_hushed:
+            self._channel.send(messages.Waiting(dict(reports), list(gone)))
+
     async def _tell_counts(self) -> None:
         while True:
             hang_s = self._service.proxy.settings.worker_hang_s
@@ -132,11 +142,13 @@ class _Worker:
         try:
             while True:
                 order = await self._channel.receive()
-                self._is_hushed = False
+                was_hushed, self._is_hushed = self._is_hushed, False
                 if self._accounts is not None:
                     self._accounts.is_hushed = False
                 while self._unsaid:
                     self._channel.send(self._unsaid.pop(0))
+                if was_hushed:
+                    self._service.proxy.queues.share_anew()
                 await self._do(order)
         except wire.Closed:
             # Nobody tells it any more. What runs may end, unless that was being waited for already.
@@ -167,6 +179,8 @@ class _Worker:
             case messages.Grants():
                 if self._accounts is not None:
                     self._accounts.granted(order)
+            case messages.Shares(pools):
+                proxy.queues.take_shares(pools)
             case messages.Hush():
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True

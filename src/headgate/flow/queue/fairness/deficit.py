@@ -27,6 +27,9 @@ from headgate.flow.queue.fairness.fairness import Fairness, Usage
 from headgate.flow.queue.fairness.ranking import Ranking
 from headgate.flow.queue.flow import Flow
 
+MOST_OWED = 64
+"""Rounds that a flow may owe for what it was sent by other processes."""
+
 
 class DeficitRoundRobin(Fairness):
     """`Flow.round` is the last round in which a flow got its quantum; in each, flows go by `Flow.turn`."""
@@ -71,6 +74,14 @@ class DeficitRoundRobin(Fairness):
         """What a request took more than was thought is a debt of its flow, what it took less its credit."""
         if flow is not None and usage.work != work:
             flow.deficit -= usage.work - work
+            self.moved(flow, now)
+
+    def charged(self, flow: Flow, work: int, now: float) -> None:
+        """A debt, as what was sent here is; but one of no more than MOST_OWED rounds, or a flow that comes
+        later would have to wait for nobody until all of it was paid."""
+        least = -MOST_OWED * self._quantum * flow.weight
+        if flow.deficit > least:
+            flow.deficit = max(flow.deficit - work, least)
             self.moved(flow, now)
 
     def standing(self, flow: Flow, now: float) -> str:

@@ -11,12 +11,13 @@ from headgate.flow.queue.flow import Flow
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request has taken, once it is over. All in tokens."""
+    """What a request has taken, once it is over, or several of one flow together. All in tokens."""
 
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int = 0
     """Of the prompt."""
+    requests: int = 1
 
     @property
     def work(self) -> int:
@@ -56,6 +57,9 @@ class Fairness(ABC):
         self, name: str, flow: Flow | None, work: int, usage: Usage, now: float
     ) -> None:
         """A request of a flow is over that was taken for `work`; the flow is None if nothing of it waits."""
+
+    def charged(self, flow: Flow, work: int, now: float) -> None:  # noqa: B027 - as above
+        """So much of a flow that has requests waiting here was sent by another process."""
 
     def ready_at(self, now: float) -> float:
         """Until when nobody's turn comes; not later than `now` where somebody's is."""

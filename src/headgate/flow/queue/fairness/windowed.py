@@ -76,7 +76,7 @@ class WindowedUsage(Fairness):
             return
         chosen = self._settings
         tokens = chosen.input_weight * usage.prompt_tokens + chosen.output_weight * usage.output_tokens
-        used = chosen.token_weight * tokens + chosen.request_weight
+        used = chosen.token_weight * tokens + chosen.request_weight * usage.requests
         bucket = self._newest.get(name)
         if bucket is None or bucket.second != int(now):
             bucket = self._newest[name] = _Bucket(int(now), name)

@@ -1,0 +1,53 @@
+"""What a queue tells other processes that have the same one."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from headgate.flow.queue.band import Band
+from headgate.flow.queue.bounds import Bounds
+from headgate.flow.sharing import Backlog, Charge, Part, PoolReport, Waits
+
+MOST_FLOWS = 64
+"""Of each band, those with the most waiting."""
+
+
+def report(
+    bands: Sequence[Band],
+    bounds: Bounds,
+    came: Mapping[int, int],
+    charges: Sequence[Charge],
+    fullness: float | None,
+) -> PoolReport:
+    """All that waits, and what is set for all processes; `came` is by priorities, which may have no band."""
+    return PoolReport(
+        all=_waits(bands, sum(came.values()), bounds.set_for_all()),
+        bands={
+            band.priority: _waits([band], came.get(band.priority, 0), bounds.set_for(band.priority))
+            for band in bands
+        },
+        backlog=[row for band in bands if band.members for row in _backlog(band)],
+        fullness=fullness,
+        charges=charges,
+    )
+
+
+def _waits(bands: Sequence[Band], came: int, whole: Part) -> Waits:
+    return Waits(
+        requests=sum(map(len, bands)),
+        bytes=sum(band.bytes for band in bands),
+        came=came,
+        max_requests=whole.requests,
+        max_bytes=whole.bytes,
+    )
+
+
+def _backlog(band: Band) -> list[Backlog]:
+    """Of each flow, its part of the work by its number of requests."""
+    flows = heapq.nlargest(MOST_FLOWS, band.flows.values(), key=len)
+    each = band.work / len(band)
+    return [
+        Backlog(priority=band.priority, flow=flow.name, weight=flow.weight, work=round(len(flow) * each))
+        for flow in flows
+    ]

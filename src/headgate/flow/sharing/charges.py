@@ -1,0 +1,70 @@
+"""What flows had since somebody was last told of it, in sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate.flow.sharing.reports import Charge
+
+MOST_FLOWS = 512
+"""Clients make up names: of more, what came first is told, as those that are there most often come soon."""
+
+_NONE = (0, 0, 0, 0, 0)
+
+
+class Charges:
+    """Adds up; `take` begins anew."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, str], tuple[int, int, int, int, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+    def add(
+        self,
+        priority: int,
+        flow: str,
+        sent: int = 0,
+        prompt: int = 0,
+        output: int = 0,
+        cached: int = 0,
+        requests: int = 0,
+    ) -> None:
+        key = (priority, flow)
+        before = self._sums.get(key)
+        if before is None:
+            if len(self._sums) >= MOST_FLOWS:
+                return
+            before = _NONE
+        self._sums[key] = (
+            before[0] + sent,
+            before[1] + prompt,
+            before[2] + output,
+            before[3] + cached,
+            before[4] + requests,
+        )
+
+    def add_all(self, charges: Iterable[Charge]) -> None:
+        for each in charges:
+            self.add(
+                each.priority, each.flow, each.sent, each.prompt, each.output, each.cached, each.requests
+            )
+
+    def take(self) -> Sequence[Charge]:
+        """All since this was last called."""
+        sums, self._sums = self._sums, {}
+        return [
+            Charge(
+                priority=priority,
+                flow=flow,
+                sent=sent,
+                prompt=prompt,
+                output=output,
+                cached=cached,
+                requests=requests,
+            )
+            for (priority, flow), (sent, prompt, output, cached, requests) in sums.items()
+        ]

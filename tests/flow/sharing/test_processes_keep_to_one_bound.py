@@ -1,0 +1,239 @@
+"""Several queues of one pool are one, as near as the time between two reports comes."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.flow.capacity import InFlight, Pace
+from headgate.flow.queue import BandSettings, Bounds, FlowQueue, FlowSettings, Usage, Waiting, WindowSettings
+from headgate.flow.sharing import Charges, Hub
+
+
+class Process:
+    """One queue of several, with a pool of its own to send to, and what it has to tell."""
+
+    def __init__(self, settings, capacity, processes, number):
+        capacity.take_share(1.0 / processes)
+        self.capacity = capacity
+        self.queue = FlowQueue(settings, capacity, random.Random(1), Bounds(settings, processes, number))
+        self.charges, self.came = Charges(), Counter()
+        self.sent = []
+        self.running = []
+
+    def enter(self, now=0.0, flow="", priority=0, work=100, size=1):
+        self.came[priority] += 1
+        waiting = Waiting(
+            None, flow=flow, priority=priority, work=work, size=size, arrived=now, deadline=now + 1e9
+        )
+        return self.queue.enter(waiting, now) is None
+
+    def look(self, now):
+        while (waiting := self.queue.next(now)) is not None:
+            self.sent.append(waiting)
+            self.running.append(waiting)
+            self.charges.add(waiting.priority, waiting.flow, sent=waiting.work)
+
+    def take(self, share, now):
+        self.capacity.take_share(share.room)
+        self.queue.bounds.take(share)
+        for charge in share.charges:
+            self.queue.charge(charge, now)
+
+
+def exchange(hub, processes, now=0.0):
+    """All tell what they have, and are told."""
+    for process in processes:
+        hub.hear(process, {"pool": process.queue.report(process.came, process.charges.take(), now)})
+        process.came = Counter()
+    for process, shares in hub.shares().items():
+        process.take(shares["pool"], now)
+
+
+class Always(Pace):
+    """A pool with room for so many requests, whoever asks."""
+
+    slots = 0
+    is_paced = True
+
+    def __init__(self):
+        super().__init__(1.0)
+
+    def is_empty(self):
+        return False
+
+    def has_room(self, priority, now):
+        return self.slots > 0
+
+    def sent(self, now):
+        self.slots -= 1
+
+
+def made(count, capacity=Always, **settings):
+    flow = FlowSettings(**settings)
+    hub = Hub(count)
+    processes = [Process(flow, capacity(), count, number) for number in range(count)]
+    exchange(hub, processes)
+    return hub, processes
+
+
+@given(
+    count=st.integers(1, 4),
+    most=st.integers(1, 30),
+    bursts=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=12),
+)
+def test_no_more_wait_than_one_queue_would_hold(count, most, bursts):
+    """Wherever they come, and however many at once; of one priority and in all."""
+    hub, processes = made(count, max_requests=most, band=BandSettings(max_requests=max(most // 2, 1)))
+    for place, requests in bursts:
+        for number in range(requests):
+            processes[place % count].enter(priority=number % 2)
+        for priority in (0, 1):
+            waiting = sum(len(process.queue._bands.of(priority)) for process in processes)
+            assert waiting <= max(most // 2, 1)
+        assert sum(len(process.queue) for process in processes) <= most
+        exchange(hub, processes)
+        for process in processes:
+            process.queue.validate()
+
+
+def test_all_of_a_bound_is_used_where_all_requests_come():
+    """Within a second of it, although the others have a part in it at first."""
+    hub, processes = made(4, max_requests=100)
+    for _ in range(10):
+        while processes[0].enter():
+            pass
+        exchange(hub, processes)
+    assert len(processes[0].queue) == 100
+
+
+def test_a_process_that_ends_leaves_its_part_to_the_others():
+    """As soon as that is told."""
+    hub, processes = made(2, max_requests=10)
+    while processes[0].enter():
+        pass
+    exchange(hub, processes)
+    hub.forget(processes[0])
+    assert hub.shares()[processes[1]]["pool"].all.requests >= 5
+    for _ in range(10):
+        while processes[1].enter():
+            pass
+        exchange(hub, processes[1:])
+    assert len(processes[1].queue) == 10
+
+
+def test_requests_in_flight_are_bounded_for_all():
+    """Kthena's FAIRNESS_MAX_CONCURRENT: 10 for two processes, one of which has all the requests at first."""
+    endpoint = object()
+    running = Counter()
+
+    class Counted(InFlight):
+        def __init__(self):
+            super().__init__(most=10)
+            self.loads = [endpoint]
+
+        def in_flight(self):
+            return running[self]
+
+    hub, processes = made(2, capacity=Counted)
+    most = []
+    for step in range(60):
+        now = step / 10
+        for place, process in enumerate(processes):
+            for _ in range(4 if place == 0 or step > 20 else 0):
+                process.enter(now, flow="ab"[place])
+            while (waiting := process.queue.next(now)) is not None:
+                running[process.capacity] += 1
+                process.sent.append(waiting)
+        most.append(running.total())
+        exchange(hub, processes, now)
+        for process in processes:
+            running[process.capacity] -= min(running[process.capacity], 1)
+    assert max(most) <= 10 + 1
+    assert min(most[10:20]) >= 9
+    late = [len(process.sent) for process in processes]
+    assert late[1] > 30
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_a_rate_is_one_for_all(processes):
+    """Kthena's FAIRNESS_MAX_QPS of 100, with all requests at one process."""
+    endpoint = object()
+
+    def pace():
+        made = Pace(100.0)
+        made.loads = [endpoint]
+        return made
+
+    hub, made_of = made(processes, capacity=pace)
+    for _ in range(2000):
+        made_of[0].enter()
+    for step in range(1, 2001):
+        now = step / 200
+        for process in made_of:
+            process.look(now)
+        if step % 20 == 0:
+            exchange(hub, made_of, now)
+    assert 850 <= len(made_of[0].sent) <= 1000
+
+
+def test_a_tenant_at_several_processes_has_no_more_than_one_at_a_single():
+    """Both have as much work done in the end, though one waits at four processes and the other at one."""
+    hub, processes = made(4, max_requests=0, band=BandSettings(max_requests=0))
+    for process in processes:
+        for _ in range(1500):
+            process.enter(flow="wide")
+    for _ in range(1500):
+        processes[0].enter(flow="narrow")
+    done = Counter()
+    for step in range(50):
+        now = step / 10
+        exchange(hub, processes, now)
+        rooms = [process.capacity.share for process in processes]
+        for process, room in zip(processes, rooms, strict=True):
+            process.capacity.slots += 40 * room
+            process.look(now)
+    for process in processes:
+        done.update(waiting.flow for waiting in process.sent)
+    assert done["narrow"] / done["wide"] == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("fairness", ["windowed-usage", "program-aware-fairness"])
+def test_what_a_flow_used_counts_everywhere(fairness):
+    """Who was served at another process is behind who was not."""
+    hub, (one, two) = made(2, band=BandSettings(fairness=fairness))
+    for flow in ("greedy", "modest"):
+        two.enter(flow=flow)
+    usage = Usage(prompt_tokens=1000, output_tokens=500)
+    one.queue.served("greedy", 0, 0, usage, 0.0)
+    one.charges.add(0, "greedy", prompt=1000, output=500, requests=1)
+    exchange(hub, [one, two])
+    two.capacity.slots = 2
+    two.look(0.0)
+    assert [waiting.flow for waiting in two.sent] == ["modest", "greedy"]
+
+
+def test_requests_count_by_their_number():
+    """Where a window weighs them, as several are told at once."""
+    window = WindowSettings(token_weight=0.0, request_weight=1.0)
+    hub, (one, two) = made(2, band=BandSettings(fairness="windowed-usage"), window=window)
+    for _ in range(3):
+        one.charges.add(0, "a", prompt=1, requests=1)
+    two.enter(flow="a")
+    exchange(hub, [one, two])
+    (flow,) = two.queue.explain(0.0).bands[0].flows
+    assert flow.standing == "3 used in 300 s"
+
+
+def test_nothing_is_told_twice():
+    """Nor to the one that it came from."""
+    hub, (one, two) = made(2, band=BandSettings(fairness="windowed-usage"))
+    one.charges.add(0, "a", prompt=10, requests=1)
+    hub.hear(one, {"pool": one.queue.report({}, one.charges.take(), 0.0)})
+    told = hub.shares()
+    assert told[one]["pool"].charges == ()
+    assert [charge.prompt for charge in told[two]["pool"].charges] == [10]
+    exchange(hub, [one, two])
+    assert hub.shares() == {}
