@@ -29,6 +29,7 @@ _OWN_SETTINGS = {
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
     SettingCodes.MAX_HEADER_LIST_SIZE: 64 * 1024,
 }
+_NOTHING = memoryview(b"")
 _CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
 
 
@@ -47,7 +48,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """Of the request under way; 0 while there is none."""
         self._is_chunked = False
         """Whether the answer has no length of its own, and so is passed on in chunks."""
-        self._body = memoryview(b"")
+        self._body = _NOTHING
         """What is yet to be sent of the request's body."""
         self._may_write = True
         self._closing = False
@@ -117,7 +118,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             return
         end = data.index(b"\r\n\r\n")
         headers = heads.request(bytes(data[:end]), self._scheme)
-        self._body = memoryview(data)[end + 4 :]
+        self._body = memoryview(data)[end + 4 :] if len(data) > end + 4 else _NOTHING
         try:
             self._stream_id = self._http2.get_next_available_stream_id()
             self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)
@@ -198,8 +199,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             size = min(room, self._http2.max_outbound_frame_size, len(self._body))
             if size <= 0:
                 return
-            sent, self._body = self._body[:size], self._body[size:]
-            self._http2.send_data(self._stream_id, bytes(sent), end_stream=not self._body)
+            sent, rest = self._body[:size], self._body[size:]
+            self._body = rest if rest else _NOTHING  # an empty part would hold all of the prompt
+            self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
             self._flush()
 
     def _flush(self) -> None:
