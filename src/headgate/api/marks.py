@@ -67,7 +67,7 @@ KV_EVENTS = "headgate.dev/kv-events"
 KV_EVENTS_REPLAY = "headgate.dev/kv-events-replay"
 """On a Pod, or on a ModelServer or InferencePool for all of its Pods: where the engine publishes what its KV
 cache holds, and where it repeats what was missed; as the engine is told, like tcp://*:5557. Only the port
-counts."""
+counts. Without the first, the arguments of the Pod's containers say it, where they do; "off" is nowhere."""
 
 KV_EVENTS_RANKS = "headgate.dev/kv-events-ranks"
 """Beside it: how many data-parallel ranks publish, each on the port after the one before; 1 if unset."""

@@ -13,7 +13,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.addresses import Address
-from headgate.routing import endpoints, role_labels, tls
+from headgate.routing import endpoints, kv_events, role_labels, tls
 from headgate.routing.endpoints import ReadyPods, Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
@@ -86,8 +86,11 @@ def pool(
     roles = role_labels.of_pool(notes, engine, found, field, report)
     found = {endpoint: pod for endpoint, pod in found.items() if roles is None or endpoint in roles.roles}
     pages = dict(endpoints.pages(found, field, report))
-    events = dict(endpoints.events(notes, found, field, report))
-    if len(ports(source)) > 1:
+    has_ranks = len(ports(source)) > 1
+    # Where a Pod has several engines, its arguments do not tell which of them has which port.
+    told = {marks.KV_EVENTS: kv_events.OFF, **notes} if has_ranks else notes
+    events = dict(endpoints.events(told, found, field, report))
+    if has_ranks:
         pages = {endpoint: own for endpoint, page in pages.items() if (own := _page_of_rank(page))}
         events = {endpoint: _events_of_rank(each, ranks[endpoint][0]) for endpoint, each in events.items()}
     return Pool(

@@ -48,7 +48,7 @@ TYPES: Mapping[str, Elsewhere] = {
     "approx-prefix-cache-producer": _done(_INDEX),
     "precise-prefix-cache-producer": _done(
         f"{_INDEX}; engines that publish events feed it",
-        instead="annotate Pods whose engines publish events with headgate.dev/kv-events",
+        instead="--kv-events-config of engines is read; headgate.dev/kv-events goes before it",
     ),
     "inflight-load-producer": _done("each request is in the ledger of its endpoint from pick to end"),
     "predicted-latency-producer": _done("each endpoint's rates are learned from its answers"),

@@ -103,7 +103,8 @@ class PreciseParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     token_processor_config: Annotated[dict[str, object], unused(_OWN_INDEX)] = {}
     indexer_config: Annotated[dict[str, object], unused(_OWN_INDEX)] = {}
     kv_events_config: Annotated[
-        dict[str, object], unused("annotate Pods whose engines publish events with headgate.dev/kv-events")
+        dict[str, object],
+        unused("--kv-events-config of engines is read; headgate.dev/kv-events goes before it"),
     ] = {}
     kv_cache_backend_configs: Annotated[list[object], unused(_OWN_INDEX)] = []
     speculative_indexing: Annotated[bool, unused("a prompt counts as held as soon as it is sent")] = True
