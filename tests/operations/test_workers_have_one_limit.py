@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headgate.flow.limits import LeasedBudget
+from headgate.flow.limits import LeasedBudget, Presence, Standing
 from headgate.gateway.limiting.transport import Unreachable
 from headgate.gateway.workers import messages
 from headgate.gateway.workers.accounts import Accounts, SupervisorTransport
@@ -70,14 +70,15 @@ async def test_claims_go_to_the_supervisor_and_back():
 
     transport = SupervisorTransport(send, workers=3)
     budget = LeasedBudget("route", "worker", 100, 1, 0.0, lambda _: None)
-    asking = asyncio.create_task(transport.exchange([("route", budget.claim(0.0))], True))
+    here = Presence(turn=1, held=0, weight=0.0)
+    asking = asyncio.create_task(transport.exchange([("route", budget.claim(0.0))], here))
     await asyncio.sleep(0)
     (report,) = sent
     assert isinstance(report, messages.Claims)
     grants = Accounts("one").claim(report.claims, 0.0)
     transport.granted(messages.Grants(report.id, grants))
-    assert await asking == (grants, 3)
+    assert await asking == (grants, Standing(members=3))
     transport.is_hushed = True
     with pytest.raises(Unreachable):
-        await transport.exchange([], True)
+        await transport.exchange([], here)
     assert len(sent) == 1

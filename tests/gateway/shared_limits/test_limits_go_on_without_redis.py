@@ -176,7 +176,7 @@ async def test_a_redis_without_the_password_is_trouble(limiter, client, eventual
         locked_out, let_in = limiter(), limiter(password="secret")
         locked_out.budget(1_000, MONTH_S)
         await eventually(lambda: locked_out.source.trouble)
-        assert "uthentication" in locked_out.source.trouble
+        assert "REDIS_PASSWORD" in locked_out.source.trouble
         budget = let_in.budget(1_000, MONTH_S)
         assert await let_in.request(budget, 10)
         assert not let_in.source.trouble

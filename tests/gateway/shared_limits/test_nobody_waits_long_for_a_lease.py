@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headgate.flow.limits import LeaseAccount, LocalBudget
+from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.transport import Unreachable
 
@@ -24,14 +24,14 @@ class Account:
         self.is_away = False
         self.asked = 0
 
-    async def exchange(self, claims, count):
+    async def exchange(self, claims, presence):
         self.asked += 1
         now = asyncio.get_running_loop().time()
         if self.is_away:
             raise Unreachable("nobody there")
         grants = [self.account.claim(claim, now) for _, claim in claims]
         await asyncio.sleep(self.delay_s)
-        return grants, int(count)
+        return grants, Standing(members=1) if presence else None
 
     async def close(self):
         pass

@@ -1,12 +1,12 @@
-"""The script inside Redis answers every claim as `LeaseAccount` does."""
+"""The scripts inside Redis answer as `LeaseAccount` and `ShareBook` do."""
 
 import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.flow.limits import Claim, LeaseAccount, LocalBudget
-from headgate.gateway.limiting import redis_script
+from headgate.flow.limits import Claim, LeaseAccount, LocalBudget, Presence, ShareBook
+from headgate.gateway.limiting import redis_members, redis_script
 
 LIMIT, UNIT_S = 10_000, 1_000_000_000
 """So slow that nothing comes in while the test runs."""
@@ -55,3 +55,30 @@ def test_both_answer_alike(client, told):
             expected.members,
         )
         assert found.level == pytest.approx(expected.level, abs=0.01)
+
+
+@st.composite
+def words(draw: st.DrawFn) -> tuple[str, Presence]:
+    presence = Presence(
+        turn=draw(st.integers(1, 8)),
+        held=draw(st.sampled_from([0, 1000, 250_000])),
+        weight=draw(st.sampled_from([0.0, 0.25, 0.5, 64.0])),
+        is_leaving=draw(st.integers(0, 9)) == 0,
+    )
+    return draw(st.sampled_from("abcd")), presence
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(words(), max_size=16), st.booleans())
+def test_both_divide_alike(client, told, is_new):
+    """Whatever gateways say of themselves, in whatever order, their parts agree."""
+    client.delete(redis_members.KEY)
+    age_s = 1.0 if is_new else 1000.0
+    client.hset(redis_members.KEY, "since", client.time()[0] - age_s)
+    model = ShareBook(0.0)
+    script = client.register_script(redis_members.NOTE)
+    for name, presence in told:
+        expected = model.note(name, presence, age_s)
+        answer = script([redis_members.KEY], redis_members.arguments(name, presence))
+        found = redis_members.standing(answer)
+        assert (found.members, found.part) == (expected.members, expected.part)

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, LeasedBudget
-from headgate.gateway.limiting import redis_script
+from headgate.gateway.limiting import redis_members
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
 
@@ -80,7 +80,8 @@ async def test_gateways_are_counted(limiter, client, eventually):
     for each in gateways:
         each.budget(1_000)
     await eventually(lambda: all(each.source.statistics()["exchanges"] for each in gateways))
-    assert await client.zcard(redis_script.PRESENT_KEY) == 3
+    names = await client.hkeys(redis_members.KEY)
+    assert sum(name.startswith(b"gateway:") for name in names) == 3
     last = limiter()
     budget = last.budget(1_000)
     assert await last.request(budget, 1)
@@ -127,14 +128,14 @@ async def test_an_answer_that_nobody_waits_for_is_not_taken_for_another(way, eve
         budget = LeasedBudget("", "me", limit, 2_592_000, 0.0, lambda _: None)
         return [(f"{limit}:input", budget.claim(0.0))]
 
-    await transport.exchange(claim(100), True)
+    await transport.exchange(claim(100), None)
     way.delay_s = 0.1
     passed = way.passed
-    given_up = asyncio.create_task(transport.exchange(claim(200), False))
+    given_up = asyncio.create_task(transport.exchange(claim(200), None))
     await eventually(lambda: way.passed > passed)
     given_up.cancel()
     await asyncio.gather(given_up, return_exceptions=True)
     way.delay_s = 0.0
-    (grant,), _ = await transport.exchange(claim(300), False)
+    (grant,), _ = await transport.exchange(claim(300), None)
     assert grant.level == pytest.approx(300, abs=1)
     await transport.close()

@@ -10,6 +10,7 @@ import pytest
 import redis_rig
 from headgate.api.addresses import Address
 from headgate.apiserver import pki
+from headgate.flow.limits import Presence
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
@@ -29,6 +30,10 @@ def identity(tmp_path_factory):
 @pytest.fixture(scope="module")
 def other_authority(tmp_path_factory):
     return str(pki.ensure(tmp_path_factory.mktemp("other"), "127.0.0.1", NOW).ca)
+
+
+def presence() -> Presence:
+    return Presence(turn=1, held=0, weight=0.0)
 
 
 def free_port() -> int:
@@ -62,12 +67,12 @@ def exchange(port):
     async def exchange(host: str = "127.0.0.1", **access: object) -> str:
         transport = RedisTransport(Address(host, port), RedisAccess(**access))
         try:
-            _, members = await transport.exchange([], True)
+            _, standing = await transport.exchange([], presence())
         except Unreachable as error:
             return str(error)
         finally:
             await transport.close()
-        assert members
+        assert standing.members
         return ""
 
     return exchange
@@ -113,7 +118,7 @@ async def test_tls_to_a_server_without_it_is_told(way, identity):
     """The same the other way round."""
     transport = RedisTransport(Address.parse(way.address), RedisAccess(tls=True, ca_file=str(identity.ca)))
     with pytest.raises(Unreachable, match="redis_tls"):
-        await transport.exchange([], True)
+        await transport.exchange([], presence())
     await transport.close()
 
 

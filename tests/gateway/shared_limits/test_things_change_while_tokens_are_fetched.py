@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headgate import routing
-from headgate.flow.limits import LeaseAccount, LocalBudget
+from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
 from headgate.gateway.limiting import sources
 
 MONTH_S = 30 * 86_400
@@ -29,13 +29,13 @@ class Account:
         self.open.set()
         self.waiting = 0
 
-    async def exchange(self, claims, count):
+    async def exchange(self, claims, presence):
         now = asyncio.get_running_loop().time()
         grants = [self.account.claim(claim, now) for _, claim in claims]
         if any(claim.need for _, claim in claims):
             self.waiting += 1
             await self.open.wait()
-        return grants, int(count)
+        return grants, Standing(members=1) if presence else None
 
     async def close(self):
         pass

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from headgate.flow.limits import LeaseAccount, LocalBudget
+from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
 from headgate.gateway.limiting.lease_source import PRESENT_S, LeaseSource
 from headgate.gateway.limiting.transport import Refused, Unreachable
 
@@ -19,15 +19,17 @@ class Account:
         self.counts = True
         self.asked = 0
 
-    async def exchange(self, claims, count):
+    async def exchange(self, claims, presence):
         self.asked += 1
         if self.is_away:
             raise Unreachable("nobody there")
         if self.refuses:
-            return [Refused("it is something else") for _ in claims], int(count)
+            return [Refused("it is something else") for _ in claims], Standing(
+                members=1
+            ) if presence else None
         now = asyncio.get_running_loop().time()
         grants = [self.account.claim(claim, now) for _, claim in claims]
-        return grants, int(count and self.counts)
+        return grants, Standing(members=1) if presence and self.counts else None
 
     async def close(self):
         pass

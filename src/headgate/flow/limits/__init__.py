@@ -13,6 +13,7 @@ from headgate.flow.limits.lease_account import Claim, Grant, LeaseAccount
 from headgate.flow.limits.reservation import Reservation
 from headgate.flow.limits.route_limit import MakeBudget, RouteLimit, local_budget
 from headgate.flow.limits.route_limits import RouteLimits
+from headgate.flow.limits.shares import Presence, Share, ShareBook, Standing
 from headgate.flow.limits.shortage import Shortage
 
 __all__ = [
@@ -25,9 +26,13 @@ __all__ = [
     "LeasedBudget",
     "LocalBudget",
     "MakeBudget",
+    "Presence",
     "Reservation",
     "RouteLimit",
     "RouteLimits",
+    "Share",
+    "ShareBook",
     "Shortage",
+    "Standing",
     "local_budget",
 ]

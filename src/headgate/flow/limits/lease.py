@@ -55,6 +55,8 @@ class LeasedBudget:
         self.member = member
         self.limit = limit
         self.members = members
+        self.fraction: float | None = None
+        """Of the limit, by which it goes while the account is out of reach; without it, by one member's."""
         self.is_strict = False
         """Whether nothing goes without the account."""
         self.is_called = False
@@ -206,7 +208,7 @@ class LeasedBudget:
 
     @property
     def has_told_all(self) -> bool:
-        return self._used == self._told
+        return self.used == self._told
 
     @property
     def is_over(self) -> bool:
@@ -214,8 +216,13 @@ class LeasedBudget:
         return self.is_closed and self.is_settled and not self.is_called
 
     @property
-    def _used(self) -> int:
+    def used(self) -> int:
+        """Tokens since its start, less what was given back."""
         return self._granted - self._held
+
+    @property
+    def limit_per_s(self) -> float:
+        return self.limit / self._unit_s
 
     def wants_lease(self, now: float) -> int:
         """Tokens that it would like to have on lease, by what was used of late and what is waited for."""
@@ -235,7 +242,7 @@ class LeasedBudget:
             turn=self._turn,
             limit=self.limit,
             unit_s=self._unit_s,
-            used=self._used,
+            used=self.used,
             told=self._told,
             granted=self._granted,
             need=self._need,
@@ -257,9 +264,9 @@ class LeasedBudget:
 
     def _learn(self, now: float) -> None:
         """How fast tokens are used, and by how large requests, judged by the use since the last claim."""
-        used = max(self._used - self._used_then, 0)
+        used = max(self.used - self._used_then, 0)
         passed_s = max(now - self._asked_at, 1e-3)
-        self._used_then = self._used
+        self._used_then = self.used
         if used or self._need:
             self._used_at = now
         weight = 1.0 - math.exp(-passed_s / SMOOTHING_S)
@@ -270,7 +277,7 @@ class LeasedBudget:
 
     def granted(self, claim: Claim, grant: Grant, now: float) -> None:
         """The account's answer to the last claim, which was made at `_asked_at`."""
-        used = self._used
+        used = self.used
         self._granted, self._told = grant.granted, grant.used
         self._held = self._granted - used
         self._until = self._asked_at + LEASE_S
@@ -299,7 +306,7 @@ class LeasedBudget:
     def _end_lease(self, now: float) -> None:
         """What the account knows nothing of is not ours any more: it takes back what it gave."""
         if now >= self._until:
-            used = self._used
+            used = self.used
             self._granted = self._told
             self._held = self._granted - used
 
@@ -312,7 +319,7 @@ class LeasedBudget:
         self._level, self._level_at = self._filled(now), now
         part = self._part_of_limit()
         share = LocalBudget(part, self._unit_s, now)
-        share.charge(max(part - math.floor(self._level / self.members), 0), now)
+        share.charge(max(part - self._share_of(self._level), 0), now)
         self._share = share
         self._need = self._least = 0
 
@@ -341,8 +348,11 @@ class LeasedBudget:
         if not self.is_called:
             self._make_call()
 
+    def _share_of(self, tokens: float) -> int:
+        return math.floor(tokens / self.members if self.fraction is None else tokens * self.fraction)
+
     def _part_of_limit(self) -> int:
-        return max(self.limit // self.members, 1)
+        return max(self._share_of(self.limit), 1)
 
     def _filled(self, now: float) -> float:
         """What is left for all, if nobody else has taken anything since it was told. While the account is out
@@ -356,8 +366,8 @@ class LeasedBudget:
             "limit": self.limit,
             "available": self.available(now),
             "leased": self._held if now < self._until else 0,
-            "used": self._used,
-            "untold": self._used - self._told,
+            "used": self.used,
+            "untold": self.used - self._told,
             "members": self.members,
             "parted": self.is_parted,
         }

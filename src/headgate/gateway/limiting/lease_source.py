@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.flow.limits import Claim, LeasedBudget
+from headgate.gateway.limiting.membership import Membership
 from headgate.gateway.limiting.transport import Answer, Refused, Transport, Unreachable
 from headgate.gateway.limiting.waiter import Waiter
 
@@ -88,7 +89,7 @@ class LeaseSource:
         self._loop = loop
         self._rng = rng
         self._is_strict = is_strict
-        self._members = members
+        self._membership = Membership(members, loop.time())
         self._budgets: dict[LeasedBudget, None] = {}
         self._called: dict[LeasedBudget, None] = {}
         self._waiting: dict[LeasedBudget, list[Waiter]] = {}
@@ -130,11 +131,11 @@ class LeaseSource:
         """A new part of the account of this name."""
         member = f"{self._id}.{next(self._numbers)}"
         now = self._loop.time()
-        budget = LeasedBudget(account, member, limit, unit_s, now, self._call, self._members)
+        budget = LeasedBudget(account, member, limit, unit_s, now, self._call, self._membership.members)
         budget.is_strict = self._is_strict
         self._budgets[budget] = None
         if self.trouble:
-            budget.part(now)
+            self._membership.part(budget, now)
         self._wake.set()
         return budget
 
@@ -197,7 +198,7 @@ class LeaseSource:
             self._answers_late(self.exchanges)
             return
         # It came amid an exchange, and the next one, with its claim, is not late yet.
-        budget.part(self._loop.time())
+        self._membership.part(budget, self._loop.time())
         self._end([waiter, *self._waiting.pop(budget, ())])
 
     # -- the account
@@ -270,13 +271,15 @@ class LeaseSource:
             self._called.pop(budget, None)
             self._asked += self._waiting.pop(budget, ())
         claims = [budget.claim(asked_at) for budget in budgets]
-        is_counting = self._is_count_due() or not claims
+        presence = (
+            self._membership.presence(self._budgets, asked_at) if self._is_count_due() or not claims else None
+        )
         self._asked_at = asked_at
         late = self._watch(self._answers_late, self.exchanges)
         try:
             async with asyncio.timeout(EXCHANGE_S):
                 told = [(budget.account, claim) for budget, claim in zip(budgets, claims, strict=True)]
-                answers, members = await self._transport.exchange(told, is_counting)
+                answers, standing = await self._transport.exchange(told, presence)
         except TimeoutError:
             raise Unreachable(f"no answer within {EXCHANGE_S:g} s") from None
         finally:
@@ -285,9 +288,10 @@ class LeaseSource:
             late.cancel()
         now = self._loop.time()
         self.claims += len(claims)
-        if is_counting:
-            self._members = members or self._members
+        if presence is not None:
             self._counted_at = now
+        if standing is not None:
+            self._membership.told(standing, asked_at, now)
         for budget, claim, answer in zip(budgets, claims, answers, strict=True):
             self._answered(budget, claim, answer, now)
         self._note_speed(now - asked_at, now)
@@ -312,12 +316,12 @@ class LeaseSource:
             if budget not in self._refused:
                 log.error("%s does not count %s: %s", self.name, budget.account, answer)
             self._refused[budget] = answer
-            budget.part(now)
+            self._membership.part(budget, now)
             if budget.is_closed:
                 self._let_go(budget)
             return
         budget.granted(claim, answer, now)
-        budget.members = max(budget.members, self._members)
+        budget.members = max(budget.members, self._membership.members)
         self._refused.pop(budget, None)
         if not self.trouble:
             budget.rejoin(now)
@@ -333,8 +337,7 @@ class LeaseSource:
             does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
             log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
-                budget.members = max(budget.members, self._members)
-                budget.part(now)
+                self._membership.part(budget, now)
         elif self.is_denied and why != self.trouble:
             log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
@@ -369,10 +372,11 @@ class LeaseSource:
             budget.close()
             if not budget.is_settled:
                 claims.append((budget.account, budget.claim(now)))
-        if claims and not self.trouble:
+        leaving = self._membership.presence(self._budgets, now, is_leaving=True)
+        if not self.trouble and (claims or self._membership.is_known):
             try:
                 async with asyncio.timeout(LAST_WORDS_S):
-                    await self._transport.exchange(claims, False)
+                    await self._transport.exchange(claims, leaving)
             except (TimeoutError, Unreachable) as error:
                 log.info("%s was not told of the last leases: they end by themselves: %s", self.name, error)
         await self._transport.close()
@@ -384,7 +388,8 @@ class LeaseSource:
             "notice": self.notice,
             "refused": {budget.account: str(why) for budget, why in self._refused.items()},
             "trouble_since": round(self.trouble_since, 3) if self.trouble else None,
-            "members": self._members,
+            "members": self._membership.members,
+            "share": self._membership.fraction,
             "budgets": len(self._budgets),
             "exchanges": self.exchanges,
             "claims": self.claims,

@@ -47,7 +47,7 @@ def explained(error: Exception, access: RedisAccess, is_known: bool) -> str:
 
 
 def _advice(error: Exception, text: str, access: RedisAccess, is_known: bool) -> str:
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, AuthenticationError) or "unauthenticated" in text:
         return "the gateway takes user and password from $REDIS_USERNAME and $REDIS_PASSWORD"
     if "mismatch" in text and "certificate" in text:
         return "its certificate has to name the host that the route does"

@@ -6,16 +6,16 @@ import re
 
 from redis.exceptions import NoPermissionError, ResponseError
 
-from headgate.gateway.limiting import redis_script
+from headgate.gateway.limiting import redis_members, redis_script
 
 _CALL = re.compile(r"redis\.call\('(\w+)'")
 _LINE = re.compile(r"@user_script: ?(\d+)")
 _COMMAND = re.compile(r"run the '([^']+)' command")
-KEYS = f"{redis_script.PREFIX}:*", f"{redis_script.PRESENT_KEY.rpartition(':')[0]}:*"
+KEYS = f"{redis_script.PREFIX}:*", f"{redis_members.KEY.rpartition(':')[0]}:*"
 COMMANDS = (
     "eval",
     "evalsha",
-    *sorted({each.lower() for each in _CALL.findall(redis_script.CLAIM + redis_script.COUNT)}),
+    *sorted({each.lower() for each in _CALL.findall(redis_script.CLAIM + redis_members.NOTE)}),
 )
 
 

@@ -21,14 +21,23 @@ from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S
 
 PREFIX = "kthena:ratelimit"
 """Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
-PRESENT_KEY = "headgate:ratelimit:gateways"
-"""A sorted set: who was there lately, and when."""
 LEAST_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
-PRESENT_FOR_S = 10
 SLACK_S = 0.5
 """For the way of a claim to Redis: by so much more its time may have gone on than the claimant knew."""
 
-CLAIM = """
+OWN_TIME = """
+-- Seconds that are taken to have passed since it was `time`, by Redis' clock and by what the claimant knows.
+local function passed_since(time, passed, time_from, time_until)
+  if time_from and time_until then
+    passed = math.max(math.min(passed, time_until - time), time_from - time)
+  end
+  return math.max(passed, 0)
+end
+"""
+
+CLAIM = (
+    OWN_TIME
+    + """
 local key = KEYS[1]
 local limit, unit = tonumber(ARGV[1]), tonumber(ARGV[2])
 local name, turn, used = 'lease:' .. ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -63,10 +72,8 @@ end
 epoch = epoch or (clock[1] .. '.' .. clock[2])
 
 if not (time and read_then) then time, read_then = updated, updated end
-local passed = math.max(read - read_then, 0)
-if known_epoch == epoch and time_from and time_until then
-  passed = math.max(math.min(passed, time_until - time), time_from - time, 0)
-end
+local is_known = known_epoch == epoch
+local passed = passed_since(time, read - read_then, is_known and time_from, is_known and time_until)
 local now = time + passed
 if updated ~= read_then then passed = math.min(passed, math.max(read - updated, 0)) end
 tokens = math.min(limit, tokens + passed * limit / unit)
@@ -134,15 +141,7 @@ redis.call('EXPIRE', key, expiry_s)
 return {epoch, string.format('%.0f', me.used), string.format('%.0f', me.granted),
         string.format('%.17g', tokens), present, string.format('%.6f', now)}
 """
-
-COUNT = """
-local clock = redis.call('TIME')
-local now = tonumber(clock[1])
-redis.call('ZADD', KEYS[1], now, ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
-redis.call('EXPIRE', KEYS[1], 10 * tonumber(ARGV[2]))
-return redis.call('ZCARD', KEYS[1])
-"""
+)
 
 
 def digest(script: str) -> str:
@@ -165,12 +164,18 @@ def arguments(claim: Claim) -> list[str | int]:
         claim.want,
         claim.epoch,
         "" if math.isinf(claim.level) else repr(claim.level),
-        "" if claim.time_from is None else f"{claim.time_from:.6f}",
-        "" if claim.time_until is None else f"{claim.time_until + SLACK_S:.6f}",
+        *bounds(claim.time_from, claim.time_until),
         repr(LEASE_S + GRACE_S),
         repr(FORGET_S),
         expiry_s(claim.unit_s),
     ]
+
+
+def bounds(time_from: float | None, time_until: float | None) -> tuple[str, str]:
+    """Between which the time is now; empty where that is not known."""
+    if time_from is None or time_until is None:
+        return "", ""
+    return f"{time_from:.6f}", f"{time_until + SLACK_S:.6f}"
 
 
 def expiry_s(unit_s: int) -> int:

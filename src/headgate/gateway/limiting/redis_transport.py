@@ -13,8 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from headgate.api.addresses import Address
-from headgate.flow.limits import Claim
-from headgate.gateway.limiting import redis_acl, redis_script
+from headgate.flow.limits import Claim, Presence, Standing
+from headgate.gateway.limiting import redis_acl, redis_members, redis_script
 from headgate.gateway.limiting.redis_access import RedisAccess, explained
 from headgate.gateway.limiting.transport import Answer, Refused, Unreachable
 
@@ -58,14 +58,16 @@ class RedisTransport:
             **self._access.options(),
         )
 
-    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
+    async def exchange(
+        self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
+    ) -> tuple[list[Answer], Standing | None]:
         calls = [
             _Call(redis_script.CLAIM, f"{redis_script.PREFIX}:{account}", redis_script.arguments(claim))
             for account, claim in claims
         ]
-        if count:
-            present: list[str | int] = [self._name, redis_script.PRESENT_FOR_S]
-            calls.append(_Call(redis_script.COUNT, redis_script.PRESENT_KEY, present))
+        if presence is not None:
+            noted = redis_members.arguments(self._name, presence)
+            calls.append(_Call(redis_members.NOTE, redis_members.KEY, noted))
         self.denied = ""
         try:
             results = await self._call(calls)
@@ -78,18 +80,24 @@ class RedisTransport:
             await self._drop()
             raise
         self._is_known = True
-        members = self._counted(calls.pop(), results.pop()) if count else 0
-        return [self._answer(*each) for each in zip(calls, results, strict=True)], members
+        standing = self._standing(calls.pop(), results.pop()) if presence is not None else None
+        return [self._answer(*each) for each in zip(calls, results, strict=True)], standing
 
-    def _counted(self, call: _Call, result: Any) -> int:
+    def _standing(self, call: _Call, result: Any) -> Standing | None:
         """Leases are counted without it, and gateways are, as far as they have leases of the same account."""
-        notice = ""
         if isinstance(result, ResponseError):
+            if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
+                raise Unreachable(self._said(call, result))
             notice = f"it does not count gateways: {self._said(call, result)}"
             if notice != self.notice:
                 log.warning("the Redis at %s counts limits, but %s", self._address, notice)
-        self.notice = notice
-        return result if isinstance(result, int) else 0
+            self.notice = notice
+            return None
+        self.notice = ""
+        try:
+            return redis_members.standing(result)
+        except (ValueError, TypeError):
+            return None
 
     def _answer(self, call: _Call, result: Any) -> Answer:
         """Raises Unreachable for what is not about this one key."""
@@ -109,7 +117,7 @@ class RedisTransport:
         if redis_acl.is_denial(error):
             self.denied = redis_acl.denial(error, call.script, call.key, self._access.username)
             return self.denied
-        return str(error)
+        return explained(error, self._access, is_known=True)
 
     async def _call(self, calls: Sequence[_Call]) -> list[Any]:
         """What each script returned, or a ResponseError."""
@@ -153,7 +161,9 @@ class NoTransport:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
+    async def exchange(
+        self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
+    ) -> tuple[list[Answer], Standing | None]:
         raise Unreachable(self._why)
 
     async def close(self) -> None:

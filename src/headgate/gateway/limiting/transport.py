@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from headgate.flow.limits import Claim, Grant
+from headgate.flow.limits import Claim, Grant, Presence, Standing
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
@@ -32,8 +32,10 @@ class Transport(Protocol):
     def denied(self) -> str:
         """What the last exchange was not permitted, and how to permit it; empty if there was nothing."""
 
-    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
-        """Answers to claims, each with the name of its account, in their order; and if `count`, how many
-        processes there are that ask, else 0, as it is if that is not known. Raises Unreachable."""
+    async def exchange(
+        self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
+    ) -> tuple[list[Answer], Standing | None]:
+        """Answers to claims, each with the name of its account, in their order; and if this process says that
+        it is there, how it stands among the others, None if that is not known. Raises Unreachable."""
 
     async def close(self) -> None: ...

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 
-from headgate.flow.limits import Claim, Grant, LeaseAccount, LocalBudget
+from headgate.flow.limits import Claim, Grant, LeaseAccount, LocalBudget, Presence, Standing
 from headgate.flow.limits.lease_account import FORGET_S
 from headgate.gateway.limiting.transport import Answer, Unreachable
 from headgate.gateway.workers import messages
@@ -79,7 +79,9 @@ class SupervisorTransport:
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[list[Grant]]] = {}
 
-    async def exchange(self, claims: Sequence[tuple[str, Claim]], count: bool) -> tuple[list[Answer], int]:
+    async def exchange(
+        self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
+    ) -> tuple[list[Answer], Standing | None]:
         number = next(self._ids)
         if self.is_hushed or not self._send(messages.Claims(number, list(claims))):
             raise Unreachable("the supervisor is being replaced, or busy")
@@ -87,7 +89,7 @@ class SupervisorTransport:
             raise Unreachable("this worker ends, and reads no answer any more")
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
-            return list(await future), self._workers if count else 0
+            return list(await future), Standing(members=self._workers) if presence is not None else None
         finally:
             del self._answers[number]
 
