@@ -144,3 +144,14 @@ def test_nobody_is_sent_away_for_ever(queue_of, wait, room):
     queue.enter(wait(deadline=1e9), 0.0)
     assert queue.enter(wait(), 0.0).retry_after_s == 1
     assert queue.enter(wait(), 1000.0).retry_after_s == 300
+
+
+def test_whose_time_has_come_holds_no_place(queue_of, wait):
+    """Though nobody has asked for the dropped yet: whoever comes then finds the place free."""
+    queue = queue_of(max_requests=1)
+    late, next_ = wait("late", deadline=1.0), wait("next", arrived=1.5)
+    assert queue.enter(late, 0.0) is None
+    assert queue.enter(wait("early", arrived=0.5), 0.5) is not None
+    assert queue.enter(next_, 1.5) is None
+    assert [(each, why.reason) for each, why in queue.dropped(1.5)] == [(late, "rejected-ttl-expired")]
+    queue.validate()

@@ -21,6 +21,7 @@ class Flow:
         "bytes",
         "deficit",
         "entry",
+        "head",
         "members",
         "name",
         "round",
@@ -39,6 +40,8 @@ class Flow:
         # The line has requests that wait no more as well, until they come to its front or are too many.
         self._line: list[tuple[float, int, Waiting]] = []
         self._dead = 0
+        self.head: Waiting
+        """Who is next of them."""
         self.deficit = 0.0
         """Tokens that it may still take before its next turn; less than 0 if it took more than its due."""
         self.round = 0
@@ -53,11 +56,6 @@ class Flow:
         return len(self.members)
 
     @property
-    def head(self) -> Waiting:
-        """Who is next of them."""
-        return self._line[0][2]
-
-    @property
     def newest(self) -> Waiting:
         return next(reversed(self.members))
 
@@ -68,13 +66,14 @@ class Flow:
         self.members[waiting] = None
         self.bytes += waiting.size
         heapq.heappush(self._line, (self._key(waiting), waiting.order, waiting))
-        return self._line[0][2] is waiting
+        self.head = self._line[0][2]
+        return self.head is waiting
 
     def remove(self, waiting: Waiting) -> bool:
         """Says whether it was the head."""
         del self.members[waiting]
         self.bytes -= waiting.size
-        if self._line[0][2] is not waiting:
+        if self.head is not waiting:
             self._dead += 1
             if self._dead > LEAST_DEAD and self._dead > len(self.members):
                 self._line = [entry for entry in self._line if entry[2] in self.members]
@@ -85,6 +84,8 @@ class Flow:
         while self._line and self._line[0][2] not in self.members:
             heapq.heappop(self._line)
             self._dead -= 1
+        if self._line:
+            self.head = self._line[0][2]
         return True
 
     def validate(self) -> None:
@@ -93,4 +94,4 @@ class Flow:
         assert self.bytes == sum(waiting.size for waiting in self.members)
         assert len(self._line) == len(self.members) + self._dead
         best = min(self.members, key=lambda waiting: (self._key(waiting), waiting.order))
-        assert self.head is best
+        assert self.head is self._line[0][2] is best

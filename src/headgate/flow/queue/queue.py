@@ -94,7 +94,7 @@ class FlowQueue:
 
         Others may have lost theirs to it: `dropped` tells.
         """
-        self._look_at_pool(now)
+        self._keep_up(now)
         why = self._why_not(waiting, now)
         if why is not None:
             waiting.state = "dropped"
@@ -380,14 +380,11 @@ class FlowQueue:
             self.capacity.follow_bands(self._bands.priorities)
         return band
 
-    def _look_at_pool(self, now: float) -> None:
+    def _keep_up(self, now: float) -> None:
+        """With the pool, and with the time."""
         is_empty = self.capacity.is_empty()
         if is_empty is not self._expiry.is_empty:
             self._expiry.change(is_empty, now)
-
-    def _keep_up(self, now: float) -> None:
-        """With the pool, and with the time."""
-        self._look_at_pool(now)
         if self._expiry.is_due(now):
             self._expire(now)
 
