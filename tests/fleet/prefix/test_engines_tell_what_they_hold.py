@@ -2,6 +2,7 @@
 
 from array import array
 
+import msgspec
 import pytest
 
 from headgate import fleet, routing
@@ -231,3 +232,35 @@ def test_known_prompts_are_bounded():
     assert len(chains) == 4
     assert chains.knows([9, 109])
     assert not chains.knows([0, 100])
+
+
+def of_group(event, group, **more):
+    return msgspec.structs.replace(event, group=group, **more)
+
+
+def test_layers_that_keep_only_the_end_of_a_prompt_do_not_count():
+    """A model's first layers may have a sliding window, and drop the front of a prompt that others keep."""
+    setting = Setting()
+    event = stored(setting.tokens)
+    for prompt in (event, stored([7] * 40)):
+        setting.tell(of_group(prompt, 0, is_whole=False))
+        setting.tell(of_group(prompt, 1))
+        setting.tell(of_group(prompt, 2))
+    setting.learn()
+    setting.residency.sweep(1e9)
+    setting.tell(of_group(removed(event, *range(10)), 0))
+    setting.tell(of_group(removed(event, *range(10)), 2))
+    assert setting.matched() == [10, 0]
+    setting.tell(of_group(removed(event, *range(20)), 1))
+    assert setting.matched() == [0, 0]
+
+
+def test_layers_of_one_kind_count_whatever_it_is():
+    """A model may have none that keep all of a prompt."""
+    setting = Setting()
+    setting.tell(of_group(stored(setting.tokens), 0, is_whole=False))
+    setting.tell(of_group(stored([7] * 40), 1, is_whole=False))
+    setting.learn()
+    setting.residency.sweep(1e9)
+    assert setting.matched() == [10, 0]
+    assert setting.residency.blocks(setting.telling) == len(setting.tokens) // BLOCK

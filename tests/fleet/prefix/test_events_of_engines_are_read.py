@@ -60,10 +60,32 @@ def test_the_map_form_is_read():
         assert rest == [Removed(hashes=(7,), medium="GPU"), Cleared()]
 
 
-def test_other_groups_of_layers_are_left_out():
-    """Models with several kinds of layers tell of each: the first is enough."""
-    batch = [0.0, [["BlockRemoved", [1], "GPU", 0], ["BlockRemoved", [2], "GPU", 1]]]
-    assert kv_events.read(encode(batch)) == [Removed(hashes=(1,), medium="GPU")]
+def test_groups_of_layers_are_told_apart():
+    """Models with several kinds of layers tell of each, and which of them keep all of a prompt."""
+    stored = ["BlockStored", [1], None, [5, 6], 2, None, "GPU", None, None]
+    batch = [
+        *([*stored, 0, "sliding_window"], [*stored, 1, "full_attention"], [*stored, 1], stored),
+        *(["BlockRemoved", [1], "GPU", 1], ["BlockRemoved", [1], "GPU"]),
+    ]
+    *held, one, first = kv_events.read(encode([0.0, batch]))
+    assert [(each.group, each.is_whole) for each in held] == [(0, False), (1, True), (1, False), (0, True)]
+    assert (one.group, first.group) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "extra"),
+    [
+        ([["sql"], ["sql"]], False),
+        ([["sql", "salt"], ["sql"]], True),
+        ([["salt"], None], True),
+        (None, False),
+    ],
+)
+def test_an_adapter_is_not_told_twice(keys, extra):
+    """vLLM has its name among the keys of each block as well."""
+    event = ["BlockStored", [1, 2], None, [1, 2, 3, 4], 2, 7, "GPU", "sql", keys]
+    (found,) = kv_events.read(encode([0.0, [event]]))
+    assert (found.adapter, bool(found.extra)) == ("sql", extra)
 
 
 @pytest.mark.parametrize("block_size", [0, 16])
@@ -111,6 +133,8 @@ STORED = ["BlockStored", [1], None, [1, 2], 2]
         encode([1.0, [["BlockStored", [b"x" * 65], None, [1, 2], 2]]]),
         encode([1.0, [["BlockStored", [1], [], [1, 2], 2]]]),
         encode([1.0, [["BlockRemoved", 7]]]),
+        encode([1.0, [["BlockRemoved", [1], "GPU", -1]]]),
+        encode([1.0, [["BlockRemoved", [1], "GPU", "1"]]]),
         encode([1.0, [["BlockRemoved", list(range(kv_events.MAX_BLOCKS + 1))]]]),
         encode([1.0, [[["BlockRemoved"], [1]]]]),
         encode([1.0, [{"type": "BlockStored"}]]),

@@ -37,11 +37,19 @@ class Account:
         """Stands for the engine."""
         self.block_tokens = 0
         self.is_complete = False
+        self.group: int | None = None
+        """The group of layers whose events count; None before the first."""
+        self.is_whole = False
+        """Whether that group keeps all of a prompt."""
         self.where: dict[int, int] = {}
         """Of each block that is anywhere: bit `rank * TIERS + tier`."""
         self._names: dict[int, dict[EngineHash, int]] = {}
         """By rank: what its names stand for."""
         self._gone: OrderedDict[tuple[int, EngineHash], int] = OrderedDict()
+
+    def ranks(self) -> list[int]:
+        """Those that have told of anything."""
+        return list(self._names)
 
     def has(self, tier: int, block: int) -> bool:
         """Whether any rank has a block in a tier."""

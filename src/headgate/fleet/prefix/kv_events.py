@@ -16,6 +16,11 @@ MAX_BLOCKS = 65_536
 """Of one event."""
 MAX_BLOCK_TOKENS = 8192
 MAX_HASH_BYTES = 64
+MAX_GROUPS = 64
+"""Of layers that have caches of their own."""
+
+_KEEP_ALL = frozenset({"full_attention", "mla_attention", "sink_full_attention"})
+"""Kinds of layers for which all of a prompt is kept; others keep its last tokens, or a state."""
 
 EngineHash: TypeAlias = int | bytes
 """What an engine calls a block: nothing is known of how it is made."""
@@ -23,7 +28,7 @@ EngineHash: TypeAlias = int | bytes
 _FIELDS = {
     "BlockStored": (
         *("block_hashes", "parent_block_hash", "token_ids", "block_size"),
-        *("lora_id", "medium", "lora_name", "extra_keys", "group_idx"),
+        *("lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"),
     ),
     "BlockRemoved": ("block_hashes", "medium", "group_idx"),
     "AllBlocksCleared": (),
@@ -50,6 +55,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     medium: str
     extra: str = ""
     """What else divides the cache, such as images or salts; empty for plain text."""
+    group: int = 0
+    """Of layers, where a model has several kinds: each group tells of the same blocks, by the same names."""
+    is_whole: bool = True
+    """Whether these layers keep all of a prompt, as far as is told."""
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +66,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
     hashes: tuple[EngineHash, ...]
     medium: str
+    group: int = 0
 
 
 class Cleared(msgspec.Struct, frozen=True):
@@ -98,16 +108,16 @@ def _event(event: Any) -> Event | None:
         told = dict(zip(_FIELDS.get(kind, ()), event[1:], strict=False))
     if kind == "AllBlocksCleared":
         return Cleared()
-    if kind not in _FIELDS or told.get("group_idx"):
-        return None  # of layers with caches of their own, the first group tells enough
+    if kind not in _FIELDS:
+        return None
     hashes = _hashes(told["block_hashes"])
-    medium = _text(told.get("medium")) or GPU
+    medium, group = _text(told.get("medium")) or GPU, _group(told.get("group_idx"))
     if kind == "BlockRemoved":
-        return Removed(hashes=hashes, medium=medium)
-    return _stored(told, hashes, medium)
+        return Removed(hashes=hashes, medium=medium, group=group)
+    return _stored(told, hashes, medium, group)
 
 
-def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str) -> Stored:
+def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str, group: int) -> Stored:
     block_tokens, tokens = told["block_size"], told["token_ids"]
     least = 1 if tokens else 0
     if not isinstance(block_tokens, int) or not least <= block_tokens <= MAX_BLOCK_TOKENS:
@@ -116,7 +126,8 @@ def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str) -
         raise InvalidEventsError("a block has block_size token_ids")
     parent = told.get("parent_block_hash")
     adapter = told.get("lora_name") or told.get("lora_id")
-    extra = told.get("extra_keys") or ()
+    extra = _extra(told.get("extra_keys") or (), told.get("lora_name"))
+    layers = told.get("kv_cache_spec_kind")
     return Stored(
         hashes=hashes,
         parent=None if parent is None else _hashes([parent])[0],
@@ -125,7 +136,22 @@ def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str) -
         adapter="" if adapter is None else str(adapter)[:256],
         medium=medium,
         extra=repr(extra)[:1024] if any(extra) else "",
+        group=group,
+        is_whole=layers in _KEEP_ALL if isinstance(layers, str) else not group,
     )
+
+
+def _extra(keys: Any, adapter: Any) -> list[Any]:
+    """Of each block, what divides the cache besides the adapter, which comes first."""
+    return [key[1:] if adapter and isinstance(key, list) and key[:1] == [adapter] else key for key in keys]
+
+
+def _group(told: Any) -> int:
+    if told is None:
+        return 0
+    if type(told) is not int or not 0 <= told < MAX_GROUPS:
+        raise InvalidEventsError(f"group_idx is a number below {MAX_GROUPS}")
+    return told
 
 
 def _hashes(told: Any) -> tuple[EngineHash, ...]:

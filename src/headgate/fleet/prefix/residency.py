@@ -96,15 +96,29 @@ class Residency:
         account = self._accounts[load]
         match event:
             case kv_events.Stored():
-                self._store(account, event, rank)
+                if self._follows(account, event):
+                    self._store(account, event, rank)
             case kv_events.Removed():
-                self._remove(account, event, rank)
+                if event.group == account.group:
+                    self._remove(account, event, rank)
             case kv_events.Cleared():
-                self.clear_rank(load, rank)
+                self._clear_rank(account, rank)
 
     def clear_rank(self, load: EndpointLoad, rank: int) -> None:
         """One rank holds nothing any more."""
-        account = self._accounts[load]
+        self._clear_rank(self._accounts[load], rank)
+
+    def _follows(self, account: Account, event: kv_events.Stored) -> bool:
+        """Whether the event's group of layers is the one that counts: the first that keeps all of a prompt,
+        or the first of all until such a one is heard of."""
+        if account.group is None or (event.is_whole and not account.is_whole):
+            if event.group != account.group:
+                for rank in account.ranks():
+                    self._clear_rank(account, rank)
+            account.group, account.is_whole = event.group, event.is_whole
+        return event.group == account.group
+
+    def _clear_rank(self, account: Account, rank: int) -> None:
         for tier, block in account.clear(rank):
             _unset(self._holders[tier], block, account.bit)
 
