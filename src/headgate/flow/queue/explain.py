@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headgate.flow.capacity import Capacity
 from headgate.flow.queue.band import Band
 
 MOST_FLOWS, MOST_REQUESTS = 100, 20
@@ -67,6 +68,33 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of work that leave it in a second."""
     is_without_endpoints: bool
     bands: Sequence[BandRow]
+
+
+def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: float) -> QueueView:
+    """Of a queue with these bands, before a pool with this capacity."""
+    rows = []
+    why = ""
+    for band in bands:
+        has_room = capacity.has_room(band.priority, now)
+        why = why or ("" if has_room else _why_no_room(capacity, now))
+        rows.append(band_row(band, has_room, why or "it goes next", now))
+        if band.members and not why:
+            why = f"requests of priority {band.priority} go before"
+    return QueueView(
+        requests=sum(map(len, bands)),
+        bytes=sum(band.bytes for band in bands),
+        work=sum(band.work for band in bands),
+        saturation=capacity.saturation(now),
+        drain_per_s=drain_per_s,
+        is_without_endpoints=capacity.is_empty(),
+        bands=rows,
+    )
+
+
+def _why_no_room(capacity: Capacity, now: float) -> str:
+    if capacity.is_empty():
+        return "the pool has no endpoint"
+    return f"the pool is saturated ({capacity.saturation(now):.2f})"
 
 
 def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Literal
 
 from headgate.flow.capacity import Capacity
-from headgate.flow.queue import reporting
+from headgate.flow.queue import explain, reporting, why
 from headgate.flow.queue.band import Band
 from headgate.flow.queue.bands import Bands
 from headgate.flow.queue.bounds import Bounds
 from headgate.flow.queue.drain import DrainRate
 from headgate.flow.queue.eviction import Evictions
 from headgate.flow.queue.expiry import Expiry
-from headgate.flow.queue.explain import QueueView, band_row
+from headgate.flow.queue.explain import QueueView
 from headgate.flow.queue.fairness import Usage
 from headgate.flow.queue.places import Full, make_place
 from headgate.flow.queue.settings import FlowSettings
 from headgate.flow.queue.turns import Turns
-from headgate.flow.queue.waiting import Dropped, Reason, Waiting
+from headgate.flow.queue.waiting import Dropped, Waiting
+from headgate.flow.queue.why import Why
 from headgate.flow.sharing import Charge, PoolReport
 
 LEAST_WAIT_S = 0.001
@@ -95,21 +97,17 @@ class FlowQueue:
         Others may have lost theirs to it: `dropped` tells.
         """
         self._keep_up(now)
-        why = self._why_not(waiting, now)
-        if why is not None:
-            waiting.state = "dropped"
-            self._drops += 1
-            return why
+        reason = self._why_not()
+        if reason is not None:
+            return self._refused(waiting, reason, now)
         band = self._band(waiting.priority)
         try:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
             gone = make_place(waiting, band, lower, self.bounds, self._requests, self._bytes)
         except Full as full:
-            waiting.state = "dropped"
-            self._drops += 1
-            return self._told(waiting, "rejected-saturated", f"the pool is saturated, and {full}", now)
+            return self._refused(waiting, why.full(full), now)
         for each in gone:
-            self._push_out(each, now)
+            self._drop(each, why.pushed_out(each), now)
         if not self._requests:
             self._drain.begin(now)
         self._order += 1
@@ -169,8 +167,7 @@ class FlowQueue:
         saturation, ceiling = self.capacity.saturation(now), self.capacity.ceiling(top.priority, now)
         in_flight = self.capacity.in_flight()
         chosen = self._evictions.choose(top.priority, saturation, ceiling, in_flight, now)
-        message = "request evicted by flow control: a more important one needs its place"
-        return [(each, self._told(each, "evicted", message, now)) for each in chosen]
+        return [(each, self._told(each, why.EVICTED, now)) for each in chosen]
 
     def served(
         self, flow: str, priority: int, work: int, usage: Usage, now: float, *, order: int = 0
@@ -198,7 +195,8 @@ class FlowQueue:
         Who waits goes on waiting, even where it would find no place now; but if nothing is to wait any more,
         all go.
         """
-        waiting = sorted((each for band in self._bands.in_order for each in band.members), key=_by_order)
+        waiting = [each for band in self._bands.in_order for each in band.members]
+        waiting.sort(key=attrgetter("order"))
         self.settings = settings
         self.bounds = self.bounds.changed(settings)
         self._bands = Bands(settings)
@@ -217,7 +215,7 @@ class FlowQueue:
         self._is_closed = True
         for band in self._bands.in_order:
             for waiting in list(band.members):
-                self._drop(waiting, "rejected-shutting-down", "the gateway is shutting down", now)
+                self._drop(waiting, why.CLOSED, now)
 
     # -- what is known
 
@@ -263,23 +261,7 @@ class FlowQueue:
         return self._drain.per_s(now)
 
     def explain(self, now: float) -> QueueView:
-        rows = []
-        why = ""
-        for band in self._bands.in_order:
-            has_room = self.capacity.has_room(band.priority, now)
-            why = why or ("" if has_room else self._why_no_room(now))
-            rows.append(band_row(band, has_room, why or "it goes next", now))
-            if band.members and not why:
-                why = f"requests of priority {band.priority} go before"
-        return QueueView(
-            requests=self._requests,
-            bytes=self._bytes,
-            work=sum(band.work for band in self._bands.in_order),
-            saturation=self.capacity.saturation(now),
-            drain_per_s=self.drain_per_s(now),
-            is_without_endpoints=self.capacity.is_empty(),
-            bands=rows,
-        )
+        return explain.view(self._bands.in_order, self.capacity, self.drain_per_s(now), now)
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
@@ -314,41 +296,30 @@ class FlowQueue:
 
     # -- who goes without having had a turn
 
-    def _why_not(self, waiting: Waiting, now: float) -> Dropped | None:
+    def _why_not(self) -> Why | None:
         """Why a request may not even wait."""
         if self._is_closed:
-            return self._told(waiting, "rejected-shutting-down", "the gateway is shutting down", now)
+            return why.CLOSED
         if self._expiry.is_empty and not (self.settings.is_on and self.settings.no_endpoint_ttl_s):
-            return self._told(waiting, "rejected-no-endpoints", "the pool has no ready endpoint", now)
-        if not self.settings.is_on:
-            message = "system saturated, sheddable request dropped"
-            return self._told(waiting, "rejected-saturated", message, now)
-        return None
+            return why.NO_ENDPOINT
+        return None if self.settings.is_on else why.SHED
+
+    def _refused(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
+        waiting.state = "dropped"
+        self._drops += 1
+        return self._told(waiting, reason, now)
 
     def _expire(self, now: float) -> None:
         while self._expiry.at() <= now:
             waiting = self._expiry.first()
-            waited_s = now - waiting.arrived
-            if self._expiry.is_empty:
-                message = f"the pool had no ready endpoint, and the request has waited {waited_s:.1f} s"
-                self._drop(waiting, "rejected-no-endpoints", message, now)
-            else:
-                message = f"the pool is saturated: the request had no turn within {waited_s:.1f} s"
-                self._drop(waiting, "rejected-ttl-expired", message, now)
+            reason = why.expired(now - waiting.arrived, has_endpoints=not self._expiry.is_empty)
+            self._drop(waiting, reason, now)
 
-    def _push_out(self, waiting: Waiting, now: float) -> None:
-        if waiting.priority < 0:
-            message = "the queue is full: a sheddable request made room for another"
-            self._drop(waiting, "evicted-queue-pressure", message, now)
-        else:
-            message = "the queue is full: the request made room for one that goes before it"
-            self._drop(waiting, "evicted-priority", message, now)
-
-    def _drop(self, waiting: Waiting, reason: Reason, message: str, now: float) -> None:
+    def _drop(self, waiting: Waiting, reason: Why, now: float) -> None:
         self._bands[waiting.band].remove(waiting, now)
         self._count_out(waiting, "dropped")
         self._drops += 1
-        self._dropped.append((waiting, self._told(waiting, reason, message, now)))
+        self._dropped.append((waiting, self._told(waiting, reason, now)))
 
     def _count_out(self, waiting: Waiting, state: Literal["sent", "dropped", "left"]) -> None:
         waiting.state = state
@@ -356,19 +327,14 @@ class FlowQueue:
         self._bytes -= waiting.size
         self._expiry.removed()
 
-    def _told(self, waiting: Waiting, reason: Reason, message: str, now: float) -> Dropped:
+    def _told(self, waiting: Waiting, reason: Why, now: float) -> Dropped:
         """With when to come again: as soon as what goes before it has gone."""
         if self._expiry.is_empty:
             after_s = NO_ENDPOINT_RETRY_S
         else:
             before = sum(each.work for each in self._bands.in_order if each.priority >= waiting.priority)
             after_s = self._drain.retry_after_s(before, now, self._rng)
-        return Dropped(reason=reason, message=message, retry_after_s=after_s)
-
-    def _why_no_room(self, now: float) -> str:
-        if self.capacity.is_empty():
-            return "the pool has no endpoint"
-        return f"the pool is saturated ({self.capacity.saturation(now):.2f})"
+        return Dropped(reason=reason[0], message=reason[1], retry_after_s=after_s)
 
     # -- the pool
 
@@ -387,7 +353,3 @@ class FlowQueue:
             self._expiry.change(is_empty, now)
         if self._expiry.is_due(now):
             self._expire(now)
-
-
-def _by_order(waiting: Waiting) -> int:
-    return waiting.order

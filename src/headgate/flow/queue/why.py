@@ -1,0 +1,36 @@
+"""Why requests have no turn: the reason, and what their clients are told."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from headgate.flow.queue.places import Full
+from headgate.flow.queue.waiting import Reason, Waiting
+
+Why: TypeAlias = tuple[Reason, str]
+
+CLOSED: Why = ("rejected-shutting-down", "the gateway is shutting down")
+NO_ENDPOINT: Why = ("rejected-no-endpoints", "the pool has no ready endpoint")
+SHED: Why = ("rejected-saturated", "system saturated, sheddable request dropped")
+EVICTED: Why = ("evicted", "request evicted by flow control: a more important one needs its place")
+
+
+def full(bound: Full) -> Why:
+    """There is no place for it."""
+    return "rejected-saturated", f"the pool is saturated, and {bound}"
+
+
+def expired(waited_s: float, *, has_endpoints: bool) -> Why:
+    """Its time has come."""
+    if has_endpoints:
+        message = f"the pool is saturated: the request had no turn within {waited_s:.1f} s"
+        return "rejected-ttl-expired", message
+    message = f"the pool had no ready endpoint, and the request has waited {waited_s:.1f} s"
+    return "rejected-no-endpoints", message
+
+
+def pushed_out(waiting: Waiting) -> Why:
+    """It made room."""
+    if waiting.priority < 0:
+        return "evicted-queue-pressure", "the queue is full: a sheddable request made room for another"
+    return "evicted-priority", "the queue is full: the request made room for one that goes before it"
