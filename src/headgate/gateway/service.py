@@ -15,6 +15,7 @@ from headgate import cluster, serving, telemetry
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.limiting.conditions import LimitConditions
+from headgate.gateway.limiting.gateways import Gateways
 from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
@@ -113,8 +114,9 @@ async def _follow_objects(
     objects = FollowedObjects(client, namespace, changed.set)
     async with asyncio.TaskGroup() as tasks:
         await objects.start(tasks)
-        me = f"gateway {socket.gethostname()} (process {os.getpid()})"
-        shared = LimitConditions(client, proxy.limit_sources.trouble, me)
+        sources = proxy.limit_sources
+        gateways = Gateways(client, socket.gethostname(), os.getpid())
+        shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())
         while True:

@@ -379,6 +379,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         float,
         _says("How long a request may wait for that Redis at most.", ge=0.005, le=10),
     ] = 0.05
+    rate_limit_gateways: Annotated[
+        int,
+        _says(
+            "By how many gateway processes a limit is divided at least while its Redis was never reached, so "
+            "that it has not said how many there are.",
+            live=False,
+            ge=1,
+            le=10_000,
+        ),
+    ] = 1
     redis_hosts: Annotated[
         tuple[str, ...],
         _says(

@@ -182,3 +182,18 @@ async def test_a_redis_without_the_password_is_trouble(limiter, client, eventual
         assert not let_in.source.trouble
     finally:
         await client.config_set("requirepass", "")
+
+
+async def test_a_gateway_that_never_reached_redis_leaves_the_others_their_part(limiter, way, eventually):
+    """As many gateways as the API server knows of have the limit between them."""
+    await way.close()
+    one = limiter()
+    budget = one.budget(1_000, MONTH_S)
+    await eventually(lambda: one.source.trouble)
+    assert await one.request(budget, 100)
+    one.source.expect(4)
+    assert not await one.request(budget, 200)
+    assert await one.request(budget, 150)
+    other = one.budget(1_000, MONTH_S, account="other:input")
+    assert not await one.request(other, 300)
+    assert await one.request(other, 240)

@@ -333,6 +333,12 @@ class LeasedBudget:
         if not self.has_told_all and not self.is_called:
             self._make_call()
 
+    def divide(self, members: int, now: float) -> None:
+        """Goes by the share of one of so many from now on; what was used of it stays used."""
+        self.members = members
+        if self._share is not None:
+            self._share.change(self._part_of_limit(), self._unit_s, now)
+
     @property
     def is_parted(self) -> bool:
         return self._share is not None

@@ -1,8 +1,7 @@
 """The condition LimitsShared of ModelRoutes: whether the gateways that count together can do so.
 
-Every gateway writes it, each by what it meets itself. One that cannot reach its Redis says so (False), and
-says it again if it is taken back while that lasts. One that can takes back what it said itself, and what
-another said long ago: that may be gone.
+Each gateway process says in its Lease what it meets; the first of them by name writes the condition, for all.
+So it does not change to and fro where some reach Redis and others do not.
 """
 
 from __future__ import annotations
@@ -10,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
 from headgate import api, cluster
-from headgate.routing.limits import token_limits
+from headgate.gateway.limiting.gateways import FIELD_MANAGER, Gateways, Meets
+from headgate.routing.limits import TokenLimits, token_limits
 
 log = logging.getLogger(__name__)
 
 SHARED = "LimitsShared"
 REACHED, UNREACHABLE = "RedisReached", "RedisUnreachable"
-FIELD_MANAGER = "headgate-gateway"
 LOOK_S = 2.0
 """How often it is compared with what gateways meet."""
-BELIEVED_S = 300.0
-"""How long a gateway's word counts that has not been heard again."""
+HOLD_S = 10.0
+"""For so long what was amiss is said, after it was so last."""
+NAMED = 3
+"""So many gateways are told of by name."""
 
 Trouble = Callable[[str, str], str | None]
 """Why a Redis does not count, by its address and the name of the model's accounts; empty if it does, None
@@ -33,28 +35,33 @@ while that is not known."""
 
 
 class LimitConditions:
-    """Follows the ModelRoutes that it is told of, and writes their condition; `me` names this gateway."""
+    """Follows the ModelRoutes that it is told of, and has their condition written."""
 
     def __init__(
         self,
         client: cluster.Client,
         trouble: Trouble,
-        me: str,
+        gateways: Gateways,
+        tell_count: Callable[[int], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`tell_count` is told how many gateway processes there are."""
         self._client = client
         self._trouble = trouble
-        self._me = me
+        self._gateways = gateways
+        self._tell_count = tell_count
         self._clock = clock
         self._routes: dict[api.ObjectKey, api.ModelRoute] = {}
         """Those that have the condition, or should."""
-        self._refused: set[str] = set()
-        """What the server said to writes, each of which is logged once."""
+        self._amiss: dict[str, tuple[str, float]] = {}
+        """What was amiss with a bucket, and when last."""
+        self._logged: set[str] = set()
+        """What is said once."""
 
     def note(self, change: cluster.Change[api.ModelRoute]) -> None:
         """Takes a change of a route."""
         route, key = change.new, change.object.metadata.key
-        if route is not None and (_address(route) or condition(route)):
+        if route is not None and (_limits(route) or condition(route)):
             self._routes[key] = route
         else:
             self._routes.pop(key, None)
@@ -62,19 +69,77 @@ class LimitConditions:
     async def run(self) -> None:
         """Works until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
             await self.look()
+            await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Writes what is not said yet."""
+        """Says what this process meets; if it is the first of all, writes what is not written."""
+        if not self._routes:
+            return
+        try:
+            await self._gateways.tell(self._meets())
+            all = await self._gateways.all()
+            self._tell_count(len(all))
+            if min(all) == self._gateways.me:
+                await self._write_all(all)
+                await self._gateways.forget_gone()
+        except cluster.ApiError as error:
+            self._log(
+                f"gateways cannot tell each other by Leases whether they count limits together: {error}"
+            )
+
+    def _meets(self) -> Meets:
+        now = self._clock()
+        found: dict[str, str] = {}
+        for route in self._routes.values():
+            limits = _limits(route)
+            if limits is None:
+                continue
+            bucket = _bucket(route, limits)
+            why = self._trouble(limits.redis_address or "", _model(route))
+            if why:
+                self._amiss[bucket] = why, now
+            before, at = self._amiss.get(bucket, ("", -HOLD_S))
+            if now - at >= HOLD_S:
+                before = ""
+            if why is not None or before:
+                found[bucket] = before
+        self._amiss = {bucket: self._amiss[bucket] for bucket, why in found.items() if why}
+        return found
+
+    async def _write_all(self, all: Mapping[str, Meets]) -> None:
         for route in list(self._routes.values()):
-            address = _address(route)
-            if address is None:
+            limits = _limits(route)
+            if limits is None:
                 await self._write(route, [])
                 continue
-            wanted = due(route, address, self._trouble(address, _accounts(route)), self._me, self._clock())
+            bucket = _bucket(route, limits)
+            said = {name: meets[bucket] for name, meets in all.items() if bucket in meets}
+            wanted = due(route, limits, said, self._others(route, limits), self._clock())
             if wanted is not None:
                 await self._write(route, [wanted])
+
+    def _others(self, route: api.ModelRoute, limits: TokenLimits) -> list[str]:
+        """Routes that count in the same bucket by another limit."""
+        found = [
+            f"{key}"
+            for key, other in sorted(self._routes.items())
+            if (theirs := _limits(other)) is not None
+            and _bucket(other, theirs) == _bucket(route, limits)
+            and theirs != limits
+        ]
+        if found:
+            self._log(
+                f"{route.metadata.key} and {', '.join(found)} count the tokens of {_model(route)} in one "
+                f"bucket of the Redis at {limits.redis_address}, each by its own limit: give them one limit, "
+                f"or Redis servers of their own"
+            )
+        return found
+
+    def _log(self, what: str) -> None:
+        if what not in self._logged and len(self._logged) < 100:
+            self._logged.add(what)
+            log.warning("%s", what)
 
     async def _write(self, route: api.ModelRoute, conditions: list[api.Condition]) -> None:
         """By server-side apply, in which the conditions of others stay."""
@@ -100,22 +165,25 @@ class LimitConditions:
             self._routes.pop(metadata.key, None)  # it is gone, or another by now, which is told
             return
         except cluster.ApiError as error:
-            if str(error) not in self._refused and len(self._refused) < 100:
-                self._refused.add(str(error))
-                log.warning("the condition %s of %s cannot be written: %s", SHARED, metadata.key, error)
+            self._log(f"the condition {SHARED} of {metadata.key} cannot be written: {error}")
             return
         if metadata.key in self._routes:
             # What the informer brings meanwhile is as new, or newer.
             self.note(cluster.Change(cluster.ChangeKind.MODIFIED, route, written))
 
 
-def _address(route: api.ModelRoute) -> str | None:
+def _limits(route: api.ModelRoute) -> TokenLimits | None:
+    """That are counted in a Redis."""
     limits = token_limits(route.spec.rate_limit)
-    return limits.redis_address if limits is not None else None
+    return limits if limits is not None and limits.redis_address is not None else None
 
 
-def _accounts(route: api.ModelRoute) -> str:
+def _model(route: api.ModelRoute) -> str:
     return route.spec.model_name or f"{route.metadata.key}"
+
+
+def _bucket(route: api.ModelRoute, limits: TokenLimits) -> str:
+    return f"{limits.redis_address} {_model(route)}"
 
 
 def condition(route: api.ModelRoute) -> api.Condition | None:
@@ -125,37 +193,35 @@ def condition(route: api.ModelRoute) -> api.Condition | None:
 
 
 def due(
-    route: api.ModelRoute, address: str, trouble: str | None, me: str, now: float
+    route: api.ModelRoute, limits: TokenLimits, said: Meets, others: list[str], now: float
 ) -> api.Condition | None:
-    """The condition to be written; None where what is written is right, or it is for others to say.
+    """The condition to be written; None where what is written is right.
 
-    `now` is seconds since 1970.
+    `said` is what each gateway process meets that knows, `others` the routes that have the bucket too, by
+    another limit; `now` is seconds since 1970.
     """
-    if trouble is None:
+    if not said:
         return None
-    said = condition(route)
-    if trouble:
-        if said is not None and said.status == "False" and said.reason == UNREACHABLE:
-            return None
-        told = f"{me} goes by its share of the limit, as Redis at {address} does not count for it: {trouble}"
+    away = {name: why for name, why in sorted(said.items()) if why}
+    if away:
+        told = (
+            f"{len(away)} of {len(said)} gateway processes go by their shares of the limit, as Redis at "
+            f"{limits.redis_address} does not count for them"
+        )
     else:
-        told = f"Gateways count together in Redis at {address}"
-        if said is not None:
-            is_others = said.status == "False" and not said.message.startswith(me)
-            if said.message == told or (is_others and now - _since(said) < BELIEVED_S):
-                return None
+        told = f"Gateways count together in Redis at {limits.redis_address}"
+    if others:
+        told += f", in one bucket with {', '.join(others)}, which applies another limit to it"
+    before = condition(route)
+    status: Literal["True", "False"] = "False" if away else "True"
+    if before is not None and before.status == status and before.message.partition(": ")[0] == told:
+        return None  # whom it meets, and with which words, may change with every look
+    if away:
+        told += ": " + "; ".join(f"{name}: {why}" for name, why in list(away.items())[:NAMED])
     return api.Condition(
         type=SHARED,
-        status="False" if trouble else "True",
-        reason=UNREACHABLE if trouble else REACHED,
+        status=status,
+        reason=UNREACHABLE if away else REACHED,
         message=told,
         observed_generation=route.metadata.generation,
-    ).after(said, api.timestamps.seconds(now))
-
-
-def _since(said: api.Condition) -> float:
-    """When it began to hold, in seconds since 1970."""
-    try:
-        return api.timestamps.parse(said.last_transition_time or "")
-    except ValueError:
-        return 0.0
+    ).after(before, api.timestamps.seconds(now))

@@ -147,6 +147,13 @@ class LeaseSource:
         for budget in self._budgets.keys() - set(used):
             budget.close()
 
+    def expect(self, members: int) -> None:
+        """Reckons with so many until the account says how many there are."""
+        now = self._loop.time()
+        if self._membership.expect(members):
+            for budget in self._budgets:
+                budget.divide(members, now)
+
     @property
     def is_unused(self) -> bool:
         """Whether there is nothing left to lease or to tell."""

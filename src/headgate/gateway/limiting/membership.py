@@ -27,6 +27,13 @@ class Membership:
         """Whether others were ever told that it is there."""
         return self._share.members > 0
 
+    def expect(self, members: int) -> bool:
+        """Takes that there are so many; False where that is known better, or nothing new."""
+        if self.is_known or members == self.members:
+            return False
+        self.members = members
+        return True
+
     def presence(self, budgets: Iterable[LeasedBudget], now: float, is_leaving: bool = False) -> Presence:
         """That this process is there, and what it used of all limits since that was last told."""
         before, self._used = self._used, {budget: budget.used for budget in budgets}

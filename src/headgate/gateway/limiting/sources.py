@@ -43,6 +43,8 @@ class Sources:
         self._loop = loop
         self._rng = rng
         self._by_address: dict[str, LeaseSource] = {}
+        self._gateways = 1
+        """Processes of gateways, as far as the API server knows."""
         self._gateway = self._started(SUPERVISOR, accounts, False) if accounts is not None else None
 
     def make(self, route: routing.Route, direction: Direction, limit: int, now: float) -> Budget:
@@ -68,9 +70,20 @@ class Sources:
 
     def _started(self, name: str, transport: Transport, is_strict: bool) -> LeaseSource:
         wait_s = self._settings.rate_limit_wait_s
-        source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict)
+        source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict, self._expected)
         source.start()
         return source
+
+    @property
+    def _expected(self) -> int:
+        """Gateway processes to reckon with until Redis says how many there are."""
+        return max(self._gateways, self._settings.rate_limit_gateways)
+
+    def there_are(self, gateways: int) -> None:
+        """Takes that there are so many gateway processes, this one among them."""
+        self._gateways = gateways
+        for source in self._by_address.values():
+            source.expect(self._expected)
 
     def trouble(self, address: str, model: str) -> str | None:
         """Why the Redis of this address does not count for a model; empty if it does, None while that is not

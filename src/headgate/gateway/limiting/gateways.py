@@ -1,0 +1,129 @@
+"""Which gateway processes there are that count limits together, and what each meets: a Lease of each says so.
+
+A Lease is renewed every ten seconds, and at once when what it says has changed. One that is not renewed for
+thirty is of a process that is gone; clocks of processes need not agree on that, as each watches for changes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from headgate import api, cluster
+from headgate.api import marks
+
+LABEL = f"{marks.DOMAIN}counts-limits"
+MEETS = f"{marks.DOMAIN}limits"
+"""Annotation: a JSON object of what the process meets, by the bucket; empty is nothing amiss."""
+FIELD_MANAGER = "headgate-gateway"
+RENEW_S = 10.0
+LOOK_S = 5.0
+GONE_S = 30.0
+FORGET_S = 300.0
+"""A Lease of one that is gone is deleted after this."""
+MOST_BUCKETS = 200
+"""That a Lease tells of."""
+MOST_CHARACTERS = 300
+"""Of what is told of one."""
+
+Meets = Mapping[str, str]
+_NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
+
+
+class Gateways:
+    """Those of the connection's namespace. Methods raise cluster.ApiError if the server does not let them."""
+
+    def __init__(
+        self, client: cluster.Client, host: str, process: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:40]
+        self.me = f"{host}-{process}".strip("-")
+        self._name = f"headgate-gateway-{self.me}"
+        self._client = client
+        self._clock = clock
+        self._told: Meets = {}
+        self._renewed_at = -RENEW_S
+        self._looked_at = -LOOK_S
+        self._seen: dict[str, tuple[str | None, float]] = {}
+        """When each was last renewed, by its own word, and since when that is known."""
+        self._live: dict[str, Meets] = {}
+
+    async def tell(self, meets: Meets) -> None:
+        """Says what this process meets, if that is not said."""
+        meets = {key: why[:MOST_CHARACTERS] for key, why in sorted(meets.items())[:MOST_BUCKETS]}
+        now = self._clock()
+        if meets == self._told and now - self._renewed_at < RENEW_S:
+            return
+        lease = {
+            "apiVersion": api.Lease.resource.api_version,
+            "kind": api.Lease.resource.kind,
+            "metadata": {
+                "name": self._name,
+                "labels": {LABEL: "true"},
+                "annotations": {MEETS: msgspec.json.encode(meets).decode()},
+            },
+            "spec": {
+                "holderIdentity": self.me,
+                "leaseDurationSeconds": int(GONE_S),
+                "renewTime": _micro_time(time.time()),
+            },
+        }
+        await self._client.patch(
+            api.Lease,
+            self._name,
+            None,
+            lease,
+            cluster.PatchType.APPLY,
+            field_manager=FIELD_MANAGER,
+            force=True,
+        )
+        self._told, self._renewed_at = meets, now
+
+    async def all(self) -> Mapping[str, Meets]:
+        """What each says, by its name, as of a few seconds ago."""
+        now = self._clock()
+        if now - self._looked_at >= LOOK_S:
+            leases = await self._client.list(
+                api.Lease, self._client.namespace, label_selector=f"{LABEL}=true"
+            )
+            self._looked_at = now
+            names = {lease.metadata.name for lease in leases}
+            self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+            self._live = {
+                lease.spec.holder_identity or lease.metadata.name: _meets(lease)
+                for lease in leases
+                if self._silent_s(lease, now) < GONE_S
+            }
+        # What this process says itself, it need not hear first.
+        return {**self._live, self.me: self._told}
+
+    def _silent_s(self, lease: api.Lease, now: float) -> float:
+        name, renewed = lease.metadata.name, lease.spec.renew_time
+        known, since = self._seen.get(name, (None, now))
+        if renewed != known:
+            since = now
+        self._seen[name] = renewed, since
+        return now - since
+
+    async def forget_gone(self) -> None:
+        """Deletes the Leases of those that are gone for long; one of them does so."""
+        now = self._clock()
+        for name, (_, since) in list(self._seen.items()):
+            if now - since >= FORGET_S:
+                del self._seen[name]
+                await self._client.delete(api.Lease, name)
+
+
+def _micro_time(unix_s: float) -> str:
+    """As Leases have it, which may be renewed several times a second."""
+    return api.timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
+
+
+def _meets(lease: api.Lease) -> Meets:
+    try:
+        return msgspec.json.decode((lease.metadata.annotations or {}).get(MEETS, "{}"), type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
