@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.flow.capacity import InFlight, Pace
 from headgate.flow.queue import BandSettings, Bounds, FlowQueue, FlowSettings, Usage, Waiting, WindowSettings
-from headgate.flow.sharing import Charges, Hub
+from headgate.flow.sharing import Charges, Hub, PoolReport
 
 
 class Process:
@@ -237,3 +237,12 @@ def test_nothing_is_told_twice():
     assert [charge.prompt for charge in told[two]["pool"].charges] == [10]
     exchange(hub, [one, two])
     assert hub.shares() == {}
+
+
+def test_each_is_told_how_full_the_others_make_the_pool():
+    """As far as that is counted."""
+    hub: Hub[str] = Hub(3)
+    for who, fullness in (("a", 0.25), ("b", 0.5), ("c", None)):
+        hub.hear(who, {"pool": PoolReport(fullness=fullness)})
+    told = {who: shares["pool"].elsewhere for who, shares in hub.shares().items()}
+    assert told == {"a": 0.5, "b": 0.25, "c": 0.75}

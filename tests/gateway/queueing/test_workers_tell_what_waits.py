@@ -96,6 +96,15 @@ async def test_what_runs_is_told_while_others_wait(start_worker, endpoint):
     assert tell() is None
 
 
+async def test_a_pool_is_as_full_as_all_workers_make_it(start_worker, endpoint):
+    """Whatever this worker's part of the room is."""
+    pool, _, _ = await start_worker(queue_max_in_flight=4)
+    await pool.ask()
+    await endpoint.call()
+    pool.gateway.proxy.queues.take_shares(share(room=0.25, elsewhere=0.5))
+    assert pool.gateway.metric("headgate_gateway_flow_control_pool_saturation", stage="all") == 0.75
+
+
 async def test_flows_stand_by_what_they_had_elsewhere(start_worker, endpoint):
     """At once, for those that wait."""
     pool, _, _ = await start_worker(queue_fairness="windowed-usage")

@@ -67,6 +67,7 @@ class Hub(Generic[Who]):
         everybody = [*reports, *[silent] * missing]
         parts = dividing.parts([each.all for each in everybody])
         rooms = dividing.rooms(everybody)
+        full = sum(each.fullness or 0.0 for each in reports)
         priorities = sorted({priority for each in reports for priority in each.bands})
         bands = {
             priority: dividing.parts([each.bands.get(priority, silent.bands[priority]) for each in everybody])
@@ -78,6 +79,7 @@ class Hub(Generic[Who]):
                 all=parts[place],
                 bands={priority: of[place] for priority, of in bands.items()},
                 room=rooms[place],
+                elsewhere=full - (reports[place].fullness or 0.0),
                 charges=owed.take() if owed is not None else (),
             )
 

@@ -70,5 +70,7 @@ class PoolShare(msgspec.Struct, frozen=True, kw_only=True):
     """Those of which any process has told."""
     room: float = 1.0
     """Its share of a pool's room that is counted, or of a rate."""
+    elsewhere: float = 0.0
+    """The share of the pool's room that requests of other processes take, where that is counted."""
     charges: Sequence[Charge] = ()
     """What flows had in other processes since it was last told."""

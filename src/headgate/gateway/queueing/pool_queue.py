@@ -164,7 +164,7 @@ class PoolQueue:
 
     def take_share(self, share: PoolShare, now: float) -> None:
         """What this worker may do from now on, and what flows had at others."""
-        self.room.take_share(share.room)
+        self.room.take_share(share.room, share.elsewhere)
         self._flow.bounds.take(share)
         for charge in share.charges:
             self._flow.charge(charge, now)

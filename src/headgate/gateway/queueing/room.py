@@ -23,6 +23,8 @@ class PoolRoom:
         self._proxy = proxy
         self._pool = pool
         self._share = share
+        self._elsewhere = 0.0
+        """What other workers have in flight, as a share of all the room."""
         self._counts_on_all = True
         """Whether requests may go to each of the pool's endpoints."""
         self.change(queueing)
@@ -35,9 +37,9 @@ class PoolRoom:
         self.capacity.take_share(self._share)
         self.look_around()
 
-    def take_share(self, share: float) -> None:
-        """This worker has so much of the room from now on."""
-        self._share = share
+    def take_share(self, share: float, elsewhere: float) -> None:
+        """This worker has so much of the room from now on, and others take so much of it."""
+        self._share, self._elsewhere = share, elsewhere
         self.capacity.take_share(share)
 
     def fullness(self) -> float | None:
@@ -82,10 +84,15 @@ class PoolRoom:
         return f"the pool has no room: its saturation is {self.capacity.saturation(now):.2f}"
 
     def saturation(self) -> Mapping[str, float]:
-        """How full the pool is; from 1 on there is no room. And its stages, where it has any."""
+        """How full the pool is; from 1 on there is no room. And its stages, where it has any: these by what
+        this worker has."""
         now = self._proxy.now()
         stages = self.capacity.by_stage(now) if isinstance(self.capacity, Stages) else {}
-        return {**stages, "all": self.capacity.saturation(now)}
+        fullness = self.fullness()
+        if self._share == 1.0 or fullness is None:
+            return {**stages, "all": self.capacity.saturation(now)}
+        of_all = {name: saturation * self._share for name, saturation in stages.items()}
+        return {**of_all, "all": fullness + self._elsewhere}
 
     def stale_endpoints(self) -> int:
         """Those of which the detector knows nothing fresh that it would go by."""
