@@ -114,6 +114,36 @@ def test_each_engine_tells_of_what_it_put_there(engine_on, prompt_of):
     assert len(store) == 8
 
 
+def test_blocks_that_are_put_there_again_are_the_newest():
+    """What is dropped is what nobody computed or asked for the longest."""
+    store = RemoteStore(2)
+    tier = store.connect(tells=True)
+    assert tier.put([1, 2]) == [1, 2]
+    assert tier.put([1]) == []
+    assert tier.put([3]) == [3]
+    assert tier.take_dropped() == [2]
+    assert [tier.use_one(block) for block in (1, 2, 3)] == [True, False, True]
+
+
+def test_events_of_the_store_are_in_order(engine_on, prompt_of):
+    """However late they are read: a block that was dropped and put there again is there."""
+    store = RemoteStore(6)
+    one, other = engine_on(store), engine_on(store)
+    serve(one, prompt_of(1))
+    serve(other, prompt_of(2))
+    for family in (3, 4, 5):
+        serve(one, prompt_of(family))
+    serve(one, prompt_of(1, "again"))
+    there = set()
+    for event in one.take_kv_events():
+        if event.medium == "REMOTE" and isinstance(event, BlockStored):
+            assert not there & set(event.hashes), "stored twice"
+            there |= set(event.hashes)
+        elif event.medium == "REMOTE":
+            there -= set(event.hashes)
+    assert there == set(range(100, 106))
+
+
 def test_a_cleared_engine_finds_its_blocks_there(engine_on, prompt_of):
     """Its own memory is empty; the store belongs to all."""
     engine = engine_on(RemoteStore(100))

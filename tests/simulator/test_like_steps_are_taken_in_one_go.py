@@ -1,5 +1,6 @@
 """Virtual time takes like steps together. Nothing may tell that apart from single steps."""
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,19 @@ def test_a_long_answer_alone_takes_few_turns(small_engine, request_of):
         now, turns = plan.ends_s, turns + 1
     assert engine.statistics().steps_total == 10 + 999
     assert turns == 3, "nine full chunks, the rest of the prompt, and all other tokens"
+
+
+def test_costs_that_change_cut_the_steps_that_were_begun_together(small_engine, request_of):
+    """Only the one under way keeps the old ones."""
+    engine = Engine(small_engine(kv_events=False))
+    engine.submit(request_of("a", 4, 40), 0.0)
+    engine.begin_step(0.0)
+    now = engine.finish_step().plan.ends_s
+    step_s = engine.begin_step(now, most=100).duration_s / 39
+    slow = msgspec.structs.replace(COSTS, base_s=100.0)
+    engine.change_costs(msgspec.structs.replace(engine.config, costs=slow), now + step_s / 2)
+    assert engine.finish_step().plan.steps == 1
+    assert engine.begin_step(now).duration_s >= 100
 
 
 def _told(engine: Engine) -> list[int]:
