@@ -75,8 +75,14 @@ async def test_an_answer_says_where_its_images_are_encoded(serve):
         text = await post(server, CHAT, messages=[{"role": "user", "content": "How deep?"}], max_tokens=1)
         port = server.client.base_url.port
     (digest,) = rendered["features"]["mm_hashes"]["image"]
-    told = {digest: {"peer_host": "127.0.0.1", "peer_port": port, "num_encoder_tokens": 256}}
-    assert generated["ec_transfer_params"] == chat["ec_transfer_params"] == told
+    told = {
+        "peer_host": "127.0.0.1",
+        "peer_port": port,
+        "num_encoder_tokens": 256,
+        "size_bytes": 2_359_296,
+        "nixl_agent_metadata_b64": base64.b64encode(f"127.0.0.1:{port}".encode()).decode(),
+    }
+    assert generated["ec_transfer_params"] == chat["ec_transfer_params"] == {digest: told}
     assert "ec_transfer_params" not in text
 
 

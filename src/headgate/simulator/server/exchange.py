@@ -1,7 +1,6 @@
 """One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
@@ -72,10 +71,6 @@ class Exchange:
                         return bytes(body)
         except TimeoutError as error:
             raise ApiError(408, f"The body did not arrive in {self._settings.body_timeout_s:g} s") from error
-
-    def new_id(self) -> str:
-        """An id for an answer whose request brought none."""
-        return os.urandom(16).hex()
 
     def header(self, name: bytes) -> str:
         """A header of the request by its name in lower case; empty if there is none."""

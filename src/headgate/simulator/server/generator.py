@@ -19,6 +19,7 @@ from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.failures.latencies import drawn
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.ids import Ids
 from headgate.simulator.server.kv_transfer import PLAIN, Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
 from headgate.simulator.server.ranks import Ranks
@@ -39,11 +40,13 @@ class Generator:
         transfers: Transfers,
         adapters: Adapters,
         dataset: Dataset | None,
+        ids: Ids,
     ) -> None:
         self._settings = settings
         self._ranks = ranks
         self._adapters = adapters
         self._transfers = transfers
+        self.ids = ids
         self.tuning: Callable[[], FailureSettings] = lambda: settings.failures
         """What can change while the server runs, as it is now."""
         self.encoder = Encoder(settings.mm_encode_s, settings.mm_cached_items)
@@ -83,7 +86,7 @@ class Generator:
                 exchange, generation, scripts, transfer, received, self._least_hit_rate(exchange, generation)
             )
             scripts = _unless_turned_away(scripts, ticket)
-            answer_id = exchange.request_id or exchange.new_id()
+            answer_id = exchange.request_id or self.ids.next()
             answer = shape(generation, ticket, scripts, answer_id)
             answer.has_image = self._sends_image(exchange, answer)
             answer.ec_transfer_params = self._transfers.encoded(generation.items)

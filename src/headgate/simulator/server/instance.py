@@ -13,6 +13,7 @@ from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import Failures
 from headgate.simulator.server.generator import Generator
+from headgate.simulator.server.ids import Ids
 from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
@@ -42,7 +43,8 @@ class Instance:
         self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen, store)
-        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset)
+        ids = Ids(settings.id_seed, port)
+        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset, ids)
         self._rendering = _render_service(settings)
         self.prompts = Prompts(self._rendering, self.generator.require_model)
         self.metrics = MetricsPage(

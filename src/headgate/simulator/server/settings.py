@@ -29,6 +29,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ("simulated",)
     """Served names; the first one labels the metrics."""
     seed: int = 0
+    id_seed: int | None = None
+    """Ids of answers follow from it and from how many there were; None makes them up."""
     max_tokens_default: int = 64
     """How long an answer is whose request sets no limit; it then ends by itself (`stop`)."""
     answer_lengths: AnswerLengths = "exact"

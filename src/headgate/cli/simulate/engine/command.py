@@ -99,6 +99,7 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     times = latencies.settings({name: given.pop(name) for name in latencies.NAMES})
     if note := latencies.note(times):
         click.echo(note, err=True)
+    given["seed"] = given["id_seed"] or 0
     own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}
     return server.ServerSettings(
         **own,

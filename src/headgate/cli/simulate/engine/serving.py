@@ -166,7 +166,12 @@ SERVER = options(
         show_default=True,
         help="Names of vLLM's metrics: since 0.11, or before.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts."),
+    click.option(
+        "--seed",
+        "id_seed",
+        type=int,
+        help="Equal seeds give equal texts, and equal ids to as many answers.  [default: texts of seed 0]",
+    ),
     click.option(
         "--hash-seed",
         envvar="PYTHONHASHSEED",

@@ -48,7 +48,7 @@ class Embeddings:
         tokens = sum(map(len, prompts))
         await exchange.answer_json(
             {
-                "id": f"embd-{exchange.request_id or exchange.new_id()}",
+                "id": f"embd-{exchange.request_id or generator.ids.next()}",
                 "object": "list",
                 "model": body.model,
                 "data": [

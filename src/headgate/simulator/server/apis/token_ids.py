@@ -27,13 +27,13 @@ class TokenIds:
         prompts = self._instance.prompts
         generation = await prompts.conversation(exchange, bodies.read_chat, forms.of_chat)
         self._require_base_model(generation.model)
-        (request,) = _rendered(exchange, generation)
+        (request,) = _rendered(self._id(exchange), generation)
         await exchange.answer_json(request)
 
     async def render_completion(self, exchange: Exchange) -> None:
         generation = await self._instance.prompts.completion(exchange, bodies.read_completion)
         self._require_base_model(generation.model)
-        await exchange.answer_json(list(_rendered(exchange, generation)))
+        await exchange.answer_json(list(_rendered(self._id(exchange), generation)))
 
     async def generate(self, exchange: Exchange) -> None:
         await self._instance.admit(exchange)
@@ -47,15 +47,17 @@ class TokenIds:
 
         await self._instance.generator.answer(exchange, generation, shape)
 
+    def _id(self, exchange: Exchange) -> str:
+        return exchange.request_id or self._instance.generator.ids.next()
+
     def _require_base_model(self, name: str) -> None:
         self._instance.generator.require_model(name)
         if name in self._instance.adapters:
             raise ApiError(400, f"model: {name!r} is an adapter, name its base model", param="model")
 
 
-def _rendered(exchange: Exchange, generation: Generation) -> Iterator[dict[str, Any]]:
+def _rendered(request_id: str, generation: Generation) -> Iterator[dict[str, Any]]:
     """For each prompt what /inference/v1/generate takes."""
-    request_id = exchange.request_id or exchange.new_id()
     for number, prompt in enumerate(generation.prompts):
         yield {
             "request_id": f"{request_id}-{number}" if len(generation.prompts) > 1 else request_id,

@@ -1,5 +1,6 @@
 """Images, audio and video in prompts: which tokens they are, and how engines tell each other of them."""
 
+import base64
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ from headgate.simulator.server.generation import Item
 
 TOKENS = {"image": 256, "audio": 128, "video": 1024}
 """Of each, whatever its size."""
+BYTES_PER_TOKEN = 9216
+"""Of what an encoder makes of an item."""
 MOST_ITEMS = 1000
 
 Hash = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -94,6 +97,14 @@ def _items(told: Features, prompt_tokens: int) -> Iterator[Item]:
 
 def transfer_params(items: Sequence[Item], host: str, port: int) -> Mapping[str, Any]:
     """What another engine is told of items that are encoded here: where each is, by its hash."""
+    agent = base64.b64encode(f"{host}:{port}".encode()).decode()
     return {
-        each.hash: {"peer_host": host, "peer_port": port, "num_encoder_tokens": each.length} for each in items
+        each.hash: {
+            "peer_host": host,
+            "peer_port": port,
+            "num_encoder_tokens": each.length,
+            "size_bytes": each.length * BYTES_PER_TOKEN,
+            "nixl_agent_metadata_b64": agent,
+        }
+        for each in items
     }
