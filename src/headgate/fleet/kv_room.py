@@ -9,6 +9,8 @@ import math
 
 REMEMBERED_S = 20.0
 """The pace at which requests give room back is that of about so many seconds."""
+STEPS = 200
+"""In so many steps it is forgotten: what ends within one counts alike."""
 LONGEST_WAIT_S = 60.0
 TIGHT_SHARE = 0.25
 """With less room than this share of all behind the prompts that wait, it must be looked at."""
@@ -41,8 +43,10 @@ class KvRoom:
 
     def give_back(self, tokens: int, now: float) -> None:
         """A request has ended that had so many tokens."""
-        self._given_back = self._given_back * math.exp((self._given_back_at - now) / REMEMBERED_S) + tokens
-        self._given_back_at = now
+        if now - self._given_back_at > REMEMBERED_S / STEPS:
+            self._given_back *= math.exp((self._given_back_at - now) / REMEMBERED_S)
+            self._given_back_at = now
+        self._given_back += tokens
 
     def is_tight(self, waiting_tokens: float) -> bool:
         """Whether prompts may have to wait for room, behind those that wait already."""

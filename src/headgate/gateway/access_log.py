@@ -94,12 +94,13 @@ class AccessLog:
         before = int((exchange.sent_at - arrived) * 1e3 + 0.5) if exchange.sent_at else total
         to_head = int((exchange.head_at - arrived) * 1e3 + 0.5) if exchange.head_at else total
         ttft = f" ttft={int((first - arrived) * 1e3 + 0.5)}ms" if first and exchange.decision.stream else ""
-        endpoint = self._escape(load.endpoint.name) if load is not None else "-"
+        endpoint = "-" if load is None else self._escape(load.endpoint.name)
         expected = ""
         if choice is not None:
-            expected = f" prompt={exchange.decision.scheduled.prompt_tokens} cached={choice.cached_tokens}"
-            if choice.first_token_s is not None:
-                expected += f" expected={int(choice.first_token_s * 1e3 + 0.5)}ms"
+            first_s = choice.first_token_s
+            predicted = "" if first_s is None else f" expected={int(first_s * 1e3 + 0.5)}ms"
+            prompt_tokens = exchange.decision.scheduled.prompt_tokens
+            expected = f" prompt={prompt_tokens} cached={choice.cached_tokens}{predicted}"
         counted = "-/-" if tokens is None else f"{tokens[0]}/{tokens[1]}"
         limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
         sent_bytes, waited = exchange.bytes_out, ""

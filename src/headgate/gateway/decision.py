@@ -5,7 +5,7 @@ Pure, apart from the turn that a weighted split takes: nothing is sent, and noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -217,34 +217,35 @@ def _scheduled(
         adapter = decision.model
     if objectives and (known.believes_objectives or request.is_from_trusted):
         priority = _priority(objectives, request, priority)
-    scheduled = scheduling.Request(
+    prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
+    prefix: Sequence[int] = ()
+    block_tokens = 0.0
+    if form is None:
+        bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
+        is_hashed = pool.policy.uses_prefix
+        if is_hashed or match.route.limits is not None or len(request.body) >= READ_FROM_BYTES:
+            read = prompt.read(fields, request.path)
+            if read.tokens:
+                bytes_per_token = read.size / read.tokens
+            elif not read.has_media:
+                decision.prompt_bytes = read.size
+            prompt_tokens = read.tokens or int(read.size / bytes_per_token)
+            if is_hashed and len(read.text) >= hashing.BLOCK_BYTES:
+                prefix = hashing.hashes(read.text, hashing.seed(upstream_model, bytes(fields.cache_salt)))
+                block_tokens = hashing.BLOCK_BYTES / bytes_per_token
+        else:
+            prompt_tokens = int(len(request.body) / bytes_per_token)
+    return scheduling.Request(
         model=upstream_model,
-        prompt_tokens=len(request.body) // forms.BYTES_PER_TOKEN,
+        prompt_tokens=prompt_tokens,
         adapter=adapter,
-        priority=priority,
         output_tokens=known.answer_sizes.expected(upstream_model, fields.most_tokens),
+        prefix=prefix,
+        block_tokens=block_tokens,
+        block_ends=hashing.BLOCK_ENDS if prefix else (),
+        priority=priority,
         header=request.header,
     )
-    if form is not None:
-        return scheduled
-    bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
-    is_hashed = pool.policy.uses_prefix
-    is_limited = match.route.limits is not None
-    if not is_hashed and not is_limited and len(request.body) < READ_FROM_BYTES:
-        scheduled.prompt_tokens = int(len(request.body) / bytes_per_token)
-        return scheduled
-    read = prompt.read(fields, request.path)
-    if read.tokens:
-        bytes_per_token = read.size / read.tokens
-    elif not read.has_media:
-        decision.prompt_bytes = read.size
-    scheduled.prompt_tokens = read.tokens or int(read.size / bytes_per_token)
-    if is_hashed and len(read.text) >= hashing.BLOCK_BYTES:
-        salt = bytes(fields.cache_salt)
-        scheduled.prefix = hashing.hashes(read.text, hashing.seed(upstream_model, salt))
-        scheduled.block_tokens = hashing.BLOCK_BYTES / bytes_per_token
-        scheduled.block_ends = hashing.BLOCK_ENDS
-    return scheduled
 
 
 def _priority(objectives: Mapping[str, int], request: Request, otherwise: int) -> int:

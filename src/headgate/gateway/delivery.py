@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from headgate import scheduling
 from headgate.gateway import learning, limiting
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import decide, no_endpoint
@@ -208,14 +209,15 @@ class Delivery(ABC):
             self._attempt_apart(pool, now)
             return
         self.attempt_at = now
-        choice = self._proxy.pick(pool, scheduled, self._tried, now)
+        proxy, tried = self._proxy, self._tried
+        most = proxy.settings.max_endpoint_connections
+        choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, tried, most)
         if choice is None:
-            refused = self._proxy.refused(pool, scheduled, self._tried)
-            self._refuse(no_endpoint(pool, self._proxy.settings.max_endpoint_connections, refused))
+            self._refuse(no_endpoint(pool, most, proxy.refused(pool, scheduled, tried)))
             return
         self.choice = choice
         load = self.load = choice.load
-        self._tried.append(load)
+        tried.append(load)
         self.attempts += 1
         cached_tokens = choice.cached_tokens
         uncached_tokens = scheduled.prompt_tokens - cached_tokens
@@ -227,10 +229,10 @@ class Delivery(ABC):
             scheduled.adapter,
         )
         is_telling = cached_tokens >= learning.LEAST_TOKENS
-        self.prefix_used_at = self._proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
+        self.prefix_used_at = proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
-        if self._proxy.kv_events.sources:
-            self._proxy.kv_events.sent(self.decision, choice, now)
+        if proxy.kv_events.sources:
+            proxy.kv_events.sent(self.decision, choice, now)
         self._ask(pool, load, now)
 
     def _ask(self, pool: PoolState, load: EndpointLoad, now: float) -> None:

@@ -69,10 +69,14 @@ class EventStream:
 
     def feed(self, data: bytes) -> bytes:
         """What is to be passed on now."""
-        if self._is_clean:
+        if self._is_clean and data.endswith(b"\n\n\r\n"):
             end = data.find(b"\r\n")
-            is_whole = data.endswith(b"\n\n\r\n") and _size(data[:end]) == len(data) - end - 4
-            if is_whole and not (self._takes_usage and _has_usage(data)):
+            try:
+                size = int(data[:end], 16)
+            except ValueError:
+                size = -1  # its line says more than that
+            has_usage = self._takes_usage and _USAGE in data and _has_usage(data)
+            if size == len(data) - end - 4 and not has_usage:
                 if not self._name or _MODEL not in data:
                     return data
                 if self._begins and data.startswith(self._begins, end + 2) and _is_one_event(data, end + 2):
@@ -172,23 +176,13 @@ def _is_one_event(chunked: bytes, start: int) -> bool:
     return chunked.find(b"\n\n", start) == len(chunked) - 4 and chunked.find(b"\r", start) == len(chunked) - 2
 
 
-def _size(line: bytes) -> int:
-    """The size of a chunk whose line has nothing else; -1 if it has."""
-    try:
-        return int(line, 16)
-    except ValueError:
-        return -1
-
-
 def _has_usage(data: bytes) -> bool:
     """Whether counts may be told; some engines say in every event that there are none yet."""
-    if _USAGE not in data:
-        return False
     return data.count(_USAGE) > data.count(b'"usage":null') + data.count(b'"usage": null')
 
 
 def _is_usage_only(event: bytes) -> bool:
-    if not _has_usage(event):
+    if _USAGE not in event or not _has_usage(event):
         return False
     try:
         decoded = _decode(b"\n".join(_DATA.findall(event)))

@@ -53,4 +53,5 @@ class Request(msgspec.Struct, kw_only=True):
         if not blocks:
             return 0
         units = self.block_ends[blocks - 1] if self.block_ends else blocks
-        return min(int(units * self.block_tokens), self.prompt_tokens)
+        tokens, most = int(units * self.block_tokens), self.prompt_tokens
+        return tokens if tokens < most else most
