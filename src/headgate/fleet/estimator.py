@@ -122,7 +122,9 @@ class Estimator:
         If the first in the queue is overdue, it is expected to take as long again as it is late: nothing is
         known but that, and an endpoint that has stopped looks worse the longer it is silent.
         """
-        queue_s = max(0.0, self.busy_until - now)
+        queue_s = self.busy_until - now
+        if queue_s < 0.0:
+            queue_s = 0.0
         if now <= self.is_simple_until:
             return queue_s
         token_s = self._token_s()
@@ -167,8 +169,6 @@ class Estimator:
     def _token_s(self) -> float:
         """Seconds for each token of the queue, beside what decodes now."""
         rates = self.rates
-        if not self.decoding:
-            return rates.token_s
         return rates.token_s * (1.0 + self.decoding * rates.pool.beside_tokens / STEP_TOKENS)
 
     # -- what happens
@@ -323,7 +323,7 @@ class Estimator:
         self._group_s = 0.0
 
     def _set_clock(self) -> None:
-        token_s = self._token_s()
+        token_s = self._token_s() if self.decoding else self.rates.token_s
         owed_tokens = self._booked - self._served - self._void
         done_at = self._since + self._delay_s + owed_tokens * token_s
         if self._others_s:

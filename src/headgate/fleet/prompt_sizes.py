@@ -7,9 +7,10 @@ BYTES_PER_TOKEN = 4.0
 LEAST_BYTES = 512
 """Of shorter prompts, most tokens are the template's."""
 LEAST, MOST = 1.0, 16.0
-SLOWEST_STEP = 1 / 32
+MOST_COUNTED = 32
+"""Prompts before it that a prompt counts as much as, at least."""
 LEARNED_OF = 8
-"""Once that is the step, one prompt of so many is enough to follow."""
+"""After so many, one prompt of so many is enough to follow."""
 FARTHEST = 1.5
 """A prompt of which the figure is off by more counts as if it were by so much: a hundred pages of digits, or
 an image that was guessed wrong, must not change what is known of all others."""
@@ -41,10 +42,10 @@ class PromptSizes:
             self._counts[model] = 1
             return
         count = self._counts[model] = self._counts[model] + 1
-        if count * SLOWEST_STEP > 1 and count % LEARNED_OF:
+        if count > MOST_COUNTED and count % LEARNED_OF:
             return
         seen = min(max(size / tokens, known / FARTHEST), known * FARTHEST)
-        step = max(1 / count, SLOWEST_STEP)
+        step = 1 / min(count, MOST_COUNTED)
         self._ratios[model] = min(max(known + step * (seen - known), LEAST), MOST)
 
     def statistics(self) -> dict[str, float]:

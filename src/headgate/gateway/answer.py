@@ -138,21 +138,16 @@ class Answer:
             data, self._head = self._head + data, b""
         return data
 
-    def filtered(self, write: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
-        """Writes further bytes in the shortest way; None if they must pass here."""
-        if self.unchunker is not None or self._head:
-            return None
+    @property
+    def is_straight(self) -> bool:
+        """Whether further bytes need not pass through `pass_on`, but only through `change`."""
+        return self.unchunker is None and not self._head
+
+    @property
+    def change(self) -> Callable[[bytes], bytes] | None:
+        """Makes of further bytes what the client gets; None where they pass as they come."""
         body = self._body
-        if body is None or (isinstance(body, Document) and body.is_plain):
-            return write
-        feed = body.feed
-
-        def write_filtered(data: bytes) -> None:
-            passed = feed(data)
-            if passed:
-                write(passed)
-
-        return write_filtered
+        return None if body is None or (isinstance(body, Document) and body.is_plain) else body.feed
 
     def flush(self) -> bytes:
         """What is held back at the end of a complete answer."""

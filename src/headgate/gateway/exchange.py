@@ -7,7 +7,6 @@ the client gone, an endpoint lost), `_settle` runs exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.gateway import decision_header, learning, limiting
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Header, Request
     from headgate.gateway.settings import GatewaySettings
-    from headgate.gateway.upstream import UpstreamConnection
+    from headgate.gateway.upstream import StraightWay, UpstreamConnection
 
 _OK, _NOT_FOUND = 200, 404
 CLIENT_GONE = 499
@@ -207,13 +206,13 @@ class Exchange(PairedDelivery):
             if self._proxy.queues.held:
                 self._room_made()
 
-    def straight_way(self) -> Callable[[bytes], None] | None:
-        """Where further bytes of the answer may be written as they come; None if they must pass here."""
-        assert self._answer is not None
-        write = self._client.writer()
-        if write is None or not self.first_byte_at:
+    def straight_way(self) -> StraightWay | None:
+        """How further bytes of the answer come to the client; None if they must pass through `forward`."""
+        answer, write = self._answer, self._client.writer()
+        assert answer is not None
+        if write is None or not self.first_byte_at or not answer.is_straight:
             return None
-        return self._answer.filtered(write if self.handover is None else self.handover.counting(write))
+        return answer.change, write if self.handover is None else self.handover.counting(write)
 
     def finished(self, now: float) -> None:
         """The answer is complete."""

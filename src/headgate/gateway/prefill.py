@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import httptools
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Header
-    from headgate.gateway.upstream import UpstreamConnection
+    from headgate.gateway.upstream import StraightWay, UpstreamConnection
     from headgate.scheduling import Choice, Request
 
 log = logging.getLogger(__name__)
@@ -206,7 +205,7 @@ class Prefill:
         elif data:
             self._body.append(data)
 
-    def straight_way(self) -> Callable[[bytes], None] | None:
+    def straight_way(self) -> StraightWay | None:
         """All of it passes through `forward`."""
         return None
 

@@ -27,6 +27,10 @@ _ZERO = 48
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
+StraightWay = tuple[Callable[[bytes], bytes] | None, Callable[[bytes], None]]
+"""What changes the bytes of an answer that flows, if anything does, and what writes them to the client."""
+
+
 class Exchange(Protocol):
     """Whoever sent a request: told of its answer's head, body and end, or of what happened instead."""
 
@@ -40,7 +44,7 @@ class Exchange(Protocol):
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None: ...
     def forward(self, data: bytes, now: float) -> None: ...
-    def straight_way(self) -> Callable[[bytes], None] | None: ...
+    def straight_way(self) -> StraightWay | None: ...
     def finished(self, now: float) -> None: ...
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None: ...
     def upstream_broke(self, message: str) -> None: ...
@@ -51,6 +55,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_begun",
+        "_change",
         "_complete",
         "_cut",
         "_exchange",
@@ -84,8 +89,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._until_close = False
         self._keep_alive = False
         self._paused = False
+        self._change: Callable[[bytes], bytes] | None = None
         self._write: Callable[[bytes], None] | None = None
-        """Writes to the client, once its answer flows."""
+        """Writes to the client, once its answer flows; `_change` makes of the bytes what the client gets."""
         self._cut = False
         """Whether the last bytes ended amid a line: what follows belongs to them."""
         self.passed_bytes = 0
@@ -119,7 +125,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Ends the connection at once: the endpoint must not work on for nobody."""
-        self._exchange = self._write = None
+        self._exchange = self._write = self._change = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -152,7 +158,11 @@ class UpstreamConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
             return
-        write(data)
+        change = self._change
+        if change is None:
+            write(data)
+        elif passed := change(data):
+            write(passed)
         self.passed_bytes += len(data)
         if data[-1] != _NEWLINE or self._cut or _USAGE in data:
             self._cut = data[-1] != _NEWLINE
@@ -183,7 +193,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._complete:
             self._finish(exchange, now)
         else:
-            self._write = exchange.straight_way()
+            self._change, self._write = exchange.straight_way() or (None, None)
             self._cut = not data.endswith(b"\n")
 
     def _answer_is_invalid(self, exchange: Exchange, error: Exception) -> None:
@@ -192,7 +202,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
-        self._transport = self._write = None
+        self._transport = self._write = self._change = None
         self._home.lost(self)
         if exchange is None:
             return
@@ -236,7 +246,7 @@ class UpstreamConnection(asyncio.Protocol):
         return head
 
     def _finish(self, exchange: Exchange, now: float) -> None:
-        self._exchange = self._write = None
+        self._exchange = self._write = self._change = None
         transport = self._transport
         if transport is None:
             pass

@@ -71,13 +71,14 @@ class PredictedFirstToken(Policy):
         # says the same in words. Scores are times at which a prompt would be done, at its price.
         prefix, prompt_tokens, price = request.prefix, request.prompt_tokens, self.price
         adapter = request.adapter
-        works = {0: price * prompt_tokens}
+        cached, works = {0: 0}, {0: price * prompt_tokens}
         held: Iterable[int] = _NOTHING
         if prefix:
             held = self._prefixes.matched(prefix, candidates)
             for blocks in set(held):
                 if blocks:
-                    works[blocks] = price * (prompt_tokens - request.tokens_in(blocks))
+                    tokens = cached[blocks] = request.tokens_in(blocks)
+                    works[blocks] = price * (prompt_tokens - tokens)
         pool = candidates[0].estimator.rates.pool
         beside_tokens = in_flight_tokens(request, pool)
         best, best_blocks, best_score, ties = candidates[0], 0, math.inf, 0
@@ -89,7 +90,7 @@ class PredictedFirstToken(Policy):
             if score < now:
                 score = now
             if estimator.is_simple_until < now:
-                score = now + estimator.queue_s(now, prompt_tokens - request.tokens_in(blocks))
+                score = now + estimator.queue_s(now, prompt_tokens - cached[blocks])
             rates = estimator.rates
             score += rates.delay_s + (works[blocks] + beside_tokens * load.requests) * rates.token_s
             if adapter and not load.has_adapter(adapter):
@@ -104,24 +105,26 @@ class PredictedFirstToken(Policy):
                 ties += 1
                 if rng.random() * ties < 1.0:
                     best, best_blocks = load, blocks
-        cached = request.tokens_in(best_blocks) if best_blocks else 0
+        cached_tokens = cached[best_blocks]
         loads_adapter = bool(adapter) and not best.has_adapter(adapter)
-        first_s = best.estimator.first_token_s(prompt_tokens - cached, now, loads_adapter=loads_adapter)
-        return Choice(load=best, cached_tokens=cached, first_token_s=first_s)
+        first_s = best.estimator.first_token_s(
+            prompt_tokens - cached_tokens, now, loads_adapter=loads_adapter
+        )
+        return Choice(load=best, cached_tokens=cached_tokens, first_token_s=first_s)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
         # Little's law says how many wait at an endpoint: how long each does, over how often one comes.
-        pause_s = choice.load.estimator.pause_s
-        self._wait_s += ((choice.first_token_s or 0.0) - self._wait_s) / REMEMBERED
-        if self._pause_s == math.inf:
-            self._pause_s = pause_s
-        elif pause_s < math.inf:
-            self._pause_s += (pause_s - self._pause_s) / REMEMBERED
+        wait_s, pause_s, last_s = self._wait_s, self._pause_s, choice.load.estimator.pause_s
+        wait_s = self._wait_s = wait_s + ((choice.first_token_s or 0.0) - wait_s) / REMEMBERED
+        if last_s < math.inf:
+            pause_s = self._pause_s = (
+                last_s if pause_s == math.inf else pause_s + (last_s - pause_s) / REMEMBERED
+            )
         delayed = MOST_DELAYED
-        if self._wait_s * DELAYED_PER_WAITING < self._pause_s * MOST_DELAYED:
-            delayed = DELAYED_PER_WAITING * self._wait_s / self._pause_s
+        if wait_s * DELAYED_PER_WAITING < pause_s * MOST_DELAYED:
+            delayed = DELAYED_PER_WAITING * wait_s / pause_s
         self.price = 1.0 + delayed
 
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:

@@ -93,18 +93,15 @@ class Continuation:
             self.has_begun = True
         return passed
 
-    def filtered(self, write: Callable[[bytes], None]) -> Callable[[bytes], None] | None:
-        """Writes further bytes in the shortest way; None if they must pass here."""
-        if self._stream is None or self._chunks is None:
-            return None
-        feed = self._stream.feed
+    @property
+    def is_straight(self) -> bool:
+        """Whether further bytes need not pass through `pass_on`, but only through `change`."""
+        return self._stream is not None and self._chunks is not None
 
-        def write_filtered(data: bytes) -> None:
-            passed = feed(data)
-            if passed:
-                write(passed)
-
-        return write_filtered
+    @property
+    def change(self) -> Callable[[bytes], bytes] | None:
+        """Makes of further bytes what the client gets."""
+        return self._stream.feed if self._stream is not None else None
 
     def flush(self) -> bytes:
         """What ends a complete answer."""
