@@ -75,8 +75,6 @@ class PoolQueue:
         self.wake = self._alarm.wake
         """Says that there may be room."""
         self._is_removed = False
-        self._is_starved = False
-        """Whether requests wait because there is no endpoint."""
 
     # -- what is told of it
 
@@ -283,7 +281,7 @@ class PoolQueue:
         self._turn_away(self._flow.dropped(now), now)
         for waiting, dropped in self._flow.victims(now):
             self._evict(waiting, dropped)
-        self._note_starvation()
+        self.room.note_starvation(self.held, self.settings.no_endpoint_ttl_s)
         if sent == AT_ONCE:
             self.wake()
         elif self.held:
@@ -344,13 +342,3 @@ class PoolQueue:
         self._proxy.queues.held -= 1
         wait.over_at = now
         self._proxy.recorder.waits.ended(self._pool, wait, outcome, now)
-
-    def _note_starvation(self) -> None:
-        """Tells the log when requests begin to wait for an endpoint, and when one has come."""
-        is_starved = self.held > 0 and self.room.is_empty
-        if is_starved and not self._is_starved:
-            wait_s = self.settings.no_endpoint_ttl_s
-            log.warning("%s has no ready endpoint: requests wait up to %g s for one", self._pool.name, wait_s)
-        elif self._is_starved and not self.room.is_empty:
-            log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
-        self._is_starved = is_starved

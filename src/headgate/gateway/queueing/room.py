@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from headgate.flow.configuration import Queueing
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
+
+
+log = logging.getLogger(__name__)
 
 
 class PoolRoom:
@@ -27,6 +31,8 @@ class PoolRoom:
         """What other workers have in flight, as a share of all the room."""
         self._counts_on_all = True
         """Whether requests may go to each of the pool's endpoints."""
+        self._is_starved = False
+        """Whether requests wait because there is no endpoint."""
         self.change(queueing)
 
     def change(self, queueing: Queueing) -> None:
@@ -76,6 +82,15 @@ class PoolRoom:
     def is_empty(self) -> bool:
         """Whether there is no endpoint that could answer."""
         return self.capacity.is_empty()
+
+    def note_starvation(self, held: int, wait_s: float) -> None:
+        """Tells the log when requests begin to wait for an endpoint, and when one has come."""
+        is_starved = held > 0 and self.is_empty
+        if is_starved and not self._is_starved:
+            log.warning("%s has no ready endpoint: requests wait up to %g s for one", self._pool.name, wait_s)
+        elif self._is_starved and not self.is_empty:
+            log.info("%s has a ready endpoint: the requests that waited for one go on", self._pool.name)
+        self._is_starved = is_starved
 
     def why_full(self, priority: int, now: float) -> str:
         """What keeps a request of this priority; empty if there is room."""
