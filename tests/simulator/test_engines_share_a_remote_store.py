@@ -176,6 +176,8 @@ async def test_engines_of_a_process_find_each_others_prompts(serve, fast):
     for page, found in zip(pages, (0, 112, 112), strict=True):
         assert f'headgate_simulator_cached_tokens_total{{what="REMOTE"}} {found}.0' in page
         assert 'headgate_simulator_cached_tokens_total{what="GPU"} 0.0' in page
+        assert f'vllm:external_prefix_cache_hits_total{{engine="0",model_name="tiny"}} {found}.0' in page
+        assert 'vllm:external_prefix_cache_queries_total{engine="0",model_name="tiny"} 115.0' in page
 
 
 @pytest.mark.parametrize("words", [["engine", "--data-parallel-size", "2"], ["fleet", "--replicas", "2"]])

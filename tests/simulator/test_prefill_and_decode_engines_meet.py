@@ -62,6 +62,9 @@ async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
         usage = (await decode.client.post(TEXT, json=body)).json()["usage"]
         assert usage["prompt_tokens_details"] == {"cached_tokens": 159}
         assert decode.live.statistics().prefill_tokens_total == 1
+        page = (await decode.client.get("/metrics")).text
+        assert 'vllm:external_prefix_cache_hits_total{engine="0",model_name="tiny"} 159.0' in page
+        assert 'vllm:external_prefix_cache_queries_total{engine="0",model_name="tiny"} 160.0' in page
         assert prefill.live.statistics().kv_blocks_used == 0
 
 

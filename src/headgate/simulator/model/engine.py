@@ -67,6 +67,7 @@ class Engine:
         self._host_hits = 0
         self._disk_hits = 0
         self._remote_hits = 0
+        self._received = 0
 
     # -- requests
 
@@ -118,6 +119,7 @@ class Engine:
                 self._host_hits += sequence.host_tokens
                 self._disk_hits += sequence.disk_tokens
                 self._remote_hits += sequence.remote_tokens
+                self._received += sequence.computed - sequence.cached_tokens
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
@@ -222,6 +224,7 @@ class Engine:
             host_hits_total=self._host_hits,
             disk_hits_total=self._disk_hits,
             remote_hits_total=self._remote_hits,
+            received_total=self._received,
             drafts_total=self._speculation.drafts,
             draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
             accepted_tokens_total=self._speculation.accepted,

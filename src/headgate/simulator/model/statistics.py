@@ -38,6 +38,8 @@ class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that were found on the disk."""
     remote_hits_total: int
     """Those of them that were found in the store that engines share."""
+    received_total: int
+    """Those of the others that another engine had computed for this one."""
     drafts_total: int
     """How often tokens were drafted for a sequence."""
     draft_tokens_total: int

@@ -70,10 +70,11 @@ def _counters(reading: Reading) -> Iterator[Series]:
     yield counter("vllm:num_preemptions", "Preemptions by recompute.", now.preempted_total)
     yield counter("vllm:prefix_cache_queries", "Tokens looked up.", now.prefix_queries_total)
     yield counter("vllm:prefix_cache_hits", "Tokens found.", now.prefix_hits_total)
-    received = reading.transfers.get("prompt received", 0)
+    missing = now.prefix_queries_total - now.prefix_hits_total
+    found = now.host_hits_total + now.disk_hits_total + now.remote_hits_total + now.received_total
+    yield counter("vllm:external_prefix_cache_queries", "Tokens looked up elsewhere.", missing)
+    yield counter("vllm:external_prefix_cache_hits", "Tokens found elsewhere.", found)
     again = reading.transfers.get("prompt computed again", 0)
-    yield counter("vllm:external_prefix_cache_queries", "Prompts asked of another engine.", received + again)
-    yield counter("vllm:external_prefix_cache_hits", "Prompts had from another engine.", received)
     yield counter("vllm:nixl_num_failed_transfers", "Prompts that another engine did not have.", again)
     name = "vllm:admission_rejections"
     yield counter(name, "Requests that were not taken.", now.refused_total, reason="queue_full")
