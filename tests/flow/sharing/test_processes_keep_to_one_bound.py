@@ -39,8 +39,7 @@ class Process:
     def take(self, share, now):
         self.capacity.take_share(share.room)
         self.queue.bounds.take(share)
-        for charge in share.charges:
-            self.queue.charge(charge, now)
+        self.queue.charge(share.charges, now)
 
 
 def exchange(hub, processes, now=0.0):

@@ -176,18 +176,20 @@ class FlowQueue:
         it did not wait."""
         self._band(priority).served(flow, work, usage, now, order)
 
-    def charge(self, charge: Charge, now: float) -> None:
-        """A flow was served by another process with the same queue."""
-        band = self._band(charge.priority)
-        band.charged(charge.flow, charge.sent, now)
-        if charge.requests:
-            usage = Usage(
-                prompt_tokens=charge.prompt,
-                output_tokens=charge.output,
-                cached_tokens=charge.cached,
-                requests=charge.requests,
-            )
-            band.served(charge.flow, usage.work, usage, now, 0)
+    def charge(self, charges: Sequence[Charge], now: float) -> None:
+        """Flows were served by other processes with the same queue."""
+        goes_by_usage = self.settings.goes_by_usage
+        for charge in charges:
+            band = self._band(charge.priority)
+            band.charged(charge.flow, charge.sent, now)
+            if goes_by_usage and charge.requests:
+                usage = Usage(
+                    prompt_tokens=charge.prompt,
+                    output_tokens=charge.output,
+                    cached_tokens=charge.cached,
+                    requests=charge.requests,
+                )
+                band.served(charge.flow, usage.work, usage, now, 0)
 
     def change(self, settings: FlowSettings, now: float) -> None:
         """Other settings from now on; what flows have had before is forgotten.

@@ -9,7 +9,7 @@ import msgspec
 NO_BOUND = -1
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class Waits(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What waits in one process, in one band or in all of them, and what is set for all processes."""
 
     requests: int = 0
@@ -20,7 +20,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = NO_BOUND
 
 
-class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+class Backlog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What waits of one flow."""
 
     priority: int
@@ -29,7 +29,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     work: int
 
 
-class Charge(msgspec.Struct, frozen=True, kw_only=True):
+class Charge(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a flow had since the last report. All in tokens, but for the requests."""
 
     priority: int
@@ -55,7 +55,7 @@ class PoolReport(msgspec.Struct, frozen=True, kw_only=True):
     charges: Sequence[Charge] = ()
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(msgspec.Struct, frozen=True, array_like=True):
     """How much may wait in one process; NO_BOUND is as much as comes."""
 
     requests: int = NO_BOUND

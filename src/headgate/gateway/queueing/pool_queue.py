@@ -164,8 +164,7 @@ class PoolQueue:
         """What this worker may do from now on, and what flows had at others."""
         self.room.take_share(share.room, share.elsewhere)
         self._flow.bounds.take(share)
-        for charge in share.charges:
-            self._flow.charge(charge, now)
+        self._flow.charge(share.charges, now)
         if self.held:
             self.wake()
 
