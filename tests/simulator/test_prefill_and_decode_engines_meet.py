@@ -53,6 +53,17 @@ async def test_vllms_form_hands_the_prompt_over(pair):
     assert (await protocol(prefill))["held_prompts"] == 0
 
 
+async def test_responses_are_handed_over_like_completions(pair):
+    """By the same fields."""
+    prefill, decode = pair
+    body = {"model": "tiny", "input": "How deep is the canal?", "max_output_tokens": 1}
+    answer = await prefill.client.post("/v1/responses", json=body | {"kv_transfer_params": PREFILL})
+    params = answer.json()["kv_transfer_params"]
+    answer = await decode.client.post("/v1/responses", json=body | {"kv_transfer_params": params})
+    assert answer.json()["usage"]["input_tokens_details"]["cached_tokens"] == 5
+    assert (await protocol(decode))["seen"] == {"nixl decode": 1, "prompt received": 1}
+
+
 async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
     """The decode engine prefills its last token alone, and the prefill engine has its blocks until then."""
     async with serve() as prefill, serve() as decode:

@@ -12,6 +12,7 @@ from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.generation import Item as PromptItem
+from headgate.simulator.server.kv_fields import NixlParams
 from headgate.simulator.server.tokenizing import tokenize
 
 LOGPROBS = "message.output_text.logprobs"
@@ -56,6 +57,7 @@ class ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     priority: int = 0
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
+    kv_transfer_params: NixlParams | None = None
 
 
 _decoder = msgspec.json.Decoder(ResponsesBody)
@@ -81,6 +83,7 @@ def read_responses(body: bytes) -> Generation:
         schema=_schema(wanted),
         priority=asked.priority,
         cache_salt=asked.cache_salt or "",
+        kv_params=asked.kv_transfer_params,
         said=(asked.input if isinstance(asked.input, str) else plain_text(asked.input[-1].content),),
         turns=tuple(_turns(asked)),
     )
