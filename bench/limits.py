@@ -48,7 +48,7 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
     """All that the data path does for the limit of one request, as an exchange has it."""
     key = api.ObjectRef("ModelRoute", "default", "route")
     route = routing.Route(key=key, name="default/route", model="m", adapters=(), rules=(), limits=limits)
-    proxy: Any = SimpleNamespace(token_limits=RouteLimits(), now=time.monotonic)
+    proxy: Any = SimpleNamespace(token_limits=RouteLimits())
     proxy.token_limits.use([route], time.monotonic())
     exchange: Any = SimpleNamespace(
         decision=SimpleNamespace(
@@ -65,15 +65,16 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
 
     def work() -> None:
         exchange.reservation = None
+        now = time.monotonic()
         if (
             exchange.decision.match.route.limits is not None
-            and limiting.reserve(proxy, exchange, None) is not None
+            and limiting.reserve(proxy, exchange, now, None) is not None
         ):
             return
         if exchange.reservation is not None:
-            limiting.lines(exchange.reservation, proxy.now())
+            limiting.lines(exchange.reservation, now)
         if exchange.reservation is not None:
-            limiting.settle(exchange, exchange.reservation, proxy.now())
+            limiting.settle(exchange, exchange.reservation, now)
 
     return work
 

@@ -113,7 +113,7 @@ async def with_what_is_counted() -> Measured:
     queue = proxy.queues.all()[0]
     for number in range(REQUESTS):
         held: Any = Held(number, proxy.now(), sent)
-        queue.hold(held)
+        queue.hold(held, proxy.now())
     proxy.use(snapshot(endpoints()))
     measured = Measured()
     await measured.until(lambda: not queue.held)

@@ -127,7 +127,7 @@ class Delivery(ABC):
             return
         assert decision.match is not None
         if decision.match.route.limits is not None:
-            refusal = limiting.reserve(self._proxy, self, self._reserve_again)
+            refusal = limiting.reserve(self._proxy, self, now, self._reserve_again)
             if refusal is not None:
                 self._refuse(refusal)
                 return
@@ -152,7 +152,7 @@ class Delivery(ABC):
         """Others may have taken them first: then they are fetched once more, if there is time for that."""
         proxy = self._proxy
         is_early = now - self.request.arrived_at < proxy.settings.rate_limit_wait_s * TIME_TO_ASK_AGAIN
-        refusal = limiting.reserve(proxy, self, self._reserve_again if is_early else None)
+        refusal = limiting.reserve(proxy, self, now, self._reserve_again if is_early else None)
         if refusal is not None:
             self._refuse(refusal)
         elif self._timer is None:
@@ -166,7 +166,7 @@ class Delivery(ABC):
         if queue is None or queue.passes(self.decision.scheduled.priority, now):
             self.go(pool, now)
         else:
-            queue.hold(self)
+            queue.hold(self, now)
 
     def go(self, pool: PoolState, now: float) -> None:
         """Begins with its attempts: it need not wait for its turn, or no longer."""

@@ -60,7 +60,7 @@ async def test_five_thousand_that_waited_for_an_endpoint(proxy):
     queue = serve(proxy)
     waiting = [Held(number, proxy.now()) for number in range(5000)]
     for each in waiting:
-        queue.hold(each)
+        queue.hold(each, proxy.now())
     assert queue.held == proxy.queues.held == 5000
     assert {(kind.flow, size) for kind, size in queue.kinds.sizes()} == {
         (f"flow-{n}", (100, 0)) for n in range(50)
@@ -85,7 +85,7 @@ async def test_one_that_cannot_be_sent_stops_nobody(proxy, caplog):
     queue = serve(proxy)
     waiting = [Held(number, proxy.now()) for number in range(3)]
     for each in waiting:
-        queue.hold(each)
+        queue.hold(each, proxy.now())
     told = []
     waiting[1].go = lambda pool, now: 1 / 0
     waiting[1].turn_away = told.append
@@ -104,7 +104,7 @@ async def test_one_that_cannot_be_told_keeps_the_news_from_nobody(proxy, caplog)
     told = []
     for each in waiting:
         each.turn_away = told.append
-        queue.hold(each)
+        queue.hold(each, proxy.now())
     waiting[1].turn_away = lambda refusal: 1 / 0
     queue.close()
     assert [refusal.code for refusal in told] == ["shutting_down"] * 2
@@ -121,7 +121,7 @@ async def test_room_at_an_endpoint_is_for_all_of_its_pools(proxy):
     proxy.use(routing.Snapshot(pools={pool.key: pool for pool in pools}))
     booking = proxy.pools[other].loads[0].book(10, 10, proxy.now())
     held = Held(1, proxy.now())
-    proxy.pools[KEY].queue.hold(held)
+    proxy.pools[KEY].queue.hold(held, proxy.now())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not Held.sent

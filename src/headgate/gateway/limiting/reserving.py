@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.gateway.refusals import Refusal
 
 
-def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) -> Refusal | None:
+def reserve(proxy: Proxy, exchange: Delivery, now: float, again: Callable[[], None] | None) -> Refusal | None:
     """Reserves the tokens of a request whose route is limited, or says why it is not to go.
 
     Where they have to be fetched first, neither is so: the exchange is told to wait, and `again` is called.
@@ -30,7 +30,6 @@ def reserve(proxy: Proxy, exchange: Delivery, again: Callable[[], None] | None) 
     limit = proxy.token_limits.by_route.get(match.route.key)
     if limit is None:
         return None  # it was taken away while the request was read
-    now = proxy.now()
     input_tokens, output_tokens = scheduled.prompt_tokens or 1, scheduled.output_tokens
     exchange.reservation = limit.reserve(input_tokens, output_tokens, now)
     if exchange.reservation is not None:

@@ -184,10 +184,10 @@ class PoolQueue:
 
     # -- requests
 
-    def hold(self, exchange: Delivery) -> None:
+    def hold(self, exchange: Delivery, now: float) -> None:
         """Lets a request wait that does not pass; or refuses it, if there is no place for it."""
         began = time.perf_counter()
-        now, proxy = self._proxy.now(), self._proxy
+        proxy = self._proxy
         request, decision = exchange.request, exchange.decision
         says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
         ttl_s = self.settings.ttl_s
