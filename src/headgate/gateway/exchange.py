@@ -7,71 +7,27 @@ the client gone, an endpoint lost), `_settle` runs exactly once.
 from __future__ import annotations
 
 import math
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from headgate.gateway import decision_header, learning, limiting
-from headgate.gateway.answer import Answer
-from headgate.gateway.delivery import RETRIED
+from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
-from headgate.gateway.paired import PairedDelivery
-from headgate.gateway.queueing.continuation import Continuation
 from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.usage import Tail, Usage
+from headgate.gateway.usage import Tail
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
-    from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
-    from headgate.gateway.request import Header, Request
     from headgate.gateway.settings import GatewaySettings
-    from headgate.gateway.upstream import StraightWay, UpstreamConnection
 
-_OK, _NOT_FOUND = 200, 404
 CLIENT_GONE = 499
 """Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
 
 
-class Exchange(PairedDelivery):
+class Exchange(Answering):
     """What happens to one request. Read after the end by whoever records it."""
 
-    __slots__ = (
-        "_answer",
-        "_client",
-        "_heard_bytes",
-        "bytes_in",
-        "error_message",
-        "first_byte_at",
-        "head_at",
-        "heard_at",
-        "now",
-        "outcome",
-        "sent_at",
-        "status",
-        "tail",
-        "upstream_status",
-        "usage",
-    )
-
-    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
-        super().__init__(proxy, request)
-        self.now = proxy.now
-        self._client = client
-        self.status = 0
-        self.upstream_status = 0
-        """Of the answer that is passed on."""
-        self.error_message = ""
-        self.bytes_in = len(request.body)
-        self.sent_at = self.head_at = self.first_byte_at = 0.0
-        """When the request was sent for the last time, and when the answer to that came; 0 is not yet."""
-        self.heard_at = request.arrived_at
-        """When the endpoint was last heard of, for the idle timeout."""
-        self.outcome = ""
-        self.tail = Tail()
-        self.usage: Usage | None = None
-        """What the endpoint says that it counted; read at the end."""
-        self._heard_bytes = 0
-        self._answer: Answer | Continuation | None = None
+    __slots__ = ()
 
     @property
     def phase(self) -> str:
@@ -103,154 +59,6 @@ class Exchange(PairedDelivery):
         if self.load is not None:
             tried.append((self.load.endpoint.name, self.outcome, int((now - self.attempt_at) * 1e3 + 0.5)))
         return tried
-
-    def _send_on(self, connection: UpstreamConnection, now: float) -> None:
-        self._upstream = connection
-        if self.handover is not None:
-            self.handover.sent()
-        self.sent_at = self.heard_at = now
-        connection.send(self, self._payload)
-        if self._client.is_paused:
-            connection.pause_reading()
-
-    # -- what the upstream connection reports
-
-    def response_head(
-        self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
-    ) -> None:
-        """The head of the answer is here: pass it on, or give the request to another endpoint."""
-        if self._timer is not None:
-            self._cancel_timer()
-        load, pool = self.load, self.pool
-        assert load is not None
-        assert pool is not None
-        if status >= 400 and self._is_turned_down(load, status):
-            return
-        if load.failures_in_row and status < 500:
-            load.answered(now)
-        answer = self._answer = self._answer_of(status, headers, now)
-        if self.request.wants_decision:
-            answer.add(decision_header.line(self, self._limits_told()))
-        if pool.policy.marks_answers and self.choice is not None:
-            for name, value in self._marks(pool, self.choice):
-                answer.add(b"%b: %b\r\n" % (name, value))
-        if answer.ends_with_connection:
-            connection.ends_with_connection()
-        self.upstream_status = status
-        self.status = status if isinstance(answer, Answer) else _OK
-        self.head_at = now
-        if self.wait is not None:
-            self.wait.queue.answered(self.wait)
-        # Nothing is sent again: a stream need not hold its prompt.
-        self._payload = self.request.body = self.decision.body = b""
-
-    def _is_turned_down(self, load: EndpointLoad, status: int) -> bool:
-        """Whether an answer that is an error is dropped, as another endpoint is asked."""
-        if status == _NOT_FOUND and self.decision.scheduled.adapter:
-            self._proxy.scraper.list_models_soon(load)
-        return status in RETRIED and self._goes_elsewhere(status)
-
-    def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
-        request, decision, wait = self.request, self.decision, self.wait
-        may_keep_alive = request.keep_alive and not self._proxy.leaving
-        if wait is not None and wait.has_head:
-            return Continuation(
-                request.target,
-                status,
-                headers,
-                may_keep_alive,
-                takes_usage=decision.usage_unasked,
-                name=decision.client_name,
-            )
-        return Answer(
-            request,
-            self.request_id,
-            status,
-            headers,
-            may_keep_alive,
-            decision.stream,
-            decision.usage_unasked,
-            decision.client_name,
-            limiting.lines(self.reservation, now) if self.reservation is not None else b"",
-        )
-
-    def forward(self, data: bytes, now: float) -> None:
-        """Passes body bytes on as they came; the first time together with the head."""
-        answer, load = self._answer, self.load
-        assert answer is not None
-        assert load is not None
-        if answer.unchunker is not None:
-            data = answer.unchunker.feed(data)
-        self.heard_at = load.heard_at = now
-        if data:
-            if not self.first_byte_at:
-                self._first_byte(now)
-            self.tail.add(data)
-            self.bytes_out += len(data)
-        elif self.handover is not None and not answer.has_begun:
-            return  # a head alone may still be taken back
-        passed = answer.pass_on(data)
-        if passed:
-            if self.handover is not None:
-                self.handover.forget()
-                passed = self.handover.counted(passed)
-            self._client.write(passed)
-
-    def _first_byte(self, now: float) -> None:
-        """The first byte of the body is here, and with it the first token."""
-        self.first_byte_at = now
-        if self.booking is not None and self.upstream_status < 400:
-            self.booking.first_token(now)  # an error tells nothing of prefilling
-            if self.handover is not None and self.decision.stream:
-                self.handover.answered(now - self.sent_at)
-            if self._proxy.queues.held:
-                self._room_made()
-
-    def straight_way(self) -> StraightWay | None:
-        """How further bytes of the answer come to the client; None if they must pass through `forward`."""
-        answer, write = self._answer, self._client.writer()
-        assert answer is not None
-        if write is None or not self.first_byte_at or not answer.is_straight:
-            return None
-        return answer.change, write if self.handover is None else self.handover.counting(write)
-
-    def finished(self, now: float) -> None:
-        """The answer is complete."""
-        self._leave_upstream()
-        answer, load = self._answer, self.load
-        if answer is not None:
-            if self.handover is not None and not answer.has_begun:
-                self._client.write(answer.pass_on(b""))
-            if not answer.is_plain and (held := answer.flush()):
-                self._client.write(held if self.handover is None else self.handover.counted(held))
-        if load is not None and load.failures_in_row and self.upstream_status < 500:
-            load.succeeded(now)
-        self._settle("served", now)
-        self._client.exchange_done(answer is None or answer.keep_alive, now)
-
-    def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
-        """The connection ended before the answer did."""
-        self._leave_upstream()
-        if self.status:
-            self._break_off("upstream_lost", message)
-        elif connection.reused and not connection.has_begun:
-            # The endpoint closed an idle connection just as we used it: not its failure, and nothing
-            # was answered, so the same endpoint gets the request once more, on a fresh connection.
-            assert self.load is not None
-            assert self.pool is not None
-            self._send_on_new(self._proxy.connections(self.pool, self.load))
-        else:
-            assert self.load is not None
-            self._attempt_failed("reset", f"{self.load.endpoint.address}: {message}")
-
-    def upstream_broke(self, message: str) -> None:
-        """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
-        self._leave_upstream()
-        if self.status:
-            self._break_off("upstream_invalid", message)
-        else:
-            self._endpoint_failed("upstream_invalid")
-            self._refuse(Refusal.upstream(message, code="upstream_invalid"))
 
     # -- time
 
@@ -347,7 +155,7 @@ class Exchange(PairedDelivery):
     def _refuse_stream(self, wait: Wait, refusal: Refusal) -> None:
         """Its client has the head of a stream: the stream ends with the event that says why."""
         now = self.now()
-        self.status = _OK
+        self.status = HTTPStatus.OK
         self.error_message = refusal.message
         last = wait.refused(refusal, self.request.target)
         self._settle(refusal.code, now)
@@ -393,18 +201,6 @@ class Exchange(PairedDelivery):
         self.head_at = self.first_byte_at = 0.0
         self.tail = Tail()
         return True
-
-    def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
-        kept = [each for each in headers if each[0] == b"content-type"]
-        framed = [*kept, (b"content-length", b"%d" % len(body))]
-        now = self.now()
-        answer = self._answer_of(status, framed, now)
-        self.upstream_status = status
-        self.status = status if isinstance(answer, Answer) else _OK
-        self.bytes_out = len(body)
-        self._client.write(answer.pass_on(body) + answer.flush())
-        self._settle("served", now)
-        self._client.exchange_done(answer.keep_alive, now)
 
     def _settle(self, outcome: str, now: float) -> None:
         assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
-from headgate.fleet import AnswerSizes, PromptSizes
-from headgate.fleet.prefix import PrefixIndex
-from headgate.flow.limits import RouteLimits
 from headgate.gateway import in_flight, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
+from headgate.gateway.explaining_view import Supposing, View
 from headgate.gateway.explanation import (
     Answer,
     EndpointShown,
@@ -30,101 +27,18 @@ from headgate.gateway.explanation import (
     TargetShown,
 )
 from headgate.gateway.limiting import showing
-from headgate.gateway.policies import Policies
 from headgate.gateway.pool_state import PoolState
-from headgate.gateway.proxy import Proxy
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
-from headgate.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
 
+__all__ = ["DEFAULT_PATH", "View", "explain"]
+
 DEFAULT_PATH = "/v1/chat/completions"
 SHOWN_BODY_BYTES = 4096
 _NOBODY = trust.Peer("", trust.Networks(()))
-
-
-@dataclass(frozen=True)
-class View:
-    """What an explanation is made from."""
-
-    snapshot: routing.Snapshot
-    pools: Mapping[ObjectRef, PoolState]
-    turns: routing.Splits
-    now: float
-    max_requests: int
-    """That an endpoint may have."""
-    is_live: bool
-    is_ready: bool = True
-    """Whether the objects are known at all."""
-    knows_endpoints: bool = True
-    prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
-    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
-    token_limits: RouteLimits = field(default_factory=RouteLimits)
-    remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
-    believes_objectives: bool = True
-
-    @classmethod
-    def of_proxy(cls, proxy: Proxy) -> View:
-        """A gateway as it is now."""
-        return cls(
-            proxy.snapshot,
-            proxy.pools,
-            proxy.splits,
-            proxy.now(),
-            proxy.settings.max_endpoint_connections,
-            is_live=True,
-            is_ready=proxy.is_ready,
-            prompt_sizes=proxy.prompt_sizes,
-            answer_sizes=proxy.answer_sizes,
-            token_limits=proxy.token_limits,
-            remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
-            believes_objectives=proxy.believes_objectives,
-        )
-
-    @classmethod
-    def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
-        """Objects alone: a gateway that has just started with them, and has no requests."""
-        ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        policies = Policies(GatewaySettings(), PrefixIndex())
-        pools = {
-            key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
-            for key, pool in snapshot.pools.items()
-        }
-        limits = RouteLimits()
-        limits.use(snapshot.routes(), 0.0)
-        return cls(
-            snapshot,
-            pools,
-            routing.Splits(),
-            0.0,
-            1,
-            is_live=False,
-            knows_endpoints=knows_endpoints,
-            token_limits=limits,
-        )
-
-
-@dataclass(frozen=True)
-class _Supposing:
-    """The surroundings of a decision in which a turn is seen and not taken, or a target given."""
-
-    snapshot: routing.Snapshot
-    pools: Mapping[ObjectRef, PoolState]
-    turns: routing.Splits
-    prompt_sizes: PromptSizes
-    answer_sizes: AnswerSizes
-    is_ready: bool
-    believes_objectives: bool
-    given: routing.Target | None = None
-
-    @property
-    def splits(self) -> _Supposing:
-        return self
-
-    def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None:
-        return self.given or self.turns.peek(route, rule)
 
 
 def explain(view: View, path: str, headers: list[Header], body: bytes) -> Explanation:
@@ -173,7 +87,7 @@ class _Explainer:
     def _decide(self, given: routing.Target | None) -> Decision:
         view = self._view
         return decide(
-            _Supposing(
+            Supposing(
                 view.snapshot,
                 view.pools,
                 view.turns,

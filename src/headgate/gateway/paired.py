@@ -12,8 +12,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headgate.gateway.attempts import Attempts
 from headgate.gateway.decision import no_endpoint
-from headgate.gateway.delivery import Delivery
 from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PairedDelivery(Delivery):
+class PairedDelivery(Attempts):
     """`handover` is None for requests to pools whose endpoints serve them whole."""
 
     __slots__ = ()

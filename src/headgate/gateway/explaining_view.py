@@ -1,0 +1,98 @@
+"""What an explanation is made from: a gateway as it is, or objects alone, and turns that are only seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate import fleet, routing
+from headgate.api import ObjectRef
+from headgate.fleet import AnswerSizes, PromptSizes
+from headgate.fleet.prefix import PrefixIndex
+from headgate.flow.limits import RouteLimits
+from headgate.gateway.policies import Policies
+from headgate.gateway.pool_state import PoolState
+from headgate.gateway.proxy import Proxy
+from headgate.gateway.settings import GatewaySettings
+
+
+@dataclass(frozen=True)
+class View:
+    """What an explanation is made from."""
+
+    snapshot: routing.Snapshot
+    pools: Mapping[ObjectRef, PoolState]
+    turns: routing.Splits
+    now: float
+    max_requests: int
+    """That an endpoint may have."""
+    is_live: bool
+    is_ready: bool = True
+    """Whether the objects are known at all."""
+    knows_endpoints: bool = True
+    prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
+    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
+    token_limits: RouteLimits = field(default_factory=RouteLimits)
+    remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
+    believes_objectives: bool = True
+
+    @classmethod
+    def of_proxy(cls, proxy: Proxy) -> View:
+        """A gateway as it is now."""
+        return cls(
+            proxy.snapshot,
+            proxy.pools,
+            proxy.splits,
+            proxy.now(),
+            proxy.settings.max_endpoint_connections,
+            is_live=True,
+            is_ready=proxy.is_ready,
+            prompt_sizes=proxy.prompt_sizes,
+            answer_sizes=proxy.answer_sizes,
+            token_limits=proxy.token_limits,
+            remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
+            believes_objectives=proxy.believes_objectives,
+        )
+
+    @classmethod
+    def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
+        """Objects alone: a gateway that has just started with them, and has no requests."""
+        ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
+        policies = Policies(GatewaySettings(), PrefixIndex())
+        pools = {
+            key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
+            for key, pool in snapshot.pools.items()
+        }
+        limits = RouteLimits()
+        limits.use(snapshot.routes(), 0.0)
+        return cls(
+            snapshot,
+            pools,
+            routing.Splits(),
+            0.0,
+            1,
+            is_live=False,
+            knows_endpoints=knows_endpoints,
+            token_limits=limits,
+        )
+
+
+@dataclass(frozen=True)
+class Supposing:
+    """The surroundings of a decision in which a turn is seen and not taken, or a target given."""
+
+    snapshot: routing.Snapshot
+    pools: Mapping[ObjectRef, PoolState]
+    turns: routing.Splits
+    prompt_sizes: PromptSizes
+    answer_sizes: AnswerSizes
+    is_ready: bool
+    believes_objectives: bool
+    given: routing.Target | None = None
+
+    @property
+    def splits(self) -> Supposing:
+        return self
+
+    def next(self, route: ObjectRef, rule: routing.Rule) -> routing.Target | None:
+        return self.given or self.turns.peek(route, rule)
