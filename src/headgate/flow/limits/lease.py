@@ -13,13 +13,10 @@ from collections.abc import Callable
 
 from headgate.flow.limits.budget import LocalBudget
 from headgate.flow.limits.lease_account import LEASE_S, Claim, Grant
+from headgate.flow.limits.lease_demand import Demand
 
-HORIZON_S = 2.0
-"""A lease is what is used in this time, by the use of late,"""
-LEAST_REQUESTS = 8
-"""and at least what so many requests use,"""
 LARGEST_SHARE = 16
-"""and at most this fraction of the limit."""
+"""A lease is at most this fraction of the limit, unless requests wait for more."""
 TELL_S = 1.0
 """What was used is told after this time at the latest,"""
 IDLE_S = 5.0
@@ -29,8 +26,6 @@ PAUSE_S = 0.05
 account is all but empty, what comes in is fetched in parts that suffice for some requests."""
 LOOK_AGAIN_S = 1.0
 """After this time, what was not there may be: others give tokens back."""
-SMOOTHING_S = 2.0
-"""Over what time use is averaged."""
 
 Call = Callable[["LeasedBudget"], None]
 """Tells the shell that a claim should be made soon."""
@@ -78,15 +73,12 @@ class LeasedBudget:
         """Whether no route needs it any more."""
         self._epoch = ""
         self._level = float(limit)
-        self._level_at = self._asked_at = self._used_at = now
+        self._level_at = self._asked_at = now
         self._time: float | None = None
         """The account's, when it last answered,"""
         self._time_asked_at = self._time_told_at = now
         """which was between these two."""
-        self._used_then = 0
-        """What was used at the last claim."""
-        self._per_s = 0.0
-        self._request_tokens = 0.0
+        self._demand = Demand(now)
         self._share: LocalBudget | None = None
         """What it goes by while the account is out of reach."""
 
@@ -199,7 +191,7 @@ class LeasedBudget:
         """Whether a claim should be made though nobody asks: to tell of use, or to give the lease back."""
         if not self.has_told_all:
             return now - self._asked_at >= TELL_S
-        return self._held != 0 and now - self._used_at >= IDLE_S
+        return self._held != 0 and now - self._demand.used_at >= IDLE_S
 
     @property
     def is_settled(self) -> bool:
@@ -226,15 +218,14 @@ class LeasedBudget:
 
     def wants_lease(self, now: float) -> int:
         """Tokens that it would like to have on lease, by what was used of late and what is waited for."""
-        if self.is_closed or (now - self._used_at >= IDLE_S and not self._need):
+        if self.is_closed or (now - self._demand.used_at >= IDLE_S and not self._need):
             return 0
-        usual = max(self._per_s * HORIZON_S, self._request_tokens * LEAST_REQUESTS)
-        return max(min(math.ceil(usual), self.limit // LARGEST_SHARE), self._need)
+        return max(min(self._demand.tokens, self.limit // LARGEST_SHARE), self._need)
 
     def claim(self, now: float) -> Claim:
         """What to tell the account now. What is to be given back is not used from now on."""
         self._end_lease(now)
-        self._learn(now)
+        self._demand.learn(self.used, self._need > 0, self._least, now)
         want = self.wants_lease(now)
         self._turn += 1
         claim = Claim(
@@ -261,19 +252,6 @@ class LeasedBudget:
         self._asked_at = now
         self._need = self._least = 0
         return claim
-
-    def _learn(self, now: float) -> None:
-        """How fast tokens are used, and by how large requests, judged by the use since the last claim."""
-        used = max(self.used - self._used_then, 0)
-        passed_s = max(now - self._asked_at, 1e-3)
-        self._used_then = self.used
-        if used or self._need:
-            self._used_at = now
-        weight = 1.0 - math.exp(-passed_s / SMOOTHING_S)
-        self._per_s += weight * (used / passed_s - self._per_s)
-        size = self._least
-        if size:
-            self._request_tokens += 0.25 * (size - self._request_tokens) if self._request_tokens else size
 
     def granted(self, claim: Claim, grant: Grant, now: float) -> None:
         """The account's answer to the last claim, which was made at `_asked_at`."""

@@ -21,7 +21,7 @@ from typing import Any
 from headgate.flow.limits import Claim, LeasedBudget
 from headgate.gateway.limiting.membership import Membership
 from headgate.gateway.limiting.transport import Answer, Refused, Transport, Unreachable
-from headgate.gateway.limiting.waiter import Waiter
+from headgate.gateway.limiting.waiter import Waiter, Waiters
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +82,6 @@ class LeaseSource:
         self.claims = 0
         self.failures = 0
         self.late = 0
-        self.waits = 0
-        """Requests that waited for a lease."""
-        self.longest_wait_s = 0.0
         self._transport = transport
         self._loop = loop
         self._rng = rng
@@ -92,10 +89,7 @@ class LeaseSource:
         self._membership = Membership(members, loop.time())
         self._budgets: dict[LeasedBudget, None] = {}
         self._called: dict[LeasedBudget, None] = {}
-        self._waiting: dict[LeasedBudget, list[Waiter]] = {}
-        """Those for whom nothing was claimed yet,"""
-        self._asked: list[Waiter] = []
-        """and those for whom it was."""
+        self._waiters = Waiters(loop)
         self._refused: dict[LeasedBudget, str] = {}
         self._wake = asyncio.Event()
         self._counted_at = self._looked_at = -math.inf
@@ -178,10 +172,8 @@ class LeaseSource:
         for; else `then` is called when they may be there, or will not be in time."""
         if not budget.ask(tokens, self._loop.time(), least):
             return None
-        self.waits += 1
-        waiter = Waiter(self._loop, then)
+        waiter = self._waiters.add(budget, then)
         waiter.watch(self._watch(self._waits_too_long, budget, waiter))
-        self._waiting.setdefault(budget, []).append(waiter)
         return waiter
 
     def _watch(self, then: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
@@ -206,7 +198,8 @@ class LeaseSource:
             return
         # It came amid an exchange, and the next one, with its claim, is not late yet.
         self._membership.part(budget, self._loop.time())
-        self._end([waiter, *self._waiting.pop(budget, ())])
+        self._waiters.end(waiter)
+        self._waiters.end_unasked(budget)
 
     # -- the account
 
@@ -246,7 +239,7 @@ class LeaseSource:
         budget.is_called = False
         for known in (self._budgets, self._called, self._refused):
             known.pop(budget, None)
-        self._end(self._waiting.pop(budget, ()))
+        self._waiters.end_unasked(budget)
 
     async def _until_called(self) -> None:
         """Until there is something to say. Where there is trouble, that is at once: is anybody there?"""
@@ -276,7 +269,7 @@ class LeaseSource:
         budgets = list(itertools.islice(called, MAX_CLAIMS if self._called else 1))
         for budget in budgets:
             self._called.pop(budget, None)
-            self._asked += self._waiting.pop(budget, ())
+            self._waiters.ask(budget)
         claims = [budget.claim(asked_at) for budget in budgets]
         presence = (
             self._membership.presence(self._budgets, asked_at) if self._is_count_due() or not claims else None
@@ -302,21 +295,13 @@ class LeaseSource:
         for budget, claim, answer in zip(budgets, claims, answers, strict=True):
             self._answered(budget, claim, answer, now)
         self._note_speed(now - asked_at, now)
-        asked, self._asked = self._asked, []
-        self._end(asked)
+        self._waiters.end_asked()
 
     def _note_speed(self, took_s: float, now: float) -> None:
         """Goes by the accounts again once they answer in time."""
         self._in_time = self._in_time + 1 if took_s <= self.wait_s * (LATE + VERY_LATE) else 0
         if took_s <= self.wait_s * SOON or self._in_time >= IN_TIME_AGAIN:
             self._found(now)
-
-    def _end(self, waiters: Iterable[Waiter]) -> None:
-        now = self._loop.time()
-        for waiter in waiters:
-            if not waiter.is_over:
-                self.longest_wait_s = max(self.longest_wait_s, now - waiter.began_at)
-                waiter.end()
 
     def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
         if isinstance(answer, Refused):
@@ -332,8 +317,8 @@ class LeaseSource:
         self._refused.pop(budget, None)
         if not self.trouble:
             budget.rejoin(now)
-            if budget in self._waiting and budget.has_enough_for_all(claim, now):
-                self._end(self._waiting.pop(budget))
+            if budget in self._waiters and budget.has_enough_for_all(claim, now):
+                self._waiters.end_unasked(budget)
         if budget.is_over:
             self._let_go(budget)
 
@@ -349,10 +334,7 @@ class LeaseSource:
             log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
         self._in_time = 0
-        waiting = [*self._asked, *itertools.chain.from_iterable(self._waiting.values())]
-        self._asked = []
-        self._waiting.clear()
-        self._end(waiting)
+        self._waiters.end_all()
 
     def _found(self, now: float) -> None:
         if not self.trouble:
@@ -402,6 +384,6 @@ class LeaseSource:
             "claims": self.claims,
             "failures": self.failures,
             "late": self.late,
-            "waits": self.waits,
-            "longest_wait_s": round(self.longest_wait_s, 6),
+            "waits": self._waiters.count,
+            "longest_wait_s": round(self._waiters.longest_wait_s, 6),
         }

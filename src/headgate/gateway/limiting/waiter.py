@@ -1,9 +1,11 @@
-"""A request that waits for tokens, as it is known to where they come from."""
+"""Requests that wait for tokens, as they are known to where those come from."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from headgate.flow.limits import LeasedBudget
 
 
 class Waiter:
@@ -32,3 +34,51 @@ class Waiter:
         if not self.is_over:
             self.cancel()
             self._timer = self._loop.call_soon(self._then)
+
+
+class Waiters:
+    """All of one source: those for whose budget nothing was claimed yet, and those for whom it was."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.count = 0
+        """Of all that ever waited."""
+        self.longest_wait_s = 0.0
+        self._loop = loop
+        self._unasked: dict[LeasedBudget, list[Waiter]] = {}
+        self._asked: list[Waiter] = []
+
+    def add(self, budget: LeasedBudget, then: Callable[[], None]) -> Waiter:
+        self.count += 1
+        waiter = Waiter(self._loop, then)
+        self._unasked.setdefault(budget, []).append(waiter)
+        return waiter
+
+    def __contains__(self, budget: object) -> bool:
+        """Whether any wait for whom nothing was claimed yet."""
+        return budget in self._unasked
+
+    def ask(self, budget: LeasedBudget) -> None:
+        """What they need of it is claimed now."""
+        self._asked += self._unasked.pop(budget, ())
+
+    def end_asked(self) -> None:
+        asked, self._asked = self._asked, []
+        self._end(asked)
+
+    def end_unasked(self, budget: LeasedBudget) -> None:
+        self._end(self._unasked.pop(budget, ()))
+
+    def end(self, waiter: Waiter) -> None:
+        self._end([waiter])
+
+    def end_all(self) -> None:
+        self.end_asked()
+        for budget in list(self._unasked):
+            self.end_unasked(budget)
+
+    def _end(self, waiters: Iterable[Waiter]) -> None:
+        now = self._loop.time()
+        for waiter in waiters:
+            if not waiter.is_over:
+                self.longest_wait_s = max(self.longest_wait_s, now - waiter.began_at)
+                waiter.end()
