@@ -110,12 +110,8 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
     completion = {"model": "tiny", "max_tokens": 2, "prompt": TEXT[5700:7900]}
     for path, body in (("/v1/chat/completions", chat), ("/v1/completions", completion)):
         learned = events.tokens.counts["learned"]
-        data = json.dumps(body).encode()
-        response = await gateway.client.post(path, content=data, headers={"content-type": "application/json"})
-        assert response.status_code == 200, response.text
+        prefix = await _ask(gateway, path, body)
         await gateway.until(lambda before=learned: events.tokens.counts["learned"] == before + 1)
-        fields = inspect(data)
-        prefix = hashing.hashes(prompt.read(fields, path).text, hashing.seed("tiny"))
         assert len(prefix) >= 2
         # Neither what was sent nor what is expected counts, but what the engine has told of.
         gateway.proxy.prefixes.forget(gateway.load)
@@ -126,3 +122,27 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
     assert events.counts()["invalid"] == 0
     assert events.counts()["missed"] == 0
     assert events.shown(gateway.load, 0.0)["block_tokens"] == 32
+
+
+async def test_what_an_adapter_has_in_the_cache_is_found_by_bytes(gateway, vllm):
+    """The engine names the adapter in its events, besides the tokens."""
+    calls, events = engines.named("vLLM").adapter_calls, gateway.proxy.kv_events
+    await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
+    assert vllm.post(*calls.load("nonsense", str(vllm.directory / "adapter"))).status_code == 200
+    await gateway.until(lambda: _models(gateway) == {"tiny", "nonsense"})
+    learned, path = events.tokens.counts["learned"], "/v1/completions"
+    for text in (TEXT[7900:8100], TEXT[300:2500]):  # the first tells how large blocks are
+        prefix = await _ask(gateway, path, {"model": "nonsense", "max_tokens": 2, "prompt": text})
+    await gateway.until(lambda: events.tokens.counts["learned"] == learned + 1)
+    gateway.proxy.prefixes.forget(gateway.load)
+    events.exact.residency.sweep(1e12)
+    await gateway.until(lambda: gateway.proxy.prefixes.matched(prefix, [gateway.load]) == [len(prefix)])
+    assert vllm.post(*calls.unload("nonsense")).status_code == 200
+
+
+async def _ask(gateway, path, body):
+    """Sends a request; returns the hashes of its prompt."""
+    data = json.dumps(body).encode()
+    response = await gateway.client.post(path, content=data, headers={"content-type": "application/json"})
+    assert response.status_code == 200, response.text
+    return hashing.hashes(prompt.read(inspect(data), path).text, hashing.seed(body["model"]))

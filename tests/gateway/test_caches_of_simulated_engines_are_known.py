@@ -159,3 +159,5 @@ async def test_what_left_the_accelerator_is_known_to_be_in_slower_memory(start_g
         assert {found[0], found[-1]} == {blocks, int(tiers.WEIGHTS[tiers.STORAGE] * blocks)}
         assert int(tiers.WEIGHTS[tiers.HOST] * blocks) in found
         assert gateway.proxy.kv_events.counts()["invalid"] == 0
+        in_tiers = gateway.proxy.kv_events.shown(load, 0.0)["in_tiers"]
+        assert in_tiers["accelerator"] <= in_tiers["host"] == 400 < in_tiers["storage"]

@@ -43,6 +43,8 @@ class Account:
         """Whether that group keeps all of a prompt."""
         self.where: dict[int, int] = {}
         """Of each block that is anywhere: bit `rank * TIERS + tier`."""
+        self.in_tier = [0] * tiers.TIERS
+        """How many blocks are in each tier, of all ranks together."""
         self._names: dict[int, dict[EngineHash, int]] = {}
         """By rank: what its names stand for."""
         self._gone: OrderedDict[tuple[int, EngineHash], int] = OrderedDict()
@@ -70,7 +72,10 @@ class Account:
         self._gone.pop((rank, name), None)
         where = self.where.get(block, 0)
         self.where[block] = where | 1 << (rank * tiers.TIERS + tier)
-        return not where & _IN_TIER[tier]
+        if where & _IN_TIER[tier]:
+            return False
+        self.in_tier[tier] += 1
+        return True
 
     def drop(self, rank: int, tier: int, name: EngineHash) -> int | None:
         """A rank has dropped a block from a tier; returns it if none has it there any more."""
@@ -87,8 +92,10 @@ class Account:
         if not where & _OF_RANK << rank * tiers.TIERS:
             del names[name]
             self._remember(rank, name, block)
-        was_there = before & _IN_TIER[tier]
-        return block if was_there and not where & _IN_TIER[tier] else None
+        if not before & _IN_TIER[tier] or where & _IN_TIER[tier]:
+            return None
+        self.in_tier[tier] -= 1
+        return block
 
     def _remember(self, rank: int, name: EngineHash, block: int) -> None:
         self._gone[rank, name] = block
@@ -105,6 +112,7 @@ class Account:
                 self.where[block] = where
             for tier in range(tiers.TIERS):
                 if before & _IN_TIER[tier] and not where & _IN_TIER[tier]:
+                    self.in_tier[tier] -= 1
                     gone.append((tier, block))
         for key in [key for key in self._gone if key[0] == rank]:
             del self._gone[key]
@@ -119,5 +127,7 @@ class Account:
         for block, where in self.where.items():
             assert where, "a block that is nowhere"
             assert not where & ~named.get(block, 0), "a block without a name"
+        for tier, count in enumerate(self.in_tier):
+            assert count == sum(self.has(tier, block) for block in self.where)
         assert len(self._gone) <= REMEMBERED
         assert not any(name in self._names.get(rank, {}) for rank, name in self._gone)

@@ -89,6 +89,11 @@ class Residency:
         account = self._accounts.get(load)
         return 0 if account is None else len(account.where)
 
+    def blocks_in_tiers(self, load: EndpointLoad) -> dict[str, int]:
+        """How many of them are in each tier; one may be in several."""
+        account = self._accounts.get(load)
+        return dict(zip(tiers.NAMES, account.in_tier if account is not None else repeat(0), strict=False))
+
     # -- what engines tell
 
     def apply(self, load: EndpointLoad, event: kv_events.Event, rank: int = 0) -> None:

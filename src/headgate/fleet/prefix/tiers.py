@@ -13,6 +13,7 @@ GPU: Final = 0
 HOST: Final = 1
 STORAGE: Final = 2
 TIERS: Final = 3
+NAMES: Final = ("accelerator", "host", "storage")
 
 WEIGHTS: Final = (1.0, 0.8, 0.5)
 """What a block is worth: 1 less the share that its way to the accelerator has of the time to compute it. From

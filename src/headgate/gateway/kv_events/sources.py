@@ -238,6 +238,7 @@ class KvEventSources:
             "problem": source.problem or None,
             "is_complete": residency.is_complete(load),
             "blocks": residency.blocks(load),
+            "in_tiers": residency.blocks_in_tiers(load),
             "block_tokens": residency.block_tokens(load) or None,
             "messages": dict(source.counts()),
             "heard_s_ago": None if heard_at is None else round(now - heard_at, 3),
