@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.gateway import explaining
-from headgate.gateway.queueing import gauges, kinds
+from headgate.gateway.queueing import gauges, kinds, metrics
 from headgate.telemetry import LabelValues
 
 BODY = b'{"model": "m", "prompt": "hello"}'
@@ -175,3 +175,18 @@ async def test_series_of_models_that_are_gone_end(start_pool, endpoint):
     assert pool.gateway.metric(waited, model="m") == 1
     pool.gateway.recorder.waits.keep({"default/pool"}, {kinds.UNKNOWN})
     assert pool.gateway.metric(waited) == 0
+    assert (await pool.gateway.ask()).status == 429
+    assert pool.gateway.metric(waited, model="m") == 1, "what comes back begins anew"
+
+
+async def test_all_ends_are_counted_however_many_kinds_there_are(start_pool, endpoint, monkeypatch):
+    """Only the series of so many are at hand; the others are looked up."""
+    monkeypatch.setattr(metrics, "MAX_BOUND", 2)
+    pool = await start_pool(queue_max_requests=1, queue_ttl_s=0.01)
+    await pool.ask()
+    await endpoint.call()
+    for flow in ("a", "b", "c", "a"):
+        assert (await pool.gateway.ask(x_headgate_fairness_id=flow)).status == 429
+    waited = f"{NAME}request_queue_duration_seconds_count"
+    assert [pool.gateway.metric(waited, flow=flow) for flow in "abc"] == [2, 1, 1]
+    assert len(pool.gateway.recorder.waits._ends) <= 2
