@@ -72,6 +72,27 @@ async def test_a_subscriber_gets_topic_number_and_batch(serve):
     assert events[0]["type"] == "BlockStored"
 
 
+async def test_an_engine_can_connect_to_its_subscriber(serve):
+    """One that listens for several engines, each of which names itself."""
+    context = zmq.asyncio.Context()
+    try:
+        listening = context.socket(zmq.SUB)
+        listening.subscribe(b"")
+        address = f"tcp://127.0.0.1:{listening.bind_to_random_port('tcp://127.0.0.1')}"
+        settings = KvEventsConfig(endpoint=address, connect=True)
+        async with asyncio.timeout(60), serve(kv_events=settings) as server:
+            prompt = 0
+            while not await listening.poll(20):  # until the connection is there
+                prompt += 1
+                await ask(server, [prompt] * 16)
+            topic, *_ = await listening.recv_multipart()
+            [source] = await sources(server)
+    finally:
+        context.destroy(linger=0)
+    assert topic.decode() == f"kv@127.0.0.1:{server.client.base_url.port}@tiny"
+    assert source["endpoint"] == address
+
+
 async def test_blocks_come_with_their_tokens_and_their_parent(serve, fast):
     """A prompt's new blocks, as maps; what is known already is not told again."""
     async with serve(kv_events=publishing(), engine=fast(block_size=4)) as server:

@@ -265,7 +265,7 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
         *("--lora-modules", '{"name": "sql", "path": "/sql"}', '{"name": "law", "path": "/law"}'),
         *("--max-waiting-queue-length", "7", "--kv-cache-size", "5000", "--max-model-len", "1024"),
         *("--failure-types", "rate_limit", "server_error", "--startup-duration", "2m"),
-        *("--enable-kvcache", "--zmq-endpoint", "tcp://127.0.0.1:0", "--event-batch-size", "3"),
+        *("--enable-kvcache", "--zmq-endpoint", "tcp://127.0.0.1:5557", "--event-batch-size", "3"),
         *("--kv-events-replay-endpoint", "tcp://127.0.0.1:0", "--kv-events-replay-queue-size", "9"),
         *("--no-enable-sleep-mode", "--enable-request-id-headers", "--skip-tool-validation"),
         *("--fake-metrics-refresh-interval", "50ms", "--time-to-generate-image", "200ms"),
@@ -276,6 +276,7 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
     assert (made.engine.max_waiting, made.engine.kv_blocks) == (7, 5000)
     assert made.failures.failure_types == ("rate_limit", "server_error")
     assert made.startup_s == 120
+    assert made.kv_events.connect
     assert (made.kv_events.form, made.kv_events.batch_events, made.kv_events.buffer_steps) == ("array", 3, 9)
     assert made.failures.image_s() == (0.2, 0.0)
     assert made.failures.transfer_s(1000) == pytest.approx((0.008, 1e-6))
@@ -283,6 +284,12 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
     made = settings("--profile", "fast", "--config", written(file))
     assert made.engine.kv_blocks == 4000
     assert made.failures.latencies().inter_token_latency == 0.02
+
+
+def test_an_engine_listens_where_the_host_is_left_open(settings):
+    """Of llm-d-inference-sim's option."""
+    made = settings("--profile", "fast", "--enable-kvcache", "--zmq-endpoint", "tcp://*:0")
+    assert not made.kv_events.connect
 
 
 def test_events_are_configured_in_one_way(settings):

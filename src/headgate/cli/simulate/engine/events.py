@@ -18,10 +18,13 @@ EVENTS = options(
     click.option(
         "--enable-kvcache",
         is_flag=True,
-        help="Publish cache events at --zmq-endpoint, as llm-d-inference-sim; the options below say how.",
+        help="Publish cache events to --zmq-endpoint, as llm-d-inference-sim; the options below say how.",
     ),
     click.option(
-        "--zmq-endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where they are published."
+        "--zmq-endpoint",
+        default="tcp://127.0.0.1:5557",
+        show_default=True,
+        help="Where a subscriber listens; with the host * the engine listens itself.",
     ),
     click.option(
         "--event-batch-size", type=COUNT, default=16, show_default=True, help="Events sent together at most."
@@ -56,4 +59,7 @@ def config(given: dict[str, Any]) -> KvEventsConfig | None:
         if enabled:
             raise ValueError("--enable-kvcache: leave it out where --kv-events-config is given")
         return server.read_kv_events(as_json)
-    return server.KvEventsConfig(**words, replay_endpoint=replay or None) if enabled else None
+    if not enabled:
+        return None
+    connects = "*" not in words["endpoint"]
+    return server.KvEventsConfig(**words, connect=connects, replay_endpoint=replay or None)

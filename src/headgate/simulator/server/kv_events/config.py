@@ -15,6 +15,8 @@ class KvEventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     publisher: Literal["zmq", "null"] = "zmq"
     endpoint: str = "tcp://*:5557"
     """Where subscribers connect; the port of data-parallel rank i is i higher."""
+    connect: bool = False
+    """Whether a subscriber listens there, and the engine connects to it."""
     replay_endpoint: str | None = None
     """Where who missed batches asks for them; i higher too."""
     topic: str = "kv@{address}@{model}"

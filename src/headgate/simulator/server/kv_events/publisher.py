@@ -41,10 +41,10 @@ class Publisher:
 
     def bind(self) -> None:
         """Take the addresses. Raises OSError that says which one."""
-        self._bind(self._out, self._config.endpoint)
+        self._open(self._out, self._config.endpoint, connects=self._config.connect)
         if self._config.replay_endpoint is not None:
             self._replays = self._context.socket(zmq.ROUTER)
-            self._bind(self._replays, self._config.replay_endpoint)
+            self._open(self._replays, self._config.replay_endpoint, connects=False)
 
     def source(self) -> dict[str, object]:
         """This rank's entry of /kv_event_sources."""
@@ -107,10 +107,13 @@ class Publisher:
                 await self._replays.send_multipart((who, b"", number, payload))
         await self._replays.send_multipart((who, b"", END_OF_REPLAY, b""))
 
-    def _bind(self, socket: "zmq.Socket[Any]", endpoint: str) -> None:
+    def _open(self, socket: "zmq.Socket[Any]", endpoint: str, *, connects: bool) -> None:
         address = _of_rank(endpoint, self._rank)
         try:
-            socket.bind(address)
+            if connects:
+                socket.connect(address)
+            else:
+                socket.bind(address)
         except zmq.ZMQError as error:
             raise OSError(f"cannot publish KV events on {address}: {error.strerror}") from error
 
