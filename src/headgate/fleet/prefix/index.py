@@ -154,11 +154,8 @@ class PrefixIndex:
         several endpoints hold it, it cannot be told which of them goes on, and nothing is noted.
         """
         held = self._held.get(load)
-        run, known = self._runs.find(prefix) if prefix else (None, 0)
-        if held is None or run is None or run.followers or run.holders != held.bit:
-            return
-        if known == len(prefix) == run.end:
-            self._runs.answer(run, units)
+        if held is not None and prefix:
+            self._runs.answer(prefix, held.bit, units)
 
     def _ending(self, prefix: Sequence[int], held: Held) -> Run:
         """The run that ends where a prompt ends. It is made if there is none, or cut from a longer one; and

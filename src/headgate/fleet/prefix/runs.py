@@ -106,10 +106,16 @@ class Runs:
         for block in blocks:  # at half the cost of an update with a dict of them
             of[block] = run
 
-    def answer(self, run: Run, units: float) -> None:
-        """Notes how long the prompt that ends with a run is together with its answer."""
-        blocks = bisect_right(self._ends, units) - 1 if self._ends else int(units)
-        run.answered = SEVERAL if run.answered else max(blocks, run.end)
+    def answer(self, prefix: Sequence[int], holder: int, units: float) -> None:
+        """Notes how long a prompt is together with its answer, if it ends with a run that nothing follows and
+        that one endpoint holds alone."""
+        run = self._of.get(prefix[-1])
+        if run is None or run.followers or run.holders != holder or run.end != len(prefix):
+            return
+        if run.answered:
+            run.answered = SEVERAL
+        else:
+            run.answered = bisect_right(self._ends, units) - 1 if self._ends else int(units)
 
     def remove(self, run: Run) -> None:
         """Takes out a run that nobody holds any more."""
