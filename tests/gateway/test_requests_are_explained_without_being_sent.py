@@ -17,6 +17,7 @@ from headgate.cli import main
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.gateway import explaining, pages
 from headgate.gateway.decision import decide
+from headgate.gateway.destinations import destinations
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.request import Request
@@ -261,6 +262,7 @@ def test_explanation_agrees_with_the_decision(route, pools, model, value, stream
 class _Known:
     def __init__(self, snapshot, pools, splits):
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
+        self.destinations = destinations(snapshot, pools)
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()
 

@@ -15,6 +15,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import hashing
 from headgate.gateway import forms, prompt
+from headgate.gateway.destinations import Destination
 from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
 
@@ -42,6 +43,11 @@ class Surroundings(Protocol):
     def snapshot(self) -> routing.Snapshot: ...
     @property
     def pools(self) -> Mapping[ObjectRef, PoolState]: ...
+    @property
+    def destinations(self) -> Mapping[str, Destination]:
+        """Where all requests of a model go; of other models, each has to be looked at."""
+        ...
+
     @property
     def splits(self) -> Turns: ...
     @property
@@ -140,6 +146,23 @@ def _compressed(request: Request) -> Refusal | None:
 
 def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:
     model = decision.model
+    destination = known.destinations.get(model)
+    if destination is not None:
+        match, target, pool = destination
+        decision.match, decision.target, decision.pool = destination
+    else:
+        found = _look_for_pool(decision, known, request)
+        if isinstance(found, Refusal):
+            return found
+        match, target, pool = found
+    served = pool.pool.model
+    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
+    return None
+
+
+def _look_for_pool(decision: Decision, known: Surroundings, request: Request) -> Destination | Refusal:
+    """Where this request goes, of a model whose requests may go several ways."""
+    model = decision.model
     match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     if match is None:
         return Refusal.model_not_found(model) if known.is_ready else _not_ready()
@@ -147,11 +170,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
     if target is None:
         return _no_target(match, model)
     pool = decision.pool = known.pools.get(target.pool)
-    if pool is None:
-        return _no_pool(match, target)
-    served = pool.pool.model
-    decision.upstream_model = target.model or (model if served is None or match.is_adapter else served)
-    return None
+    return Destination(match, target, pool) if pool is not None else _no_pool(match, target)
 
 
 def _no_target(match: routing.Match, model: str) -> Refusal:

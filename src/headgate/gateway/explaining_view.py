@@ -10,6 +10,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
+from headgate.gateway.destinations import Destination
 from headgate.gateway.policies import Policies
 from headgate.gateway.pool_state import PoolState
 from headgate.gateway.proxy import Proxy
@@ -89,6 +90,8 @@ class Supposing:
     is_ready: bool
     believes_objectives: bool
     given: routing.Target | None = None
+    destinations: Mapping[str, Destination] = field(default_factory=dict)
+    """None: what is explained is looked at."""
 
     @property
     def splits(self) -> Supposing:

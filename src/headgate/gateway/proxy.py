@@ -19,6 +19,7 @@ from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway import limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
+from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
@@ -77,6 +78,7 @@ class Proxy:
         self.limit_sources = Sources(settings, loop, self.rng, accounts)
         self.token_limits = RouteLimits(self.limit_sources.make)
         self.pools: dict[ObjectRef, PoolState] = {}
+        self.destinations: dict[str, Destination] = {}
         self.ledger = fleet.Ledger(_ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()
@@ -127,6 +129,7 @@ class Proxy:
     def use(self, snapshot: routing.Snapshot) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have."""
         self.pools = {key: self._pool_state(pool) for key, pool in snapshot.pools.items()}
+        self.destinations = destinations(snapshot, self.pools)
         self.model_list = local.model_list(snapshot)
         self.snapshot = snapshot
         routes = snapshot.routes()
