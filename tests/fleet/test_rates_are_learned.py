@@ -50,6 +50,26 @@ def test_a_changed_endpoint_shows():
     assert rates.token_s == pytest.approx(24e-5, rel=0.2)
 
 
+@given(st.sampled_from((0.01, 0.1, 10.0, 100.0)), st.integers(0, 99))
+def test_a_guess_that_is_far_off_is_soon_given_up(factor, seed):
+    """A hundred times as long or short as was guessed: two dozen prompts tell it to within a third."""
+    rates, rng = fleet.Rates(), random.Random(seed)
+    token_s = rates.token_s * factor
+    for _ in range(24):
+        tokens = rng.randrange(2_000, 20_000)
+        rates.learn(0, tokens, tokens * token_s * rng.uniform(0.8, 1.2))
+    assert rates.token_s == pytest.approx(token_s, rel=0.34)
+
+
+def test_stalls_in_between_are_no_streak():
+    """Of every twenty prompts two in a row take ten times as long: they are surprises, each by itself."""
+    rates = fleet.Rates()
+    token_s = rates.token_s
+    for number in range(200):
+        rates.learn(0, 4_000, 4_000 * token_s * (10.0 if number % 20 in (3, 4) else 1.0))
+    assert rates.token_s < 1.3 * token_s
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.integers(1, 10**7), st.floats(0.0, 1e6)), min_size=1, max_size=60

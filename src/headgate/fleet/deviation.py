@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from headgate.fleet.fit import LARGEST_SURPRISE
 
+LEARNED_BY = 24
+"""Observations of a pool: by then it knows what to expect, wherever it began; before, all of it surprises."""
 KEPT = 15 / 16
 """Of what was seen, with each observation."""
 LEAST_OBSERVATIONS = 8
@@ -29,16 +31,15 @@ class Deviation:
         self._observations = 0
         self._expected_s = self._took_s = 0.0
 
-    def observe(self, expected_s: float, took_s: float) -> None:
-        """Prompts took so long that were expected to take `expected_s`; one surprise counts only so much."""
+    def observe(self, expected_s: float, took_s: float) -> float | None:
+        """Prompts took so long that were expected to take `expected_s`; one surprise counts only so much.
+
+        Says how many times as long as the others it takes; None while that may be chance.
+        """
         took_s = min(max(took_s, expected_s / LARGEST_SURPRISE), expected_s * LARGEST_SURPRISE)
         self._observations += 1
         self._expected_s = KEPT * self._expected_s + expected_s
         self._took_s = KEPT * self._took_s + took_s
-
-    @property
-    def factor(self) -> float | None:
-        """How many times as long as the others it takes; None while that may be chance."""
         if self._observations < LEAST_OBSERVATIONS:
             return None
         factor = self._took_s / self._expected_s

@@ -19,7 +19,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from headgate.fleet.deviation import Deviation
+from headgate.fleet.deviation import LEARNED_BY, Deviation
 from headgate.fleet.kv_room import KvRoom
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
@@ -309,13 +309,12 @@ class Estimator:
     def _close_group(self) -> None:
         """Learns from the prompts that were observed together."""
         if self._group_tokens:
-            starts, tokens, took_s = self._group_starts, self._group_tokens, self._group_s
-            deviation = self._deviation
-            if deviation is not None:
-                deviation.observe(self.rates.expected_s(starts, tokens), took_s)
-                if (factor := deviation.factor) is not None:
-                    self.rates, self._deviation = self.rates.fork(factor), None
-            self.rates.learn(starts, tokens, took_s)
+            rates, took_s = self.rates, self._group_s
+            expected_s = rates.learn(self._group_starts, self._group_tokens, took_s)
+            if self._deviation is not None and rates.observations > LEARNED_BY:
+                factor = self._deviation.observe(expected_s, took_s)
+                if factor is not None:
+                    self.rates, self._deviation = rates.fork(factor), None
         self._forget_group()
 
     def _forget_group(self) -> None:

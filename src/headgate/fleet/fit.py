@@ -9,6 +9,10 @@ PRIOR_WEIGHT = 2.0
 LARGEST_SURPRISE = 2.0
 """An observation counts as at most so many times longer or shorter than expected: a stall, or a cache that
 does not hold what was believed, moves the fit a little; a GPU that has changed moves it again each time."""
+STREAK = 3
+"""So many surprises in a row that are all too long, or all too short, are none: what was learned is wrong, and
+half of it is forgotten with each."""
+STREAK_KEPT = 0.5
 SHORTEST_S = 1e-4
 _ANCHOR = 1e-3
 
@@ -21,7 +25,7 @@ class Fit:
     It costs the same for the thousandth observation as for the first.
     """
 
-    __slots__ = ("_aa", "_at", "_kept", "_ta", "_tt", "_ty", "_ya", "each_s", "observations", "per_s")
+    __slots__ = ("_aa", "_kept", "_streak", "_ta", "_tt", "_ty", "_ya", "each_s", "observations", "per_s")
 
     def __init__(self, each_s: float, per_s: float, kept: float = KEPT) -> None:
         """Guesses of both; they are taken for observed apart from one another, with an amount of 1."""
@@ -31,15 +35,13 @@ class Fit:
         """Seconds for an amount of 1; stays above 0."""
         self.observations = 0
         self._kept = kept
+        self._streak = 0
+        """Surprises since the last observation that was none: more than 0 if they took too long."""
         weight = PRIOR_WEIGHT / (each_s + per_s + SHORTEST_S)
         self._tt = self._aa = weight
         self._ta = 0.0
         self._ty = weight * each_s
         self._ya = weight * per_s
-
-    def expected_s(self, times: float, amount: float) -> float:
-        """How long that is expected to take; never 0."""
-        return times * self.each_s + amount * self.per_s + SHORTEST_S
 
     def scaled(self, factor: float) -> Fit:
         """Another that has seen the same, but each time `factor` times as long."""
@@ -49,11 +51,21 @@ class Fit:
         scaled._ty, scaled._ya = self._ty, self._ya
         return scaled
 
-    def learn(self, times: float, amount: float, took_s: float) -> None:
-        """Takes an observation, of which `times` or `amount` may be 0."""
-        expected = self.expected_s(times, amount)
-        took = min(max(took_s, expected / LARGEST_SURPRISE), expected * LARGEST_SURPRISE)
-        weight, kept = 1.0 / expected, self._kept
+    def learn(self, times: float, amount: float, took_s: float) -> float:
+        """Takes an observation, of which `times` or `amount` may be 0; says what was expected, which is never
+        0."""
+        expected = times * self.each_s + amount * self.per_s + SHORTEST_S
+        took, weight, kept = took_s, 1.0 / expected, self._kept
+        if took > expected * LARGEST_SURPRISE:
+            took = expected * LARGEST_SURPRISE
+            self._streak = max(self._streak, 0) + 1
+        elif took < expected / LARGEST_SURPRISE:
+            took = expected / LARGEST_SURPRISE
+            self._streak = min(self._streak, 0) - 1
+        else:
+            self._streak = 0
+        if abs(self._streak) >= STREAK:
+            kept = STREAK_KEPT
         self._tt = kept * self._tt + weight * times * times
         self._ta = kept * self._ta + weight * times * amount
         self._aa = kept * self._aa + weight * amount * amount
@@ -61,6 +73,7 @@ class Fit:
         self._ya = kept * self._ya + weight * amount * took
         self.observations += 1
         self._solve()
+        return expected
 
     def _solve(self) -> None:
         """Anchored a little at the present numbers, so that what was long not observed stays as it was."""

@@ -42,24 +42,22 @@ class Rates:
         """Seconds by which each sequence that decodes makes a step longer."""
         return self.pool.beside_tokens * self.token_s
 
-    def expected_s(self, starts: int, tokens: int) -> float:
-        """How long `learn` would not be surprised by; never 0."""
-        return self._prefill.expected_s(starts, tokens * 1e-3)
-
     def fork(self, factor: float = 1.0) -> Rates:
         """Another that begins with what this one knows, where each time it took `factor` times as long, and
         goes on by its own observations."""
         fork = Rates(self.token_s * factor, self.delay_s * factor, self.pool)
         fork._prefill = self._prefill.scaled(factor)
-        fork.step_s = self.step_s
+        fork.step_s, fork.observations = self.step_s, self.observations
         return fork
 
-    def learn(self, starts: int, tokens: int, took_s: float) -> None:
-        """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness."""
+    def learn(self, starts: int, tokens: int, took_s: float) -> float:
+        """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness; says
+        how many seconds were expected."""
         fit = self._prefill
-        fit.learn(starts, tokens * 1e-3, took_s)
+        expected_s = fit.learn(starts, tokens * 1e-3, took_s)
         self.observations += 1
         self.delay_s, self.token_s = fit.each_s, fit.per_s * 1e-3
+        return expected_s
 
     def learn_step(self, step_s: float) -> None:
         """Notes the mean time between two tokens of a stream that was served to its end."""
