@@ -25,7 +25,7 @@ import cpu
 from headgate.simulator.traces import TimedRequest
 from neighbours import live, virtual
 from neighbours.queues import QUEUES
-from neighbours.seen import Outcome, outcome
+from neighbours.seen import Outcome, OverHttp, outcome
 from neighbours.traffic import QUIET, TENANTS, Traffic
 
 ALONE, WITHOUT = "alone on an eighth", "without the noise"
@@ -44,8 +44,8 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
         box=box.SIMPLE,
     )
     columns = ["queue", "TTFT p50", "p99", "x alone", "noisy p50", "share", "tokens/s"]
-    if alone.cores is not None:
-        columns.append("CPUs")
+    if alone.over_http is not None:
+        columns += ["p99 virtual", "CPUs"]
     for place, column in enumerate(columns):
         shown.add_column(column, justify="right" if place else "left")
     for name, row in rows.items():
@@ -60,8 +60,8 @@ def table(rows: dict[str, Outcome], traffic: Traffic, where: str) -> Table:
             f"{row.noisy_share:.0%}",
             f"{row.work_per_s:,.0f}",
         ]
-        if row.cores is not None:
-            cells.append(f"{row.cores:.2f}")
+        if row.over_http is not None:
+            cells += [f"{row.over_http.virtual_p99_s:.2f} s", f"{row.over_http.cores:.2f}"]
         shown.add_row(*cells)
     return shown
 
@@ -132,18 +132,19 @@ def main(
     chosen = traffic(virtual.carried(probe, replicas, seed, slower), seconds)
 
     def run(asked: list[TimedRequest], queue: str) -> Outcome:
-        if is_live:
-            ran = live.run(asked, replicas, queue, slower)
-            return outcome(ran.seen, seconds, ran.cores)
-        return outcome(virtual.run(asked, replicas, QUEUES[queue], seed, slower), seconds)
+        done = outcome(virtual.run(asked, replicas, QUEUES[queue], seed, slower), seconds)
+        return over_http(live.run(asked, replicas, queue, slower), done) if is_live else done
 
     def alone(each: int) -> Outcome:
-        if is_live:
-            asked = chosen.requests(noise=False)
-            ran = live.run(asked, each * len(QUIET), names[0], slower, apart=QUIET)
-            return outcome(ran.seen, seconds, ran.cores)
         runs = [virtual.run(chosen.quiet(one), each, QUEUES[names[0]], seed, slower) for one in QUIET]
-        return outcome([request for seen in runs for request in seen], seconds)
+        done = outcome([request for seen in runs for request in seen], seconds)
+        if not is_live:
+            return done
+        asked = chosen.requests(noise=False)
+        return over_http(live.run(asked, each * len(QUIET), names[0], slower, apart=QUIET), done)
+
+    def over_http(ran: live.Ran, done: Outcome) -> Outcome:
+        return outcome(ran.seen, seconds, OverHttp(cores=ran.cores, virtual_p99_s=done.quiet_p99_s))
 
     progress.print(f"[dim]{ALONE}")
     rows = {ALONE: alone(replicas // TENANTS)}

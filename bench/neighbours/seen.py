@@ -22,6 +22,16 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class OverHttp:
+    """What is to be known of a run in real time, to judge whether the machine had a part in it."""
+
+    cores: float
+    """That all processes of the run took."""
+    virtual_p99_s: float
+    """`quiet_p99_s` of the same requests in virtual time, where no CPU is ever short."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """Of one run; times to the first token in seconds."""
 
@@ -36,11 +46,11 @@ class Outcome:
     """Prompt tokens served per second while tenants asked."""
     noisy_share: float
     """Of that work."""
-    cores: float | None = None
-    """That all processes of the run took; None of one in virtual time."""
+    over_http: OverHttp | None = None
+    """None of a run in virtual time."""
 
 
-def outcome(seen: Sequence[Seen], seconds: float, cores: float | None = None) -> Outcome:
+def outcome(seen: Sequence[Seen], seconds: float, over_http: OverHttp | None = None) -> Outcome:
     """`seconds` is for how long the tenants asked."""
     by_tenant: defaultdict[str, list[float]] = defaultdict(list)
     work: defaultdict[str, int] = defaultdict(int)
@@ -63,5 +73,5 @@ def outcome(seen: Sequence[Seen], seconds: float, cores: float | None = None) ->
         lost=lost,
         work_per_s=served / seconds,
         noisy_share=work[NOISY] / served if served else 0.0,
-        cores=cores,
+        over_http=over_http,
     )

@@ -10,8 +10,8 @@ LARGEST_SURPRISE = 2.0
 """An observation counts as at most so many times longer or shorter than expected: a stall, or a cache that
 does not hold what was believed, moves the fit a little; a GPU that has changed moves it again each time."""
 STREAK = 3
-"""So many surprises in a row that are all too long, or all too short, are none: what was learned is wrong, and
-half of it is forgotten with each."""
+"""So many surprises in a row, all too long or all too short, are none: what was learned is wrong, and half of
+it is forgotten with each."""
 STREAK_KEPT = 0.5
 SHORTEST_S = 1e-4
 _ANCHOR = 1e-3
