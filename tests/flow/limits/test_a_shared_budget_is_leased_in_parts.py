@@ -146,7 +146,7 @@ def test_shares_add_up_to_what_was_left():
 
 def test_what_went_without_the_account_is_told_to_it_later():
     """Once the account is there again, it knows of every token that went meanwhile."""
-    gateways = Gateways(2, limit=1_000)
+    gateways = Gateways(2, limit=1_000, unit_s=1_000_000)
     first, second = gateways.members
     gateways.talk(first, 0.0)
     gateways.talk(second, 0.0)
@@ -157,7 +157,43 @@ def test_what_went_without_the_account_is_told_to_it_later():
     assert gateways.called == {first, second}
     gateways.sweep(2.0)
     left = gateways.account.budget.available(2.0) + gateways.account.statistics(2.0)["leased"]
-    assert left == 400
+    assert left == pytest.approx(400, abs=0.1)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("away_s", [3, 30])
+def test_what_came_in_meanwhile_covers_what_went(is_lost, away_s):
+    """After an outage that is longer than the bucket is large, nobody pays for what the shares had room for;
+    whether the account is still the same or lost its data."""
+    gateways = Gateways(2, limit=1_000, unit_s=1)
+    for budget in gateways.members * 2:
+        gateways.talk(budget, 0.0)
+    for budget in gateways.members:
+        budget.part(0.0)
+    used = 0
+    for step in range(10 * away_s):
+        now = step / 10
+        used += sum(50 for budget in gateways.members if budget.take(50, now))
+    assert 1_000 * away_s - 200 <= used <= 1_000 * (away_s + 1)
+    if is_lost:
+        gateways.lose_data(away_s)
+    for budget in gateways.members:
+        budget.rejoin(away_s)
+        gateways.talk(budget, away_s)
+    level = gateways.account.budget.available(away_s)
+    assert -1_000 <= level <= 1_000, "at most the bucket of the beginning is owed"
+
+
+def test_what_went_beyond_the_shares_is_owed():
+    """What answers used beyond what had been reserved for them came from nowhere."""
+    gateways = Gateways(1, limit=1_000, unit_s=1)
+    (budget,) = gateways.members
+    gateways.talk(budget, 0.0)
+    budget.part(0.0)
+    budget.charge(9_000, 1.0)
+    budget.rejoin(5.0)
+    gateways.talk(budget, 5.0)
+    assert gateways.account.budget.available(5.0) == pytest.approx(1_000 + 5_000 - 9_000, abs=100)
 
 
 def test_a_strict_budget_gives_nothing_unseen():

@@ -23,6 +23,7 @@ def claims(draw: st.DrawFn) -> Claim:
         limit=LIMIT,
         unit_s=UNIT_S,
         used=draw(TOKENS),
+        covered=draw(st.sampled_from([0, 0, 5, 400])),
         told=told,
         granted=told + draw(st.integers(0, 500)),
         need=need,
@@ -40,11 +41,13 @@ def client(redis_server):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(claims(), max_size=12))
-def test_both_answer_alike(client, told):
+@given(st.lists(claims(), max_size=12), st.sampled_from([0, 7, 600]))
+def test_both_answer_alike(client, told, spilled):
     """Whatever members say, in whatever order, the lease that they get and the level that is left agree."""
     client.delete("account")
     model = LeaseAccount(LocalBudget(LIMIT, UNIT_S, 0.0), "one")
+    model._note_spilled(spilled, 0.0)
+    client.hset("account", "spilled", f"{spilled} {client.time()[0]}")
     script = client.register_script(redis_script.CLAIM)
     for claim in told:
         expected = model.claim(claim, 0.0)

@@ -109,6 +109,10 @@ class LocalBudget:
             self._since = now
         self._tokens -= tokens
 
+    def overflow(self, now: float) -> float:
+        """Tokens that came in since anybody looked, and for which there is no room."""
+        return max(self._tokens + (now - self._since) * self._per_s - self.limit, 0.0)
+
     def wait_s(self, tokens: int, now: float) -> float:
         if tokens > self.limit:
             return math.inf

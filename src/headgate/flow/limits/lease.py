@@ -81,6 +81,8 @@ class LeasedBudget:
         self._demand = Demand(now)
         self._share: LocalBudget | None = None
         """What it goes by while the account is out of reach."""
+        self._inflow, self._parted_at = 0.0, now
+        """What came into that since the account last answered, until it was last cut off."""
 
     # -- requests
 
@@ -234,6 +236,7 @@ class LeasedBudget:
             limit=self.limit,
             unit_s=self._unit_s,
             used=self.used,
+            covered=min(max(-self._held, 0), math.floor(self._covered(now))),
             told=self._told,
             granted=self._granted,
             need=self._need,
@@ -253,8 +256,15 @@ class LeasedBudget:
         self._need = self._least = 0
         return claim
 
+    def _covered(self, now: float) -> float:
+        """Tokens that came into its shares since the account last answered."""
+        if self._share is None:
+            return self._inflow
+        return self._inflow + (now - self._parted_at) * self._part_of_limit() / self._unit_s
+
     def granted(self, claim: Claim, grant: Grant, now: float) -> None:
         """The account's answer to the last claim, which was made at `_asked_at`."""
+        self._inflow, self._parted_at = 0.0, self._asked_at
         used = self.used
         self._granted, self._told = grant.granted, grant.used
         self._held = self._granted - used
@@ -295,6 +305,7 @@ class LeasedBudget:
         if self._share is not None:
             return
         self._level, self._level_at = self._filled(now), now
+        self._parted_at = now
         part = self._part_of_limit()
         share = LocalBudget(part, self._unit_s, now)
         share.charge(max(part - self._share_of(self._level), 0), now)
@@ -305,6 +316,7 @@ class LeasedBudget:
         """The account is there again."""
         if self._share is None:
             return
+        self._inflow = self._covered(now)
         self._share = None
         self._level_at = now
         self._ask_at = -math.inf

@@ -11,12 +11,15 @@ import math
 
 import msgspec
 
-from headgate.flow.limits.budget import Budget
+from headgate.flow.limits.budget import LocalBudget
 
 LEASE_S = 10.0
 """How long a lease lasts if its member says nothing; then what was not used of it returns to the account."""
 GRACE_S = 1.0
 """How much later than the member the account takes a lease to be over: nobody uses what has returned."""
+SPILL_S = 10.0
+"""For so long it is known what did not fit into the full bucket: what members used meanwhile by their shares,
+of which they tell now, was covered by that."""
 FORGET_S = 600.0
 """A member that was silent for so long is forgotten. If it comes back, it says itself what it used since."""
 
@@ -31,6 +34,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     unit_s: int
     used: int
     """Used since its start, less what was given back."""
+    covered: int = 0
+    """As much of what was used beyond the lease as came into the member's share meanwhile, while the account
+    was out of reach."""
     told: int
     """As much of that as the account has confirmed."""
     granted: int
@@ -86,14 +92,17 @@ class _Member:
 class LeaseAccount:
     """The account over a budget. `epoch` names this one account: another in its place knows no leases."""
 
-    def __init__(self, budget: Budget, epoch: str) -> None:
+    def __init__(self, budget: LocalBudget, epoch: str) -> None:
         self.budget = budget
         self.epoch = epoch
         self._members: dict[str, _Member] = {}
+        self._spilled, self._spilled_at = 0.0, -math.inf
 
     def claim(self, claim: Claim, now: float) -> Grant:
         """Takes down what a member used, and changes its lease as it asks and as the budget allows."""
-        if claim.epoch and claim.epoch != self.epoch:
+        self._note_spilled(self.budget.overflow(now), now)
+        is_other = bool(claim.epoch) and claim.epoch != self.epoch
+        if is_other:
             self._lower_to(claim.level, now)
         self._end_leases(now)
         member = self._members.get(claim.member)
@@ -102,7 +111,7 @@ class LeaseAccount:
         if claim.turn > member.turn:
             member.turn = claim.turn
             member.heard_at = now
-            self._note_used(member, claim.used, now)
+            self._note_used(member, claim, is_other, now)
             self._change_lease(member, claim, now)
         return Grant(
             epoch=self.epoch,
@@ -130,12 +139,25 @@ class LeaseAccount:
     def _present(self, now: float) -> int:
         return sum(now - member.heard_at <= LEASE_S + GRACE_S for member in self._members.values())
 
-    def _note_used(self, member: _Member, used: int, now: float) -> None:
-        """What was used beyond the lease is the account's debt."""
-        member.used = used
-        if member.outstanding < 0:
-            self.budget.charge(-member.outstanding, now)
-            member.granted = used
+    def _note_spilled(self, tokens: float, now: float) -> None:
+        """Not summed up: what came in before members lost sight of the account covers nothing."""
+        if now - self._spilled_at > SPILL_S:
+            self._spilled = 0.0
+        if tokens > self._spilled:
+            self._spilled, self._spilled_at = tokens, now
+
+    def _note_used(self, member: _Member, claim: Claim, is_other: bool, now: float) -> None:
+        """What was used beyond the lease is the account's debt, but for what came in for it: that is
+        not in the account, if it had no room or is a new one."""
+        member.used = claim.used
+        beyond = -member.outstanding
+        if beyond > 0:
+            covered = min(beyond, claim.covered)
+            if not is_other:
+                covered = min(covered, math.floor(self._spilled))
+                self._spilled -= covered
+            self.budget.charge(beyond - covered, now)
+            member.granted = claim.used
 
     def _change_lease(self, member: _Member, claim: Claim, now: float) -> None:
         held = member.outstanding

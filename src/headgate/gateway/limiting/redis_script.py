@@ -17,7 +17,7 @@ import hashlib
 import math
 
 from headgate.flow.limits import Claim, Grant
-from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S
+from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S, SPILL_S
 
 PREFIX = "kthena:ratelimit"
 """Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
@@ -46,10 +46,12 @@ local need, least, want = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10
 local known_epoch, known_level = ARGV[11], tonumber(ARGV[12])
 local time_from, time_until = tonumber(ARGV[13]), tonumber(ARGV[14])
 local lease_s, forget_s, expiry_s = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local covered, spill_s = tonumber(ARGV[18]), tonumber(ARGV[19])
 local clock = redis.call('TIME')
 local read = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 
 local tokens, updated, epoch, time, read_then = limit, read, nil, nil, nil
+local spilled, spilled_at = 0, nil
 local members, changed = {}, {}
 local fields = redis.call('HGETALL', key)
 for i = 1, #fields, 2 do
@@ -60,6 +62,9 @@ for i = 1, #fields, 2 do
     local at, by = string.match(value, '^(%S+) (%S+)$')
     time, read_then = tonumber(at), tonumber(by)
   elseif field == 'epoch' then epoch = value
+  elseif field == 'spilled' then
+    local amount, at = string.match(value, '^(%S+) (%S+)$')
+    spilled, spilled_at = tonumber(amount) or 0, tonumber(at)
   elseif string.sub(field, 1, 6) == 'lease:' then
     local t, g, u, h = string.match(value, '^(%S+) (%S+) (%S+) (%S+)$')
     if h then
@@ -76,10 +81,12 @@ local is_known = known_epoch == epoch
 local passed = passed_since(time, read - read_then, is_known and time_from, is_known and time_until)
 local now = time + passed
 if updated ~= read_then then passed = math.min(passed, math.max(read - updated, 0)) end
-tokens = math.min(limit, tokens + passed * limit / unit)
-if known_epoch ~= '' and known_epoch ~= epoch and known_level then
-  tokens = math.min(tokens, math.max(known_level, 0))
-end
+tokens = tokens + passed * limit / unit
+if not spilled_at or now - spilled_at > spill_s then spilled, spilled_at = 0, now end
+if tokens - limit > spilled then spilled, spilled_at = tokens - limit, now end
+tokens = math.min(limit, tokens)
+local is_other = known_epoch ~= '' and known_epoch ~= epoch
+if is_other and known_level then tokens = math.min(tokens, math.max(known_level, 0)) end
 
 for field, member in pairs(members) do
   local silent = now - member.heard
@@ -106,7 +113,13 @@ end
 if is_new then
   me.turn, me.used = turn, used
   if me.granted < used then
-    tokens = tokens - (used - me.granted)
+    local beyond = used - me.granted
+    covered = math.min(covered, beyond)
+    if not is_other then
+      covered = math.min(covered, math.floor(spilled))
+      spilled = spilled - covered
+    end
+    tokens = tokens - (beyond - covered)
     me.granted = used
   end
   local held = me.granted - used
@@ -129,6 +142,8 @@ local write = {'epoch', epoch, 'tokens', string.format('%.17g', tokens)}
 local stamp = string.format('%.6f', read)
 write[#write + 1] = 'last_update'
 write[#write + 1] = stamp
+write[#write + 1] = 'spilled'
+write[#write + 1] = string.format('%.17g %.6f', spilled, spilled_at)
 write[#write + 1] = 'time'
 write[#write + 1] = string.format('%.6f', now) .. ' ' .. stamp
 for field, _ in pairs(changed) do
@@ -168,6 +183,8 @@ def arguments(claim: Claim) -> list[str | int]:
         repr(LEASE_S + GRACE_S),
         repr(FORGET_S),
         expiry_s(claim.unit_s),
+        claim.covered,
+        repr(SPILL_S),
     ]
 
 
