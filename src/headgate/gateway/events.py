@@ -181,11 +181,18 @@ def _has_usage(data: bytes) -> bool:
     return data.count(_USAGE) > data.count(b'"usage":null') + data.count(b'"usage": null')
 
 
+def _data(event: bytes) -> bytes:
+    """What an event says, which nearly always is on its only line."""
+    if event.startswith(b"data:") and event.find(b"\n") >= len(event) - 2:
+        return event[len(b"data:") :]
+    return b"\n".join(_DATA.findall(event))
+
+
 def _is_usage_only(event: bytes) -> bool:
     if _USAGE not in event or not _has_usage(event):
         return False
     try:
-        decoded = _decode(b"\n".join(_DATA.findall(event)))
+        decoded = _decode(_data(event))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return decoded.choices == [] and decoded.usage is not None
