@@ -81,7 +81,7 @@ class Gateways:
         assert sum(each.share.fraction or 0.0 for each in near) <= 1.0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, MOST), st.lists(ROUNDS, max_size=12))
 def test_shares_never_exceed_the_limit(count, rounds):
     """Of all gateways that were heard of lately, at any time."""

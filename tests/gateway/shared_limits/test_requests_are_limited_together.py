@@ -138,3 +138,13 @@ async def test_a_limit_that_is_taken_away_is_counted_no_more(start, counting_end
     assert float(await client.hget(f"{redis_script.PREFIX}:m:input", "tokens")) == pytest.approx(90, abs=0.1)
     gateway.proxy._sweep()
     assert not gateway.proxy.limit_sources.all()
+
+
+async def test_an_address_with_a_scheme_is_told_of(start_gateway, counting_endpoint, eventually):
+    """Whether TLS is spoken is the gateway's setting, as its credentials are."""
+    limits = per_month("rediss://redis.example:6380", input=100)
+    gateway = await start_gateway(counting_endpoint, limits=limits)
+    (source,) = gateway.proxy.limit_sources.all()
+    await eventually(lambda: source.trouble)
+    assert "without a scheme" in source.trouble
+    assert (await gateway.ask(prompt(10))).status == 200
