@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import fleet
+from headgate.fleet.fit import Fit
 
 TOKEN_S = st.floats(1e-6, 1e-2)
 DELAY_S = st.floats(0.0, 1.0)
@@ -107,3 +108,14 @@ def test_the_pace_of_decoding_is_followed():
         rates.learn_step(0.05)
     assert rates.step_s == pytest.approx(0.05, rel=0.02)
     assert rates.fork().step_s == rates.step_s
+
+
+@given(st.booleans(), st.integers(0, 999))
+def test_a_fit_of_amounts_that_hardly_differ_does_not_run_away(gives_up, seed):
+    """What cannot be told apart may be told wrong, but what both come to together is right, however long that
+    goes on."""
+    fit, rng = Fit(50.0, 1.2, gives_up=gives_up), random.Random(seed)
+    for _ in range(1_500):
+        fit.learn(1.0, rng.uniform(8.0, 12.0), rng.choice((0.0, rng.uniform(20.0, 60.0), 1_000.0)))
+        assert 0.0 <= fit.each_s < 2_000.0
+        assert 0.0 < fit.per_s < 200.0

@@ -25,16 +25,32 @@ class Fit:
     It costs the same for the thousandth observation as for the first.
     """
 
-    __slots__ = ("_aa", "_kept", "_streak", "_ta", "_tt", "_ty", "_ya", "each_s", "observations", "per_s")
+    __slots__ = (
+        "_aa",
+        "_kept",
+        "_streak",
+        "_streak_kept",
+        "_ta",
+        "_tt",
+        "_ty",
+        "_ya",
+        "each_s",
+        "observations",
+        "per_s",
+    )
 
-    def __init__(self, each_s: float, per_s: float, kept: float = KEPT) -> None:
-        """Guesses of both; they are taken for observed apart from one another, with an amount of 1."""
+    def __init__(self, each_s: float, per_s: float, kept: float = KEPT, *, gives_up: bool = False) -> None:
+        """Guesses of both; they are taken for observed apart from one another, with an amount of 1.
+
+        `gives_up` is for what may change at once: a streak of surprises makes it forget.
+        """
         self.each_s = each_s
         """Seconds for each time."""
         self.per_s = per_s
         """Seconds for an amount of 1; stays above 0."""
         self.observations = 0
         self._kept = kept
+        self._streak_kept = STREAK_KEPT if gives_up else kept
         self._streak = 0
         """Surprises since the last observation that was none: more than 0 if they took too long."""
         weight = PRIOR_WEIGHT / (each_s + per_s + SHORTEST_S)
@@ -46,6 +62,7 @@ class Fit:
     def scaled(self, factor: float) -> Fit:
         """Another that has seen the same, but each time `factor` times as long."""
         scaled = Fit(self.each_s * factor, self.per_s * factor, self._kept)
+        scaled._streak_kept = self._streak_kept
         # Weights are 1/expected; sums of what it took have them as a factor already.
         scaled._tt, scaled._ta, scaled._aa = self._tt / factor, self._ta / factor, self._aa / factor
         scaled._ty, scaled._ya = self._ty, self._ya
@@ -65,7 +82,7 @@ class Fit:
         else:
             self._streak = 0
         if abs(self._streak) >= STREAK:
-            kept = STREAK_KEPT
+            kept = self._streak_kept
         self._tt = kept * self._tt + weight * times * times
         self._ta = kept * self._ta + weight * times * amount
         self._aa = kept * self._aa + weight * amount * amount
@@ -85,6 +102,8 @@ class Fit:
         per = (ya * tt - ty * self._ta) / determinant
         if each < 0.0:
             each, per = 0.0, ya / aa
-        self.each_s = each
         if per > 0.0:
             self.per_s = per
+        else:  # it stays as it was, and the other number is what fits to that
+            each = max((ty - self.per_s * self._ta) / tt, 0.0)
+        self.each_s = each

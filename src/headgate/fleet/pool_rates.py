@@ -70,6 +70,7 @@ class PoolRates:
     def learn_pace(self, step_tokens: float, decoding: float) -> None:
         """The steps of a stream, in which so many sequences were decoded on average, itself included, took as
         long as so many tokens of prefill do: step = what it takes anyway + sequences * beside."""
+        step_tokens = max(step_tokens, 0.0)  # less where prefill was taken for longer than it was
         if self._pace is None:
             alone = max(step_tokens - decoding * PRIOR_BESIDE_TOKENS, 0.5 * step_tokens)
             self._pace = Fit(alone, PRIOR_BESIDE_TOKENS, PACE_KEPT)

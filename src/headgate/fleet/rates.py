@@ -35,7 +35,7 @@ class Rates:
         """The same for all endpoints of a pool."""
         self.observations = 0
         """Of prefill."""
-        self._prefill = Fit(delay_s, token_s * 1e3)
+        self._prefill = Fit(delay_s, token_s * 1e3, gives_up=True)
 
     @property
     def beside_s(self) -> float:
