@@ -80,6 +80,7 @@ def test_an_engine_that_listens_for_who_wants_events_is_listened_to(published, a
         ["--kv-events-config"],
         ["--kv-events-config", "{"],
         ["--kv-events-config", "[]"],
+        ["--kv-events-config", '{"publisher": "zmq", "more": ' + "[" * 20_000],
         ["--kv-events-config", option(endpoint=5557)],
         ["--kv-events-config", option(enable_kv_cache_events=False)],
         ["--kv-events-config", '{"endpoint": "tcp://*:5557"}'],
@@ -94,6 +95,7 @@ def test_an_engine_that_listens_for_who_wants_events_is_listened_to(published, a
         ["--kv-events-config", option(), "--dp=4", "--dp-size=2"],
         ["-c", "vllm serve some/model --kv-events-config '{"],
         ["-c", " " * 70_000 + SCRIPT],
+        ["--kv-events-config", option(), "x" * 70_000],
         [
             "-c",
             f"vllm serve a --kv-events-config '{option()}' & vllm serve b --kv-events-config '{option()}'",

@@ -223,6 +223,10 @@ async def test_a_render_service_that_is_away_fails_requests(serve, by_words, cap
         ((200, b'[{"token_ids": [4294967296]}]'), "answered with ids beyond 32 bits"),
         ((200, b"[]"), "answered 0 prompts for 1"),
         ((200, b"[" * 100_000), "answered /v1/completions/render with what is no tokens: "),
+        (
+            (200, b'[{"token_ids": [1], "more": ' + b"[" * 100_000),
+            "answered /v1/completions/render with what is no tokens: ",
+        ),
     ],
 )
 async def test_what_is_no_rendered_prompt_is_told(serve, answer, told):

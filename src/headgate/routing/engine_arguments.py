@@ -17,8 +17,8 @@ import msgspec
 from headgate.api import core
 from headgate.routing.snapshot import KvEvents
 
-MAX_ARGUMENT = 64 * 1024
-"""Characters of an argument that is looked at: a shell's script may be one."""
+MOST_CHARACTERS = 32 * 1024
+"""Of all arguments of a container that is looked at: a shell's script may be one of them."""
 MAX_RANKS = 64
 LAST_PORT = 65_535 - MAX_RANKS
 
@@ -49,19 +49,19 @@ def kv_events(containers: Sequence[core.Container]) -> KvEvents | None:
     """What the first container says that has the option; None if that is nothing, or not plain."""
     for container in containers:
         words = (*container.command, *container.args)
-        if any(_NAMED.search(word, 0, MAX_ARGUMENT) for word in words):
-            return _published(words)
+        if any(map(_NAMED.search, words)):
+            return _published(words) if sum(map(len, words)) <= MOST_CHARACTERS else None
     return None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _published(words: tuple[str, ...]) -> KvEvents | None:
     """Kept, as all Pods of a Deployment are started alike."""
     given = list(_options(words))
     options = dict(given)
     try:
         config = _decode(options.get(_OPTION, ""))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if [name for name, _ in given].count(_OPTION) > 1:
         return None  # a script that starts several engines
@@ -85,7 +85,7 @@ def _split(words: tuple[str, ...]) -> Iterator[str]:
     for word in words:
         if not _NAMED.search(word) or _NAMED.match(word):
             yield word
-        elif len(word) <= MAX_ARGUMENT:
+        else:
             try:
                 yield from shlex.split(word.replace("\\\n", " "))
             except ValueError:  # a quotation without end: the shell would refuse it, too

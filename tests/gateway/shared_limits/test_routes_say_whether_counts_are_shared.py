@@ -139,6 +139,15 @@ async def all_look(clock, *gateways):
         clock.now += LOOK_S
 
 
+async def test_gateways_are_told_apart_by_the_ends_of_long_names(client, clock):
+    """As Pods of one Deployment are, in whose containers each process has the same number."""
+    long = "headgate-gateway-of-a-team-with-a-very-long-name-7d9f8b6c5d-"
+    gateways = [Gateway(client, long + end, clock) for end in ("abc", "xyz")]
+    await client.create(route())
+    await all_look(clock, *gateways)
+    assert gateways[0].counted[-1] == 2
+
+
 async def test_gateways_have_one_word_between_them(client, clock, said):
     """Where one of two does not reach Redis, that is what is written, whoever looks when."""
     one, other = (Gateway(client, name, clock) for name in ("one", "other"))

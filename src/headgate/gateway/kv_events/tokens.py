@@ -37,6 +37,8 @@ PAUSE_S = 30.0
 """An engine that failed to tokenise is not asked for so long."""
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 LARGEST_TOKEN = 2**32 - 1
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What is said of an answer that is no JSON, or is nested too deeply."""
 
 
 class _Asked(msgspec.Struct, omit_defaults=True):
@@ -106,7 +108,7 @@ class PromptTokens:
         shares = [end * hashing.BLOCK_BYTES / size for end in hashing.BLOCK_ENDS[: len(scheduled.prefix)]]
         try:
             tokens = ids if ids is not None else await self._tokens(body, load, tls)
-        except (FetchError, msgspec.DecodeError, OverflowError, ssl.SSLError) as error:
+        except (FetchError, OverflowError, ssl.SSLError, *UNREADABLE) as error:
             self.counts["failed"] += 1
             if load in self._proxy.kv_events.sources:  # it may have gone meanwhile
                 self._paused_until[load] = self._proxy.now() + PAUSE_S

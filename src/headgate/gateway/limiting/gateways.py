@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -26,6 +27,8 @@ FORGET_S = 300.0
 """A Lease of one that is gone is deleted after this."""
 MOST_BUCKETS = 200
 """That a Lease tells of."""
+MOST_OF_HOST = 63
+"""Characters of the name of a host: that of a Pod, whose end tells it from others, has no more."""
 MOST_CHARACTERS = 300
 """Of what is told of one."""
 
@@ -39,7 +42,7 @@ class Gateways:
     def __init__(
         self, client: cluster.Client, host: str, process: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:40]
+        host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MOST_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
         self._name = f"headgate-gateway-{self.me}"
         self._client = client
@@ -114,7 +117,8 @@ class Gateways:
         for name, (_, since) in list(self._seen.items()):
             if now - since >= FORGET_S:
                 del self._seen[name]
-                await self._client.delete(api.Lease, name)
+                with suppress(cluster.NotFound):
+                    await self._client.delete(api.Lease, name)
 
 
 def _micro_time(unix_s: float) -> str:
@@ -125,5 +129,5 @@ def _micro_time(unix_s: float) -> str:
 def _meets(lease: api.Lease) -> Meets:
     try:
         return msgspec.json.decode((lease.metadata.annotations or {}).get(MEETS, "{}"), type=dict[str, str])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}

@@ -125,7 +125,7 @@ class RenderService:
             raise self._failed(f"did not answer within {timeout_s:g} s") from error
         except RenderError as error:
             raise self._failed(str(error)) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._failed(f"answered {path} with what is no tokens: {error}") from error
         finally:
             self._asking.discard(limit)
