@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.flow.capacity import InFlight, Pace
 from headgate.flow.queue import BandSettings, Bounds, FlowQueue, FlowSettings, Usage, Waiting, WindowSettings
-from headgate.flow.sharing import Charges, Hub, PoolReport
+from headgate.flow.sharing import Charge, Charges, Hub, PoolReport
 
 
 class Process:
@@ -178,6 +178,31 @@ def test_a_rate_is_one_for_all(processes):
     assert 850 <= len(made_of[0].sent) <= 1000
 
 
+def test_a_rate_that_moves_is_followed_at_once():
+    """Who had little of it, and has sent, need not wait for as long as with that."""
+    capacity = Pace(1.0)
+    capacity.loads = [object()]
+    capacity.take_share(0.01)
+    capacity.sent(0.0)
+    assert capacity.room_at(0, 0.0) == pytest.approx(100.0)
+    capacity.take_share(0.5)
+    assert capacity.room_at(0, 0.0) == pytest.approx(2.0)
+    assert capacity.has_room(0, 2.0)
+
+
+@given(st.lists(st.integers(-50_000, 50_000), max_size=20))
+def test_what_others_put_right_is_no_credit(works):
+    """A flow may have been charged for less here, or for nothing, before it is told to have taken less."""
+    _, (one, _) = made(2, quantum=100)
+    for flow in ("a", "b"):
+        for _ in range(3):
+            one.enter(flow=flow)
+    one.queue.charge([Charge(priority=0, flow="a", sent=work) for work in works], 0.0)
+    one.capacity.slots = 4
+    one.look(0.0)
+    assert [waiting.flow for waiting in one.sent].count("a") <= 2
+
+
 def test_a_tenant_at_several_processes_has_no_more_than_one_at_a_single():
     """Both have as much work done in the end, though one waits at four processes and the other at one."""
     hub, processes = made(4, max_requests=0, band=BandSettings(max_requests=0))
@@ -236,6 +261,17 @@ def test_nothing_is_told_twice():
     assert [charge.prompt for charge in told[two]["pool"].charges] == [10]
     exchange(hub, [one, two])
     assert hub.shares() == {}
+
+
+def test_nothing_is_kept_of_a_pool_that_is_gone():
+    """Not even what others would have been told of it."""
+    hub: Hub[str] = Hub(2)
+    for who in "ab":
+        hub.hear(who, {"pool": PoolReport(charges=[Charge(priority=0, flow="a", prompt=1)])})
+    for who in "ab":
+        hub.drop(who, ["pool"])
+    assert hub.shares() == {}
+    assert not hub._owed
 
 
 def test_each_is_told_how_full_the_others_make_the_pool():

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from headgate.flow.sharing import Charge, Part, PoolShare
@@ -15,11 +16,17 @@ async def start_worker(start_pool, endpoint):
     async def start(**settings):
         pool = await start_pool(**settings)
         pool.gateway.serve([])
+        pool.is_heard = True
         told = []
         queues = pool.gateway.proxy.queues
         for key in list(queues._queues):
             queues._queues.pop(key).remove()
-        queues.share(Place(2, 0), lambda reports, gone: told.append((dict(reports), set(gone))))
+
+        def send(reports, gone):
+            told.append((dict(reports), set(gone)))
+            return pool.is_heard
+
+        queues.share(Place(2, 0), send)
         queues._shares.stop()  # it tells when the test says so
         pool.gateway.serve([endpoint])
         assert told == [({}, set())]
@@ -129,6 +136,36 @@ async def test_a_successor_of_the_supervisor_is_told_everything(start_worker, en
     pool.gateway.proxy.queues.share_anew()
     assert told[0] == ({}, set())
     assert told[1][0]["default/pool"].all.requests == 1
+
+
+async def test_what_was_not_heard_is_told_again(start_worker, endpoint):
+    """As a supervisor that reads nothing for a while would take what waited before to wait for good."""
+    pool, tell, _ = await start_worker()
+    await pool.ask()
+    first = await endpoint.call()
+    await pool.wait(x_headgate_fairness_id="a")
+    assert tell().all.requests == 1
+    pool.is_heard = False
+    first.answer(b"{}")
+    await pool.served()
+    await pool.gateway.idle()
+    missed = tell()
+    assert missed.all.requests == 0
+    assert missed.charges
+    pool.is_heard = True
+    assert tell() == missed
+
+
+async def test_a_bound_that_has_changed_is_told(start_worker, endpoint):
+    """Though nothing waits: what this worker told before is what others would go by."""
+    pool, tell, _ = await start_worker(queue_max_requests=100)
+    await pool.ask()
+    await endpoint.call()
+    assert tell() is None
+    proxy = pool.gateway.proxy
+    proxy.change(msgspec.structs.replace(proxy.settings, queue_max_requests=10))
+    assert tell().all.max_requests == 10
+    assert tell() is None
 
 
 async def test_pools_that_are_gone_are_told(start_worker, endpoint):

@@ -15,7 +15,12 @@ class Pace(Capacity):
     def __init__(self, per_s: float) -> None:
         super().__init__()
         self._interval_s = 1.0 / per_s
-        self._next_at = -math.inf
+        self._began_at = -math.inf
+        """When the interval began that must pass before the next."""
+
+    @property
+    def _next_at(self) -> float:
+        return self._began_at + self._interval_s / self.share
 
     def saturation(self, now: float) -> float:
         """As much of the interval as is still to come, and 1 at least while any is."""
@@ -26,6 +31,6 @@ class Pace(Capacity):
 
     def sent(self, now: float) -> None:
         # Where the timer was late, the next one is not: else the rate would never be reached.
-        interval_s = self._interval_s / self.share
-        on_time = now - self._next_at < interval_s
-        self._next_at = (self._next_at if on_time else now) + interval_s
+        next_at = self._next_at
+        on_time = now - next_at < self._interval_s / self.share
+        self._began_at = next_at if on_time else now

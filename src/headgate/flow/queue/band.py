@@ -117,7 +117,7 @@ class Band:
         self.fairness.served(name, flow, work, usage, now)
 
     def charged(self, name: str, work: int, now: float) -> None:
-        """So much of a flow was sent by another process."""
+        """So much of a flow was sent by another process; less than nothing puts right what was told."""
         flow = self.flow_of(name)
         if flow is not None and work:
             self.fairness.charged(flow, work, now)

@@ -54,6 +54,7 @@ class Hub(Generic[Who]):
     def _share(self, pool: str, told: Mapping[Who, dict[str, PoolShare]]) -> None:
         known = [reports[pool] for reports in self._reports.values() if pool in reports]
         if not known:
+            self._owed = {key: charges for key, charges in self._owed.items() if key[1] != pool}
             return
         # Whoever has told nothing of the pool goes by the same bounds, and has nothing waiting or in flight.
         fullness = None if any(each.fullness is None for each in known) else 0.0

@@ -35,7 +35,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     priority: int
     flow: str
     sent: int = 0
-    """Work of its requests that had waited and went."""
+    """Work of its requests that had waited and went, and what others took more or less than that was."""
     prompt: int = 0
     output: int = 0
     cached: int = 0

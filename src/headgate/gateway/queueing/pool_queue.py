@@ -154,6 +154,8 @@ class PoolQueue:
         self._flow.capacity = self.room.capacity
         self._flow.change(queueing.flow, self._proxy.now())
         self.counts_all = self.settings.goes_by_usage
+        if self.tally is not None:
+            self.tally.was_active = True  # others go by the bounds that were told last
         self.wake()
 
     def report(self, came: Mapping[int, int], charges: Sequence[Charge], now: float) -> PoolReport:

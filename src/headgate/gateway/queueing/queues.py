@@ -31,9 +31,7 @@ class Queues:
         self._place = ALONE
         self._shares: Shares | None = None
 
-    def share(
-        self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], object]
-    ) -> None:
+    def share(self, place: Place, send: Callable[[Mapping[str, PoolReport], Collection[str]], bool]) -> None:
         """Is one of several workers from now on; called before there are pools. `send` brings what others
         have to know to them."""
         self._place = place

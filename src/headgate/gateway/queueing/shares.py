@@ -63,6 +63,13 @@ class Tally:
             requests=taken.requests,
         )
 
+    def missed(self, report: PoolReport) -> None:
+        """It did not get to where it was told: all of it is told again."""
+        self.was_active = True
+        self.charges.add_all(report.charges)
+        for priority, waits in report.bands.items():
+            self.came[priority] += waits.came
+
     def report(self, queue: PoolQueue, now: float) -> PoolReport | None:
         """None where nothing is to be told."""
         is_active = bool(queue.held or self.came or self.charges)
@@ -76,13 +83,14 @@ class Tally:
 
 
 class Shares:
-    """A worker's side. `send` brings reports, and names of pools that are gone, to the supervisor."""
+    """A worker's side. `send` brings reports, and names of pools that are gone, to the supervisor, and says
+    whether it could."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         queues: Callable[[], Iterable[PoolQueue]],
-        send: Callable[[Mapping[str, PoolReport], Collection[str]], object],
+        send: Callable[[Mapping[str, PoolReport], Collection[str]], bool],
     ) -> None:
         self._loop = loop
         self._queues = queues
@@ -99,16 +107,20 @@ class Shares:
         """What there is to tell now."""
         now = self._loop.time()
         reports: dict[str, PoolReport] = {}
+        tallies: dict[str, Tally] = {}
         names = set()
         for queue in self._queues():
             names.add(queue.name)
-            report = queue.tally.report(queue, now) if queue.tally is not None else None
-            if report is not None:
-                reports[queue.name] = report
+            if queue.tally is not None and (report := queue.tally.report(queue, now)) is not None:
+                reports[queue.name], tallies[queue.name] = report, queue.tally
         gone = self._told - names
-        if reports or gone:
+        if not (reports or gone):
+            return
+        if self._send(reports, gone):
             self._told = (self._told | reports.keys()) - gone
-            self._send(reports, gone)
+        else:
+            for name, tally in tallies.items():
+                tally.missed(reports[name])
 
     def begin_anew(self) -> None:
         """To somebody who knows nothing: all that waits is told again."""

@@ -123,10 +123,9 @@ class _Worker:
         else:
             self._channel.send(report)
 
-    def tell_waiting(self, reports: Mapping[str, PoolReport], gone: Collection[str]) -> None:
-        """To the supervisor, unless that is being replaced: its successor is told all of it."""
-        if not self._is_hushed:
-            self._channel.send(messages.Waiting(dict(reports), list(gone)))
+    def tell_waiting(self, reports: Mapping[str, PoolReport], gone: Collection[str]) -> bool:
+        """To the supervisor, unless that reads nothing, or is being replaced; says whether it was told."""
+        return not self._is_hushed and self._channel.send(messages.Waiting(dict(reports), list(gone)))
 
     async def _tell_counts(self) -> None:
         while True:

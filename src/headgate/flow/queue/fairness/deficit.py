@@ -78,10 +78,18 @@ class DeficitRoundRobin(Fairness):
 
     def charged(self, flow: Flow, work: int, now: float) -> None:
         """A debt, as what was sent here is; but one of no more than MOST_OWED rounds, or a flow that comes
-        later would have to wait for nobody until all of it was paid."""
-        least = -MOST_OWED * self._quantum * flow.weight
-        if flow.deficit > least:
-            flow.deficit = max(flow.deficit - work, least)
+        later would have to wait for nobody until all of it was paid.
+
+        Less than nothing is what turned out to be less than was told. It lowers a debt and is no credit: the
+        flow may not have been charged here, or not for all.
+        """
+        if work > 0:
+            least = -MOST_OWED * self._quantum * flow.weight
+            deficit = min(flow.deficit, max(flow.deficit - work, least))
+        else:
+            deficit = max(flow.deficit, min(flow.deficit - work, 0.0))
+        if deficit != flow.deficit:
+            flow.deficit = deficit
             self.moved(flow, now)
 
     def standing(self, flow: Flow, now: float) -> str:
