@@ -42,7 +42,7 @@ async def way(redis_server) -> AsyncIterator[redis_rig.Way]:
     way = redis_rig.Way(redis_server.path)
     await way.open()
     transport = RedisTransport(Address.parse(way.address), RedisAccess())
-    client = transport._connect()
+    client = await transport._connect()
     await client.flushall()
     await client.aclose()
     yield way
@@ -52,7 +52,7 @@ async def way(redis_server) -> AsyncIterator[redis_rig.Way]:
 @pytest.fixture
 async def client(way):
     """To look into Redis."""
-    client = RedisTransport(Address.parse(way.address), RedisAccess())._connect()
+    client = await RedisTransport(Address.parse(way.address), RedisAccess())._connect()
     yield client
     await client.aclose()
 

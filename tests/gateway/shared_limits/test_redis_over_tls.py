@@ -4,6 +4,8 @@ import asyncio
 import datetime
 import random
 import socket
+import ssl
+import threading
 
 import pytest
 
@@ -82,6 +84,27 @@ async def test_a_certificate_of_the_authority_is_believed(exchange, identity):
     """With the file of the authority, by address and by name."""
     for host in ("127.0.0.1", "localhost"):
         assert await exchange(host, tls=True, ca_file=str(identity.ca)) == ""
+
+
+async def test_authorities_are_read_beside_the_event_loop(exchange, identity, monkeypatch):
+    """Those of a system take a tenth of a second, for which all requests would wait, whatever they ask."""
+    threads = []
+    real = ssl.create_default_context
+
+    def create(**options):
+        threads.append(threading.current_thread())
+        return real(**options)
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    assert await exchange(tls=True, ca_file=str(identity.ca)) == ""
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+def test_with_a_file_nobody_else_is_believed(identity):
+    """Nor whom the system believes."""
+    (authority,) = RedisAccess(tls=True, ca_file=str(identity.ca)).context().get_ca_certs()
+    assert authority["subject"] == authority["issuer"]
 
 
 async def test_a_certificate_of_another_authority_is_not(exchange, other_authority):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
 
 import msgspec
 from redis.exceptions import AuthenticationError
@@ -18,21 +17,13 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     tls: bool = False
     ca_file: str | None = None
-    """Whose certificates are believed; without it, whom the system believes."""
+    """Whose certificates are believed, and no others; without it, those that the system believes."""
 
-    def options(self) -> dict[str, Any]:
-        """For the client library. Raises Unreachable if the file of authorities is of no use."""
-        found: dict[str, Any] = {"username": self.username, "password": self.password}
-        if self.tls:
-            self._check_authorities()
-            found |= {"ssl": True, "ssl_ca_certs": self.ca_file, "ssl_check_hostname": True}
-        return found
-
-    def _check_authorities(self) -> None:
-        if self.ca_file is None:
-            return
+    def context(self) -> ssl.SSLContext:
+        """For TLS, anew for each connection, as files change. The system's authorities take a tenth of a
+        second to read, for which no event loop has time. Raises Unreachable if the file is of no use."""
         try:
-            ssl.create_default_context(cafile=self.ca_file)
+            return ssl.create_default_context(cafile=self.ca_file)
         except ssl.SSLError as error:
             raise Unreachable(f"redis_ca_file {self.ca_file} has no certificate in PEM: {error}") from error
         except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import ssl
 import uuid
 from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
@@ -35,6 +37,14 @@ class _Call(NamedTuple):
     arguments: list[str | int]
 
 
+class _TlsConnection(redis.asyncio.SSLConnection):
+    """By a context that is there already: the library would make its own amid the event loop."""
+
+    def __init__(self, *, context: ssl.SSLContext, **options: Any) -> None:
+        super().__init__(**options)
+        self.ssl_context.context = context
+
+
 class RedisTransport:
     """One Redis server. Connects when there is something to say, and anew after every failure."""
 
@@ -46,17 +56,27 @@ class RedisTransport:
         self._is_known = False
         self.notice = self.denied = ""
 
-    def _connect(self) -> redis.asyncio.Redis:
-        return redis.asyncio.Redis(
-            host=self._address.host,
-            port=self._address.port or DEFAULT_PORT,
-            socket_timeout=TIMEOUT_S,
-            socket_connect_timeout=TIMEOUT_S,
-            single_connection_client=True,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            **self._access.options(),
-        )
+    async def _connect(self) -> redis.asyncio.Redis:
+        """Raises Unreachable."""
+        options: dict[str, Any] = {
+            "host": self._address.host,
+            "port": self._address.port or DEFAULT_PORT,
+            "username": self._access.username,
+            "password": self._access.password,
+            "socket_timeout": TIMEOUT_S,
+            "socket_connect_timeout": TIMEOUT_S,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+        }
+        if self._access.tls:
+            options |= {
+                "connection_class": _TlsConnection,
+                "context": await asyncio.to_thread(self._access.context),
+            }
+        pool = redis.asyncio.ConnectionPool(**options)
+        client = redis.asyncio.Redis(connection_pool=pool, single_connection_client=True)
+        client.auto_close_connection_pool = True
+        return client
 
     async def exchange(
         self, claims: Sequence[tuple[str, Claim]], presence: Presence | None
@@ -133,7 +153,7 @@ class RedisTransport:
     async def _send(self, calls: Sequence[_Call], unknown: Set[str]) -> list[Any]:
         """Scripts that Redis does not know are sent whole, each once: it knows them from then on."""
         if self._client is None:
-            self._client = self._connect()
+            self._client = await self._connect()
         pipeline = self._client.pipeline(transaction=False)
         told: set[str] = set()
         for script, key, arguments in calls:
