@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
+from headgate.gateway.http2.errors import Http2Error, NotTakenError
+
 if TYPE_CHECKING:
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.request import Header
@@ -206,6 +208,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._home.lost(self)
         if exchange is None:
             return
+        if isinstance(error, Http2Error) and not isinstance(error, NotTakenError):
+            self.reused = False  # it has not crossed with a close: this is what became of the request
         if self._until_close and error is None:
             exchange.finished(exchange.now())
         else:

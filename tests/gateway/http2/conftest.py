@@ -120,6 +120,11 @@ class Connection(asyncio.Protocol):
                 self._queued.pop(0)
             self.flush()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Of bodies that the gateway's windows do not take yet."""
+        return sum(len(data) for _, data, _ in self._queued)
+
     def goaway(self, last_stream_id: int) -> None:
         """Says that it leaves; for h2 that would be the end of all streams, so the frame is written here."""
         payload = struct.pack(">II", last_stream_id, 0)

@@ -6,10 +6,12 @@ import types
 import pytest
 
 from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
+from headgate.gateway.scraping import fetch
 
 pytestmark = pytest.mark.every_loop
 
 NEVER = 0x7FFFFFFF
+ANSWER_BYTES = 8 << 20
 
 
 @pytest.fixture
@@ -150,6 +152,73 @@ async def test_a_request_that_crosses_with_leaving_is_sent_anew(alone):
     assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
 
 
+@pytest.mark.parametrize("code", [2, 8])
+async def test_a_request_that_is_given_up_is_no_idle_connection_that_was_closed(alone, code):
+    """Though it came on a connection that was used before: the endpoint has seen it, and has failed."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).answer()
+    await client.response()
+    client.post()
+    (await endpoint.call()).reset(code)
+    assert (await client.response()).json["error"]["code"] == "upstream_failed"
+    assert failed(gateway, "reset") == 1
+    assert len(endpoint.calls) == 2
+
+
+async def test_a_request_that_is_refused_unseen_is_sent_anew(alone):
+    """On another connection: the endpoint says that it did not look at it (RFC 9113, 8.7)."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    (await endpoint.call()).answer()
+    await client.response()
+    client.post()
+    (await endpoint.call()).reset(7)
+    (await endpoint.call()).answer(b"served")
+    assert (await client.response()).body == b"served"
+    assert failed(gateway, "reset") == 0
+
+
+async def test_an_answer_of_an_endpoint_that_leaves_waits_for_its_client(alone, eventually):
+    """As any other does: what a slow client does not read is not held."""
+    gateway, endpoint = alone
+    client = await gateway.connect(receive_buffer=4096)
+    client.post()
+    call = await endpoint.call()
+    call.head()
+    call.connection.goaway(call.id)
+    call.write(bytes(ANSWER_BYTES), end=True)
+    await eventually(lambda: [each for each in gateway.proxy.clients if each.is_paused])
+    for _ in range(100):  # meanwhile, others are served
+        another = asyncio.create_task(gateway.ask())
+        (await endpoint.call()).answer()
+        await another
+    assert call.connection.unsent_bytes > ANSWER_BYTES / 2
+    client.close()
+    await call.connection.lost
+
+
+async def test_a_leaving_endpoint_is_asked_nothing_though_it_does_not_end_a_stream(alone):
+    """Of which the client has all bytes that it was told of."""
+    gateway, endpoint = alone
+    client = await gateway.connect()
+    client.post()
+    call = await endpoint.call()
+    call.head(content_length="2")
+    call.connection.goaway(call.id)
+    call.write(b"ok")
+    assert (await client.response()).body == b"ok"
+    client.post()
+    again = await endpoint.call()
+    again.answer(b"served")
+    assert (await client.response()).body == b"served"
+    assert again.connection is not call.connection
+    await call.connection.lost
+    assert failed(gateway, "reset") == 0
+
+
 async def test_a_client_that_leaves_stops_its_endpoint(alone):
     """At once, amid the answer."""
     gateway, endpoint = alone
@@ -164,8 +233,9 @@ async def test_a_client_that_leaves_stops_its_endpoint(alone):
     await gateway.idle()
 
 
-async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway):
-    """The pool says otherwise: the answer says what is wrong."""
+@pytest.fixture
+async def port_of_http_1():
+    """Of a server that reads no HTTP/2."""
 
     async def refuse(reader, writer):
         await reader.read(1)
@@ -174,13 +244,26 @@ async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway):
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+
+
+async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway, port_of_http_1):
+    """The pool says otherwise: the answer says what is wrong."""
     gateway = await start_gateway()
-    gateway.serve([types.SimpleNamespace(port=server.sockets[0].getsockname()[1])], http2=True)
+    gateway.serve([types.SimpleNamespace(port=port_of_http_1)], http2=True)
     response = await gateway.ask()
     assert (response.status, response.json["error"]["code"]) == (502, "upstream_failed")
     assert "the endpoint speaks HTTP/1.1, and its pool says HTTP/2" in response.json["error"]["message"]
-    server.close()
-    await server.wait_closed()
+
+
+async def test_who_looks_at_an_endpoint_is_told_as_well(port_of_http_1):
+    """Why there are no metrics of it."""
+    client = fetch.Client("127.0.0.1", port_of_http_1, None, "", http2=True)
+    with pytest.raises(fetch.FetchError, match=r"the endpoint speaks HTTP/1\.1, and its pool says HTTP/2"):
+        await client.get("/metrics", "*/*", 1000, 30.0)
+    client.close()
 
 
 class Unread(asyncio.Transport):

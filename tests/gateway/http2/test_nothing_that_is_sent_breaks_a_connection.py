@@ -117,3 +117,19 @@ def test_broken_bytes_end_no_more_than_the_connection(data):
     for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=4)):
         whole[place] = data.draw(st.integers(0, 255))
     told([bytes(whole)])
+
+
+def test_streams_that_were_are_not_kept_account_of():
+    """A connection serves for days."""
+    translator, server = Translator(User()), H2Connection(H2Configuration(client_side=False))
+    server.initiate_connection()
+    socket = Socket()
+    socket.write = server.receive_data
+    translator.connection_made(socket)
+    for place in range(100):
+        translator.write(REQUEST)
+        server.send_headers(2 * place + 1, [(":status", "204")], end_stream=True)
+        translator.data_received(server.data_to_send())
+    assert not translator.is_closing()
+    h2 = translator._http2
+    assert len(h2.streams) + len(h2._closed_streams) < 20

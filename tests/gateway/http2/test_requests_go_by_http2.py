@@ -36,6 +36,16 @@ async def test_a_request_arrives_with_its_head_and_body(serving):
     assert not {"connection", "te", "host", "transfer-encoding"} & headers.keys()
 
 
+async def test_a_request_that_names_no_host_is_for_the_endpoints_address(serving):
+    """HTTP/1.0 needs no host, and HTTP/2 has no empty one: servers end such streams as malformed."""
+    gateway, endpoint = await serving(lambda call: call.answer(b"served"))
+    client = await gateway.connect()
+    client.send(b'POST /v1/completions HTTP/1.0\r\ncontent-length: 13\r\n\r\n{"model":"m"}')
+    assert (await client.response()).body == b"served"
+    (call,) = endpoint.calls
+    assert call.headers[":authority"] == f"127.0.0.1:{endpoint.port}"
+
+
 async def test_one_connection_serves_one_request_after_the_other(serving):
     """On streams of their own, whether or not the answers before had a length."""
     gateway, endpoint = await serving()

@@ -16,15 +16,18 @@ _OF_CONNECTION = frozenset(
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
-def request(head: bytes, scheme: bytes) -> list[Header]:
-    """The headers of a stream for a request as the gateway writes it, without the empty line at its end."""
+def request(head: bytes, scheme: bytes, address: bytes) -> list[Header]:
+    """The headers of a stream for a request as the gateway writes it, without the empty line at its end.
+
+    One of HTTP/1.0 may name no host: then it is for the address, as HTTP/2 has no empty authority.
+    """
     first, *lines = head.split(b"\r\n")
     method, target, _ = first.split(b" ")
-    authority, headers = b"", []
+    authority, headers = address, []
     for line in lines:
         name, _, value = line.partition(b":")
         if (name := name.lower()) == b"host":
-            authority = value.strip()
+            authority = value.strip() or address
         elif name not in _OF_CONNECTION:
             headers.append((name, value.strip()))
     pseudo = [(b":method", method), (b":scheme", scheme), (b":path", target), (b":authority", authority)]

@@ -17,7 +17,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from headgate.gateway.http2 import heads
-from headgate.gateway.http2.errors import Http2Error
+from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.http2.frames import FrameFilter
 
 WINDOW_BYTES = 1 << 20
@@ -33,6 +33,12 @@ _NOTHING = memoryview(b"")
 _CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
 
 
+class _Connection(H2Connection):
+    """Remembers few of the streams that were: h2 keeps 65,536 of each connection, which are 7 MB."""
+
+    MAX_CLOSED_STREAMS = 16
+
+
 class Translator(asyncio.Transport, asyncio.Protocol):
     """`user` is a protocol of HTTP/1.1 that writes each request whole, and asks one after the other."""
 
@@ -41,7 +47,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._user = user
         self._socket: asyncio.Transport | None = None
         self._scheme = b"http"
-        self._http2 = H2Connection(_CONFIGURATION)
+        self._authority = b""
+        """Its address: what requests are for that name no host."""
+        self._http2 = _Connection(_CONFIGURATION)
         self._frames = FrameFilter()
         self._heard = False
         self._stream_id = 0
@@ -51,6 +59,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._body = _NOTHING
         """What is yet to be sent of the request's body."""
         self._may_write = True
+        self._is_leaving = False
+        """Whether the endpoint has said that it takes no further requests."""
         self._closing = False
         self._error: Http2Error | None = None
 
@@ -63,11 +73,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
+        self._authority = _authority(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self._scheme = b"https"
             if tls.selected_alpn_protocol() != "h2":
-                self._fail("the endpoint does not offer HTTP/2 (ALPN h2)")
+                self._fail(Http2Error("the endpoint does not offer HTTP/2 (ALPN h2)"))
         if self._error is None:
             self._http2.local_settings = Settings(client=True, initial_values=_OWN_SETTINGS)
             self._http2.initiate_connection()
@@ -90,14 +101,15 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._flush()
             self._check_what_is_unread()
             self._mind_goaway()
-        except (ProtocolError, Http2Error) as error:
-            is_told = isinstance(error, Http2Error)
-            self._fail(str(error) if is_told else f"the endpoint's answer is no valid HTTP/2: {error}")
+        except Http2Error as error:
+            self._fail(error)
+        except ProtocolError as error:
+            self._fail(Http2Error(f"the endpoint's answer is no valid HTTP/2: {error}"))
+        if self._is_leaving and self._error is None and not self._stream_id:
+            self.close()
         # Last: when the answer is complete, the user may write its next request at once.
         if passed:
             self._user.data_received(b"".join(passed))
-        if self._closing and self._error is None and not self._stream_id:
-            self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
@@ -116,8 +128,11 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """Sends a request: its head and all of its body."""
         if self._error is not None:
             return
+        if self._is_leaving:  # and an answer that the user has all of is not ended yet
+            self._fail(NotTakenError("the endpoint is leaving, and takes no request (GOAWAY)"))
+            return
         end = data.index(b"\r\n\r\n")
-        headers = heads.request(bytes(data[:end]), self._scheme)
+        headers = heads.request(bytes(data[:end]), self._scheme, self._authority)
         self._body = memoryview(data)[end + 4 :] if len(data) > end + 4 else _NOTHING
         try:
             self._stream_id = self._http2.get_next_available_stream_id()
@@ -125,7 +140,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._send_body()
             self._flush()
         except ProtocolError as error:
-            self._fail(f"the endpoint cannot be sent the request by HTTP/2: {error}")
+            self._fail(NotTakenError(f"the endpoint cannot be sent the request by HTTP/2: {error}"))
 
     def pause_reading(self) -> None:
         if self._socket is not None and not self._socket.is_closing():
@@ -177,7 +192,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if self._is_chunked:
                 passed.append(b"0\r\n\r\n")
         elif isinstance(event, events.StreamReset):
-            raise Http2Error(f"the endpoint gave the request up ({_name(event.error_code)})")
+            refused = event.error_code == ErrorCodes.REFUSED_STREAM
+            kind = NotTakenError if refused else Http2Error
+            raise kind(f"the endpoint gave the request up ({_name(event.error_code)})")
 
     def _framed(self, data: bytes) -> tuple[bytes, ...]:
         return (b"%x\r\n" % len(data), data, b"\r\n") if self._is_chunked else (data,)
@@ -186,9 +203,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """After one, the request under way ends as ever if it was taken, and no other follows."""
         last = self._frames.last_stream_id
         if last is not None:
-            self._closing = True
+            self._is_leaving = True
             if self._stream_id > last:
-                raise Http2Error("the endpoint is leaving, and did not take the request (GOAWAY)")
+                raise NotTakenError("the endpoint is leaving, and did not take the request (GOAWAY)")
 
     # -- what is sent
 
@@ -215,10 +232,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._socket is not None and self._socket.get_write_buffer_size() > MAX_UNREAD_BYTES:
             raise Http2Error("the endpoint does not read what it asks for")
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, error: Http2Error) -> None:
         """Ends the connection; the user is told by the loss of it."""
-        self._error = Http2Error(message)
+        self._error = error
         self.abort()
+
+
+def _authority(address: Any) -> bytes:
+    if not isinstance(address, tuple):
+        return b"localhost"
+    host, port = address[:2]
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("latin-1")
 
 
 def _name(code: int | ErrorCodes) -> str:

@@ -77,7 +77,8 @@ class Client:
         try:
             return await connection.ask(request, max_bytes)
         except _UnansweredError as error:
-            raise FetchError("closed the connection without an answer") from error
+            why = f": {error}" if str(error) else ""
+            raise FetchError(f"closed the connection without an answer{why}") from error
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -163,7 +164,7 @@ class _Connection(asyncio.Protocol):
         elif self._is_body or self._head_left < MAX_HEAD_BYTES:
             self._fail(FetchError("closed the connection amid its answer"))
         else:
-            self._fail(_UnansweredError())
+            self._fail(_UnansweredError(str(error) if error is not None else ""))
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():
