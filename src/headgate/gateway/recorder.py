@@ -26,8 +26,10 @@ NONE = "none"
 MAX_BOUND = 10_000
 
 _Key = tuple[str, str, str, str, str, int, str, bool]
-"""Model, route, rule, pool, what the target says of the model, status, outcome, whether a stream was asked
-for."""
+"""Model, route, rule, pool, the endpoint's name of the model, status, outcome, whether a stream was asked
+for.
+
+With all that `Words` says: a request that began before a change of objects may end after it."""
 
 
 class _Stream:
@@ -208,15 +210,14 @@ class Recorder:
     def settled(self, exchange: Exchange, now: float) -> None:
         """Called exactly once for every exchange, whatever happened to it."""
         decision, pool = exchange.decision, exchange.pool
-        match, target = decision.match, decision.target
+        match = decision.match
         is_named = match is not None and not match.route.takes_unknown
         if match is not None:
             route, rule = match.route.name, match.rule.name
         else:
             route, rule = NONE, NONE
-        model = decision.model if is_named else UNKNOWN
+        model, asked = (decision.model, decision.upstream_model) if is_named else (UNKNOWN, "")
         pool_name = pool.name if pool is not None else NONE
-        asked = target.model if target is not None else ""
         key = (model, route, rule, pool_name, asked, exchange.status, exchange.outcome, decision.stream)
         bound = self._bound.get(key) or self._bind(key, exchange)
         arrived_at = exchange.request.arrived_at
