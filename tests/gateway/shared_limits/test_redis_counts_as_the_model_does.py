@@ -85,3 +85,19 @@ def test_both_divide_alike(client, told, is_new):
         answer = script([redis_members.KEY], redis_members.arguments(name, presence))
         found = redis_members.standing(answer)
         assert (found.members, found.part) == (expected.members, expected.part)
+
+
+def test_what_another_limit_left_covers_nothing(client):
+    """Two routes may have one bucket with different limits: what is beyond the lower one did not come in."""
+    client.delete("account")
+    script = client.register_script(redis_script.CLAIM)
+
+    def level(member: str, limit: int, used: int, covered: int) -> float:
+        said = {"turn": 1, "told": 0, "granted": 0, "need": 0, "least": 0, "want": 0, "epoch": ""}
+        claim = Claim(
+            member=member, limit=limit, unit_s=UNIT_S, used=used, covered=covered, level=limit, **said
+        )
+        return redis_script.grant(script(["account"], redis_script.arguments(claim))).level
+
+    assert level("a", 10_000, 0, 0) == pytest.approx(10_000)
+    assert level("b", 100, 50, 50) == pytest.approx(50, abs=0.01)

@@ -81,9 +81,12 @@ local is_known = known_epoch == epoch
 local passed = passed_since(time, read - read_then, is_known and time_from, is_known and time_until)
 local now = time + passed
 if updated ~= read_then then passed = math.min(passed, math.max(read - updated, 0)) end
-tokens = tokens + passed * limit / unit
+local came = passed * limit / unit
+tokens = tokens + came
+-- Beyond a lower limit there may be more, which came in for nobody.
+local over = math.min(tokens - limit, came)
 if not spilled_at or now - spilled_at > spill_s then spilled, spilled_at = 0, now end
-if tokens - limit > spilled then spilled, spilled_at = tokens - limit, now end
+if over > spilled then spilled, spilled_at = over, now end
 tokens = math.min(limit, tokens)
 local is_other = known_epoch ~= '' and known_epoch ~= epoch
 if is_other and known_level then tokens = math.min(tokens, math.max(known_level, 0)) end
