@@ -179,6 +179,23 @@ async def test_series_of_models_that_are_gone_end(start_pool, endpoint):
     assert pool.gateway.metric(waited, model="m") == 1, "what comes back begins anew"
 
 
+async def test_flows_with_all_else_have_only_so_many_series(start_pool, endpoint, monkeypatch):
+    """A few flows, models and priorities are many together, and clients name all of them."""
+    monkeypatch.setattr(metrics, "MAX_TOGETHER", 2)
+    pool = await start_pool(queue_max_requests=1, queue_ttl_s=0.01)
+    await pool.ask()
+    await endpoint.call()
+    for flow, priority in (("a", "0"), ("b", "0"), ("b", "1"), ("a", "1"), ("a", "0")):
+        asked = {"x_headgate_fairness_id": flow, "x_priority": priority}
+        assert (await pool.gateway.ask(**asked)).status == 429
+    waited = f"{NAME}request_queue_duration_seconds_count"
+    assert [pool.gateway.metric(waited, flow=flow) for flow in ("a", "b", "other")] == [2, 1, 2]
+    pool.gateway.recorder.waits.keep({"default/pool"}, {"m"})
+    assert len(pool.gateway.recorder.waits._together) == 2
+    pool.gateway.recorder.waits.keep((), ())
+    assert not pool.gateway.recorder.waits._together
+
+
 async def test_all_ends_are_counted_however_many_kinds_there_are(start_pool, endpoint, monkeypatch):
     """Only the series of so many are at hand; the others are looked up."""
     monkeypatch.setattr(metrics, "MAX_BOUND", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.telemetry import Counter, Histogram, LabelValues, Registry
+from headgate.telemetry.metrics import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,6 +22,9 @@ MAX_FLOWS = 100
 """Flows with series of their own: clients make up names."""
 MAX_MODELS = 500
 """Models and adapters that have series of their own; each has dozens."""
+MAX_TOGETHER = 2000
+"""Flows for each priority, model and target that have series of their own: clients name all four of them, and
+what these make together is far more than each. Of the others, flows are not told apart."""
 MAX_BOUND = 2000
 """Kinds of ends whose series are at hand; past this many, all are looked up anew."""
 HELD = "held"
@@ -44,6 +48,8 @@ class WaitMetrics:
         self._flows = LabelValues(MAX_FLOWS)
         self._models = models
         self._targets = LabelValues(MAX_MODELS)
+        self._together: set[tuple[str, ...]] = set()
+        """Labels of those that have series of their own."""
         self._ends: dict[_End, tuple[CounterChild, HistogramChild]] = {}
         """What counts ends of a kind: thousands may come at once."""
         self.requests = Counter(
@@ -94,14 +100,25 @@ class WaitMetrics:
     def _bind(self, labels: _End) -> tuple[CounterChild, HistogramChild]:
         pool, outcome, kind = labels
         priority = self._priorities.value(str(kind.priority))
-        of = (self._flows.value(kind.flow), self._models.value(kind.model), self._targets.value(kind.target))
+        flow, model, target = self._told_apart(pool, priority, kind)
         if len(self._ends) >= MAX_BOUND:
             self._ends.clear()
         bound = self._ends[labels] = (
             self.requests.labels(pool, priority, outcome),
-            self.duration.labels(pool, priority, outcome, *of),
+            self.duration.labels(pool, priority, outcome, flow, model, target),
         )
         return bound
+
+    def _told_apart(self, pool: str, priority: str, kind: Kind) -> tuple[str, str, str]:
+        """Flow, model and target as labels have them."""
+        flow, model = self._flows.value(kind.flow), self._models.value(kind.model)
+        target = self._targets.value(kind.target)
+        together = pool, priority, flow, model, target
+        if together not in self._together:
+            if len(self._together) >= MAX_TOGETHER:
+                return OTHER, model, target
+            self._together.add(together)
+        return flow, model, target
 
     def evicted(self, pool: PoolState, priority: int) -> None:
         self.evictions.labels(pool.name, self._priorities.value(str(priority))).value += 1
@@ -111,5 +128,6 @@ class WaitMetrics:
         for metric in (self.requests, self.duration, self.enqueueing, self.evictions):
             metric.keep("pool", pools)
         self.duration.keep("model", models)
+        self._together = {each for each in self._together if each[0] in pools and each[3] in models}
         self._ends.clear()
         self._targets.keep(())
