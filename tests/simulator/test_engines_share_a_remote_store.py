@@ -205,6 +205,16 @@ def test_a_size_is_said_once():
     assert "--disk-kv-bytes and --disk-kv-blocks: give one of the two" in result.output
 
 
+@pytest.mark.parametrize("size", ["5", "inf", "nan"])
+@pytest.mark.parametrize("command", ["engine", "fleet"])
+def test_a_size_holds_a_block_at_least(command, size):
+    """Rather than none of them, which would be an engine without that tier."""
+    words = ["--remote-kv-bytes", size] if command == "engine" else ["--engine", f"remote_kv_bytes={size}"]
+    result = CliRunner().invoke(simulate, [command, *words], catch_exceptions=False)
+    assert result.exit_code == 2
+    assert "remote_kv_bytes" in result.output
+
+
 class Books:
     """What a reader of events knows: for each engine what is where, and what should be found of a prompt."""
 

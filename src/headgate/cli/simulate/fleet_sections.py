@@ -129,10 +129,10 @@ def settle(file: FleetFile, requests: Sequence[TimedRequest]) -> Settled:
         problems += found
         if found:
             continue
-        constants, fitted = _fitted(group, requests)
         try:
+            constants, fitted = _fitted(group, requests)
             config = _config(group.profile, constants)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, sizes.SizeError) as error:
             problems.append(Problem(f"{path}.engine", str(error)))
             continue
         for note in fitted:
@@ -273,7 +273,8 @@ def _wanted(value: float | bool, kind: type) -> str | None:
 
 
 def _fitted(group: GroupSection, requests: Sequence[TimedRequest]) -> tuple[dict[str, Any], list[str]]:
-    """The group's constants with its cache and its context, and what was chosen for the trace."""
+    """The group's constants with its cache and its context, and what was chosen for the trace. Raises
+    SizeError."""
     config = PROFILES[group.profile].config
     given: dict[str, Any] = dict(group.engine)
     notes = []

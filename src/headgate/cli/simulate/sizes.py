@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,15 +15,24 @@ IN_BLOCKS = {
 """Sizes in bytes, and the constants of an engine that they stand for."""
 
 
+class SizeError(ValueError):
+    """A size in which there is no block, or that is no size."""
+
+
 def said_twice(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Of constants that were given: sizes that are there in bytes and in blocks, by both names."""
     return [(name, blocks) for name, blocks in IN_BLOCKS.items() if name in given and blocks in given]
 
 
 def in_blocks(given: Mapping[str, Any], block_size: int, kv_bytes_per_token: int) -> dict[str, Any]:
-    """The constants with all sizes in whole blocks, of so many tokens of so many bytes."""
+    """The constants with all sizes in whole blocks, of so many tokens of so many bytes. Raises SizeError."""
+    block_bytes = block_size * kv_bytes_per_token
     settled = {name: value for name, value in given.items() if name not in IN_BLOCKS}
     for name, blocks in IN_BLOCKS.items():
         if name in given:
-            settled[blocks] = int(given[name] // (block_size * kv_bytes_per_token))
+            size = given[name]
+            if size and not block_bytes <= size < math.inf:
+                message = f"must be 0, or hold a block at least, which has {block_bytes} bytes"
+                raise SizeError(f"{name}: {message}; got {size:g}")
+            settled[blocks] = int(size // block_bytes)
     return settled
