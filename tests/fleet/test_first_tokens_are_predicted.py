@@ -84,6 +84,20 @@ def test_an_endpoint_whose_prompts_were_all_given_up_has_no_queue():
     assert endpoint.estimator.queue_s(0.0) > 0.0
 
 
+def test_an_endpoint_without_requests_has_no_queue():
+    """An answer in one piece that comes early, or an error, leaves nothing of the prompt in its clock."""
+    endpoint = load()
+    endpoint.book(4_999, 0, 0.0).end(0.3)
+    refused = endpoint.book(750_000, 0, 1.0, is_streamed=False)
+    other = endpoint.book(99, 0, 1.0, is_streamed=False)
+    refused.end(1.002)
+    assert endpoint.estimator.queue_s(1.002) > 70.0  # nobody knows of which prompt the end is telling
+    other.end(1.003)
+    assert endpoint.estimator.queue_s(1.003) == 0.0
+    endpoint.book(999, 0, 2.0)
+    assert endpoint.estimator.queue_s(2.0) == pytest.approx(1_000 * PRIOR.token_s + PRIOR.delay_s)
+
+
 def test_answers_in_one_piece_tell_nothing_of_prefill():
     """The first byte of such an answer is its last: it is not late, and nothing is learned from it."""
     endpoint = load()

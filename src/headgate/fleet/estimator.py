@@ -244,11 +244,14 @@ class Estimator:
 
     def ended(self, booking: Booking, now: float) -> None:
         """A request is over. What it held in the cache is free, if it had its first token; if it streams and
-        had none, its prompt is owed no more."""
+        had none, its prompt is owed no more. With the last that is there, nothing is owed: of a prompt whose
+        answer does not stream, however long it is, the end says that."""
         if booking.is_prefilled:
             self.room.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
             self._decodes(-1, now)
+            if not self.decoding and not self._waiting:
+                self._served, self._void, self._delay_s = self._booked, 0, 0.0
             if self._waiting or self.busy_until > now:
                 self._set_clock()
         elif booking.position > self._served:
