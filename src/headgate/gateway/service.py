@@ -115,7 +115,7 @@ async def _follow_objects(
     async with asyncio.TaskGroup() as tasks:
         await objects.start(tasks)
         sources = proxy.limit_sources
-        gateways = Gateways(client, socket.gethostname(), os.getpid())
+        gateways = Gateways(client, socket.gethostname(), os.getpid(), namespace)
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())

@@ -85,14 +85,14 @@ class Clock:
 class Gateway:
     """One, as far as it writes conditions."""
 
-    def __init__(self, client, name, clock):
+    def __init__(self, client, name, clock, namespace=None):
         self.trouble = {ADDRESS: ""}
         self.counted = []
         self._client = client
         self._writer = LimitConditions(
             client,
             lambda address, model: self.trouble.get(address),
-            Gateways(client, name, 1, clock),
+            Gateways(client, name, 1, namespace, clock),
             self.counted.append,
             clock,
         )
@@ -102,7 +102,7 @@ class Gateway:
             self._writer.note(cluster.Change(cluster.ChangeKind.MODIFIED, None, found))
         await self._writer.look()
 
-    def hear_of_its_end(self, route):
+    def hear_of(self, route):
         self._writer.note(cluster.Change(cluster.ChangeKind.ADDED, None, route))
 
 
@@ -172,6 +172,18 @@ async def test_gateways_have_one_word_between_them(client, clock, said):
     assert (await said()).status == "True"
 
 
+async def test_gateways_of_another_namespace_are_none_of_these(client, clock, said):
+    """Whose name may be the first, but who know nothing of these routes."""
+    elsewhere = Gateway(client, "a", clock, "elsewhere")
+    one = Gateway(client, "one", clock, "default")
+    elsewhere.hear_of(route(name="of-elsewhere"))
+    await elsewhere.look()
+    await client.create(route())
+    await all_look(clock, one)
+    assert one.counted[-1] == 1
+    assert (await said()).status == "True"
+
+
 async def test_gateways_that_are_gone_do_not_count(client, clock, said):
     """The next one by name writes then; what is left of it is deleted in the end."""
     one, other = (Gateway(client, name, clock) for name in ("one", "other"))
@@ -211,7 +223,7 @@ async def test_the_condition_is_there_as_long_as_limits_are_shared(client, clock
     await one.look()
     assert await said() is None
     await client.delete(api.ModelRoute, "shared", "default", uid=created.metadata.uid)
-    one.hear_of_its_end(created)
+    one.hear_of(created)
     await one.look()
     assert await client.list(api.ModelRoute, "default") == []
 

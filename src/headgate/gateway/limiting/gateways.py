@@ -17,6 +17,9 @@ from headgate import api, cluster
 from headgate.api import marks
 
 LABEL = f"{marks.DOMAIN}counts-limits"
+"""Its value is whose limits: those of a namespace,"""
+ALL = "All"
+"""or of all namespaces, none of which can be called so."""
 MEETS = f"{marks.DOMAIN}limits"
 """Annotation: a JSON object of what the process meets, by the bucket; empty is nothing amiss."""
 FIELD_MANAGER = "headgate-gateway"
@@ -37,15 +40,23 @@ _NOT_OF_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 class Gateways:
-    """Those of the connection's namespace. Methods raise cluster.ApiError if the server does not let them."""
+    """Those with a Lease in the connection's namespace that follow the same namespace as this one. Methods
+    raise cluster.ApiError if the server does not let them."""
 
     def __init__(
-        self, client: cluster.Client, host: str, process: int, clock: Callable[[], float] = time.monotonic
+        self,
+        client: cluster.Client,
+        host: str,
+        process: int,
+        namespace: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`namespace` is whose routes it follows; None for all."""
         host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MOST_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
         self._name = f"headgate-gateway-{self.me}"
         self._client = client
+        self._scope = namespace or ALL
         self._clock = clock
         self._told: Meets = {}
         self._renewed_at = -RENEW_S
@@ -65,7 +76,7 @@ class Gateways:
             "kind": api.Lease.resource.kind,
             "metadata": {
                 "name": self._name,
-                "labels": {LABEL: "true"},
+                "labels": {LABEL: self._scope},
                 "annotations": {MEETS: msgspec.json.encode(meets).decode()},
             },
             "spec": {
@@ -90,7 +101,7 @@ class Gateways:
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             leases = await self._client.list(
-                api.Lease, self._client.namespace, label_selector=f"{LABEL}=true"
+                api.Lease, self._client.namespace, label_selector=f"{LABEL}={self._scope}"
             )
             self._looked_at = now
             names = {lease.metadata.name for lease in leases}
