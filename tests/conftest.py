@@ -7,11 +7,13 @@ import random
 import selectors
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import hypothesis
 import pytest
+import uvloop
 from xdist.scheduler import LoadScopeScheduling
 
 # Containers like to forbid it, but then each of the many processes that tests start compiles all of Headgate.
@@ -29,6 +31,25 @@ hypothesis.settings.load_profile("same")
 
 LONG = ("soak", "whole", "operations", "conformance", "docs", "apiserver", "cli", "controllers")
 """Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
+
+_close_loop = uvloop.Loop.close
+
+
+def _close_loudly(loop: uvloop.Loop) -> None:
+    """Fails the test that leaves something open on its loop.
+
+    uvloop warns of it where no exception can be raised: as an error, the warning would appear in a later
+    test, and the loop would wait for ever for what it did not close.
+    """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        _close_loop(loop)
+    left = [str(each.message) for each in told if issubclass(each.category, ResourceWarning)]
+    if left:
+        raise ResourceWarning(f"{'; '.join(left)} (PYTHONASYNCIODEBUG=1 tells where it was opened)")
+
+
+uvloop.Loop.close = _close_loudly  # type: ignore[method-assign]
 
 Story = Callable[["VirtualLoop"], Coroutine[Any, Any, Any]]
 
