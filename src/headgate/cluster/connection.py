@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpcore2
 import httpx2
 from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
+from headgate import http_clients
 from headgate.cluster import kubeconfig
 from headgate.cluster.errors import ConfigurationError
 
@@ -89,40 +89,18 @@ def _connection(config: SingleConfig) -> Connection:
 def _http(
     server: str, tls: ssl.SSLContext, auth: httpx2.Auth | None, limits: httpx2.Limits
 ) -> httpx2.AsyncClient:
-    transport = httpx2.AsyncHTTPTransport(
+    transport = http_clients.transport(
         verify=tls,
         limits=limits,
         proxy=_proxy_for(server),
         socket_options=_KEEPALIVE,
     )
-    transport._pool._network_backend = _Backend()  # httpx2 has no option for it
     # identity: API servers are near, and inflating a list costs more time than its bytes on the wire.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "headgate"}
     options: dict[str, Any] = {"auth": auth} if auth else {}
     return httpx2.AsyncClient(
         base_url=server, transport=transport, headers=headers, timeout=REQUEST_TIMEOUT, **options
     )
-
-
-class _Backend(httpcore2.AnyIOBackend):
-    """httpcore's, but what is cancelled amid its TLS handshake is closed, not left to collect."""
-
-    async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await super().connect_tcp(*args, **options))
-
-
-class _Stream(httpcore2.AsyncNetworkStream):
-    def __init__(self, plain: httpcore2.AsyncNetworkStream) -> None:
-        self._plain = plain
-        self.read, self.write = plain.read, plain.write  # type: ignore[method-assign]
-        self.aclose, self.get_extra_info = plain.aclose, plain.get_extra_info  # type: ignore[method-assign]
-
-    async def start_tls(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
-        try:
-            return await self._plain.start_tls(*args, **options)
-        except BaseException:
-            await self._plain.aclose()
-            raise
 
 
 def _proxy_for(server: str) -> str | None:

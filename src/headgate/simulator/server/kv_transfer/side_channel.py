@@ -89,9 +89,12 @@ class SideChannel:
     async def _ask(self, url: str, body: bytes, timeout_s: float) -> Computed | None:
         import httpx2  # takes a while, and most engines never need it
 
+        from headgate import http_clients
+
         if self._client is None:
             limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
-            self._client = httpx2.AsyncClient(limits=limits, trust_env=False, verify=False)
+            transport = http_clients.transport(limits=limits, trust_env=False, verify=False)
+            self._client = httpx2.AsyncClient(transport=transport, trust_env=False)
         asking = asyncio.ensure_future(self._client.post(url, content=body, timeout=timeout_s))
         self._asking.add(asking)
         try:

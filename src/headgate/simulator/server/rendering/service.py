@@ -142,9 +142,12 @@ class RenderService:
         """Status and body of the answer. Raises RenderError."""
         import httpx2  # takes a while, and most engines never need it
 
+        from headgate import http_clients
+
         if self._client is None:
             limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
-            self._client = httpx2.AsyncClient(limits=limits, trust_env=False, timeout=None)
+            transport = http_clients.transport(limits=limits, trust_env=False)
+            self._client = httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None)
         headers = {"content-type": "application/json"}
         answer = bytearray()
         try:

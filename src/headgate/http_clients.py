@@ -1,0 +1,36 @@
+"""HTTP clients that leave no connection open behind what is cancelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpcore2
+import httpx2
+
+
+def transport(**options: Any) -> httpx2.AsyncHTTPTransport:
+    """For an `httpx2.AsyncClient`; `options` are httpx2's."""
+    made = httpx2.AsyncHTTPTransport(**options)
+    made._pool._network_backend = _Backend()  # httpx2 has no option for it
+    return made
+
+
+class _Backend(httpcore2.AnyIOBackend):
+    """httpcore's, but what is cancelled amid its TLS handshake is closed, not left to collect."""
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
+        return _Stream(await super().connect_tcp(*args, **options))
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    def __init__(self, plain: httpcore2.AsyncNetworkStream) -> None:
+        self._plain = plain
+        self.read, self.write = plain.read, plain.write  # type: ignore[method-assign]
+        self.aclose, self.get_extra_info = plain.aclose, plain.get_extra_info  # type: ignore[method-assign]
+
+    async def start_tls(self, *args: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._plain.start_tls(*args, **options)
+        except BaseException:
+            await self._plain.aclose()
+            raise
