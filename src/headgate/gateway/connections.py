@@ -99,9 +99,14 @@ class EndpointConnections:
                     server_hostname=self._server_name if self._tls is not None else None,
                 )
         except OSError as error:
+            connection.abort()
             if error.errno in _OWN_SHORTAGES:
                 reason = os.strerror(error.errno)
                 raise ShortageError(f"the gateway cannot open another connection: {reason}") from error
+            raise
+        except BaseException:
+            # Just as the TLS handshake was done: the loop would say goodbye, and wait until the peer does.
+            connection.abort()
             raise
         if not connection.usable:
             unfit = getattr(protocol, "error", None)

@@ -65,6 +65,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_headers",
         "_home",
         "_interim_bytes",
+        "_is_given_up",
         "_keep_alive",
         "_parser",
         "_paused",
@@ -79,6 +80,8 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, home: EndpointConnections) -> None:
         self._home = home
         self._transport: asyncio.Transport | None = None
+        self._is_given_up = False
+        """Whether nobody wants it any more, though the loop may still be about to connect it."""
         self._exchange: Exchange | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
@@ -127,6 +130,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Ends the connection at once: the endpoint must not work on for nobody."""
+        self._is_given_up = True
         self._exchange = self._write = self._change = None
         if self._transport is not None:
             self._transport.abort()
@@ -144,6 +148,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._is_given_up:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Once an answer flows, its bytes go straight to the client's transport.
@@ -254,12 +260,10 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             pass
-        elif transport.get_write_buffer_size():
-            # An endpoint that answered before it read all of the request might be confused by the next, and
-            # may never read it: a close would wait for that.
+        elif self._until_close or not self._keep_alive or transport.get_write_buffer_size():
+            # An endpoint that answered before it read all of the request might be confused by the next. A
+            # close would wait: for an endpoint to read what it may never read, or over TLS for its goodbye.
             transport.abort()
-        elif self._until_close or not self._keep_alive:
-            transport.close()
         else:
             self.reused = True
             if self._paused:  # the client was too slow for the last chunk

@@ -106,7 +106,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         except ProtocolError as error:
             self._fail(Http2Error(f"the endpoint's answer is no valid HTTP/2: {error}"))
         if self._is_leaving and self._error is None and not self._stream_id:
-            self.close()
+            self.abort()  # over TLS a close would wait for the endpoint
         # Last: when the answer is complete, the user may write its next request at once.
         if passed:
             self._user.data_received(b"".join(passed))

@@ -37,7 +37,16 @@ class _Call(NamedTuple):
     arguments: list[str | int]
 
 
-class _TlsConnection(redis.asyncio.SSLConnection):
+class _AtOnce(redis.asyncio.Connection):
+    """Ends without a goodbye: a server that does not read, or over TLS says none, would be waited for."""
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **options)
+
+
+class _TlsConnection(_AtOnce, redis.asyncio.SSLConnection):
     """By a context that is there already: the library would make its own amid the event loop."""
 
     def __init__(self, *, context: ssl.SSLContext, **options: Any) -> None:
@@ -59,6 +68,7 @@ class RedisTransport:
     async def _connect(self) -> redis.asyncio.Redis:
         """Raises Unreachable."""
         options: dict[str, Any] = {
+            "connection_class": _AtOnce,
             "host": self._address.host,
             "port": self._address.port or DEFAULT_PORT,
             "username": self._access.username,

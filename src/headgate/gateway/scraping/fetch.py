@@ -91,6 +91,10 @@ class Client:
             )
         except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
             raise FetchError(why_unreachable(error)) from error
+        except BaseException:
+            # Just as the TLS handshake was done: the loop would say goodbye, and wait until the peer does.
+            connection.abort()
+            raise
         return connection
 
     def close(self) -> None:
@@ -108,6 +112,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
+        self._is_given_up = False
         self._answer: asyncio.Future[Answer] | None = None
         self._reset(0)
 
@@ -133,6 +138,8 @@ class _Connection(asyncio.Protocol):
         return await self._answer
 
     def abort(self) -> None:
+        """At once, also if the loop is still about to connect it."""
+        self._is_given_up = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -140,6 +147,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._is_given_up:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
@@ -195,5 +204,5 @@ class _Connection(asyncio.Protocol):
             return  # an interim answer
         keeps = self._parser.should_keep_alive()
         self._complete()
-        if not keeps and self._transport is not None:
-            self._transport.close()
+        if not keeps:
+            self.abort()  # over TLS a close would wait for the other end
