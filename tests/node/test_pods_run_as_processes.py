@@ -137,9 +137,11 @@ async def test_another_address_can_be_given(machine, pod_manifest):
         [pod] = await machine.until_ready()
         assert pod.status.pod_ip == "127.0.0.1"
         assert pod.status.container_statuses[0].container_id == f"external://127.0.0.1:{port}"
+        assert pod.status.message == f"served from 127.0.0.1:{port}, outside of this node"
         patch = {"metadata": {"annotations": {"headgate.dev/address": "127.0.0.1:9"}}}
         await machine.client.patch(api.Pod, "one", "default", patch)
-        await machine.until(lambda pods: not pods[0].ready)
+        [pod] = await machine.until(lambda pods: not pods[0].ready)
+        assert "its readiness probe does not succeed" in pod.status.message
         await machine.client.delete(api.Pod, "one", "default")
         await machine.until(lambda pods: not pods)
 

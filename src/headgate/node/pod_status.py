@@ -34,7 +34,7 @@ def picture(life: PodLife, place: Place, before: api.PodStatus, now: float) -> a
     return api.PodStatus(
         phase=life.phase,
         conditions=_conditions(life, place, before.conditions, now),
-        message=f"served from {place.external}, outside of this node" if place.external else "",
+        message=_where(life, place) if place.external else "",
         reason="External" if place.external else "",
         pod_ip=place.pod_ip,
         pod_ips=[api.PodIP(ip=place.pod_ip)] if place.pod_ip else [],
@@ -42,6 +42,11 @@ def picture(life: PodLife, place: Place, before: api.PodStatus, now: float) -> a
         start_time=before.start_time or place.time(place.started_at),
         container_statuses=[_container(each, place) for each in life.containers],
     )
+
+
+def _where(life: PodLife, place: Place) -> str:
+    where = f"served from {place.external}, outside of this node"
+    return where if life.ready else f"{where}, where its readiness probe does not succeed (see its events)"
 
 
 def patch(status: api.PodStatus, init: Iterable[api.ContainerStatus] = ()) -> dict[str, Any]:
