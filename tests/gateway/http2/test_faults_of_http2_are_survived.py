@@ -4,6 +4,9 @@ import asyncio
 import types
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import SettingCodes, Settings
 
 from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
 from headgate.gateway.scraping import fetch
@@ -298,3 +301,33 @@ def test_an_endpoint_that_reads_no_acknowledgements_is_left():
     translator.data_received(pings)
     assert (translator.is_closing(), socket.is_aborted) == (True, True)
     assert str(translator.error) == "the endpoint does not read what it asks for"
+
+
+class Busy(Unread):
+    """Takes no more for now than any socket."""
+
+    def write(self, data):
+        super().write(data)
+        if self.written > 1 << 16:
+            self.translator.pause_writing()
+
+
+def test_a_long_prompt_in_frames_of_any_length_waits_for_the_socket():
+    """It is not taken for acknowledgements that an endpoint does not read which agrees to such frames."""
+    server = H2Connection(H2Configuration(client_side=False))
+    server.local_settings = Settings(
+        client=False,
+        initial_values={
+            SettingCodes.MAX_FRAME_SIZE: (1 << 24) - 1,
+            SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24,
+        },
+    )
+    server.initiate_connection()
+    server.increment_flow_control_window(1 << 24)
+    socket = Busy()
+    socket.translator = translator = Translator(asyncio.Protocol())
+    translator.connection_made(socket)
+    translator.data_received(server.data_to_send())
+    translator.write(b"POST / HTTP/1.1\r\nhost: g\r\n\r\n" + bytes(2 * MAX_UNREAD_BYTES))
+    translator.data_received(b"\0\0\x08\x06\0\0\0\0\0abcdefgh")
+    assert (translator.error, socket.written < 1 << 18) == (None, True)

@@ -24,6 +24,8 @@ WINDOW_BYTES = 1 << 20
 """How much of an answer may be on its way: also the most that waits while its client reads nothing."""
 MAX_UNREAD_BYTES = 4 << 20
 """Of what an endpoint does not read: one that asks for acknowledgements without end is left."""
+_MOST_SENT_BYTES = 1 << 16
+"""In one frame, which the socket has to take whole: some endpoints agree to 16 MB."""
 _OWN_SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
@@ -213,7 +215,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """As much as the endpoint's windows and the socket take."""
         while self._body and self._stream_id and self._may_write:
             room = self._http2.local_flow_control_window(self._stream_id)
-            size = min(room, self._http2.max_outbound_frame_size, len(self._body))
+            size = min(room, self._http2.max_outbound_frame_size, _MOST_SENT_BYTES, len(self._body))
             if size <= 0:
                 return
             sent, rest = self._body[:size], self._body[size:]
