@@ -25,7 +25,7 @@ class Store:
 class Way:
     """Of one gateway to it."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store

@@ -16,7 +16,7 @@ WAIT_S = 0.05
 class Account:
     """Answers after `delay_s`, or not at all."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self, limit: int) -> None:
         self.account = LeaseAccount(LocalBudget(limit, 3600, 1000.0), "one")

@@ -21,7 +21,7 @@ def prompt(tokens: int) -> dict[str, str]:
 class Account:
     """Answers as soon as it is open."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self) -> None:
         self.account = LeaseAccount(LocalBudget(1_000, MONTH_S, 0.0), "one")

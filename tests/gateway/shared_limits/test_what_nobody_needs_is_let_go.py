@@ -11,7 +11,7 @@ from headgate.gateway.limiting.transport import Refused, Unreachable
 class Account:
     """An account that may be away, or refuse to count."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self) -> None:
         self.account = LeaseAccount(LocalBudget(1_000, 3600, 1000.0), "one")

@@ -66,9 +66,14 @@ async def test_a_key_that_is_forbidden_is_named(gateway, allow, eventually, capl
     assert "the key kthena:ratelimit:other:input" in one.source.refusal({"other:input"})
     assert not one.source.refusal({"m:input"})
     assert any("kthena:ratelimit:other:input" in each.getMessage() for each in caplog.records)
+    exchanges = one.source.exchanges
+    good.change(1_000, MONTH_S, 0.0)
+    await eventually(lambda: one.source.exchanges > exchanges)
+    assert one.source.is_denied, "though the last exchange was about what is allowed"
     await allow(WHOLE)
     bad.change(1_000, MONTH_S, 0.0)
     await eventually(lambda: not bad.is_parted)
+    assert not one.source.is_denied
 
 
 async def test_gateways_that_may_not_be_counted_count_together_all_the_same(
@@ -82,6 +87,7 @@ async def test_gateways_that_may_not_be_counted_count_together_all_the_same(
     assert not await other.request(budgets[1], 600)
     await eventually(lambda: one.source.notice)
     assert "the key headgate:ratelimit:" in one.source.notice
+    assert one.source.is_denied
     assert not one.source.trouble
     assert sum("headgate:ratelimit:" in each.getMessage() for each in caplog.records) <= 2
 

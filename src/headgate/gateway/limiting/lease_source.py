@@ -20,7 +20,7 @@ from typing import Any
 
 from headgate.flow.limits import Claim, LeasedBudget
 from headgate.gateway.limiting.membership import Membership
-from headgate.gateway.limiting.transport import Answer, Refused, Transport, Unreachable
+from headgate.gateway.limiting.transport import Answer, Denied, Refused, Transport, Unreachable
 from headgate.gateway.limiting.waiter import Waiter, Waiters
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,8 @@ class LeaseSource:
     @property
     def is_denied(self) -> bool:
         """Whether something is amiss because it is not permitted."""
-        return bool(self._transport.denied)
+        told = (self.trouble, self.notice, *self._refused.values())
+        return any(isinstance(why, Denied) for why in told)
 
     def refusal(self, accounts: Collection[str]) -> str:
         """Why one of these accounts is not counted though others may be; empty if they are."""
@@ -214,7 +215,7 @@ class LeaseSource:
             try:
                 await self._exchange()
             except Unreachable as error:
-                self._failed(str(error))
+                self._failed(error.why)
             except Exception as error:
                 log.exception("%s could not be asked", self.name)
                 self._failed(repr(error))
@@ -330,7 +331,7 @@ class LeaseSource:
             log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
                 self._membership.part(budget, now)
-        elif self.is_denied and why != self.trouble:
+        elif isinstance(why, Denied) and why != self.trouble:
             log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
         self._in_time = 0
@@ -373,8 +374,8 @@ class LeaseSource:
     def statistics(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "trouble": self.trouble,
-            "notice": self.notice,
+            "trouble": str(self.trouble),
+            "notice": str(self.notice),
             "refused": {budget.account: str(why) for budget, why in self._refused.items()},
             "trouble_since": round(self.trouble_since, 3) if self.trouble else None,
             "members": self._membership.members,

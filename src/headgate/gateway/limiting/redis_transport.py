@@ -18,7 +18,7 @@ from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, Presence, Standing
 from headgate.gateway.limiting import redis_acl, redis_members, redis_script
 from headgate.gateway.limiting.redis_access import RedisAccess, explained
-from headgate.gateway.limiting.transport import Answer, Refused, Unreachable
+from headgate.gateway.limiting.transport import Answer, Denied, Refused, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class RedisTransport:
         self._client: redis.asyncio.Redis | None = None
         self._name = uuid.uuid4().hex
         self._is_known = False
-        self.notice = self.denied = ""
+        self.notice = ""
 
     async def _connect(self) -> redis.asyncio.Redis:
         """Raises Unreachable."""
@@ -98,7 +98,6 @@ class RedisTransport:
         if presence is not None:
             noted = redis_members.arguments(self._name, presence)
             calls.append(_Call(redis_members.NOTE, redis_members.KEY, noted))
-        self.denied = ""
         try:
             results = await self._call(calls)
         except (RedisError, OSError, ValueError, EOFError, RuntimeError) as error:
@@ -118,7 +117,8 @@ class RedisTransport:
         if isinstance(result, ResponseError):
             if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
                 raise Unreachable(self._said(call, result))
-            notice = f"it does not count gateways: {self._said(call, result)}"
+            said = self._said(call, result)
+            notice = type(said)(f"it does not count gateways: {said}")
             if notice != self.notice:
                 log.warning("the Redis at %s counts limits, but %s", self._address, notice)
             self.notice = notice
@@ -137,17 +137,16 @@ class RedisTransport:
             if not is_of_key:
                 # Such as a replica says it, or a server that is full or still loading: it counts nothing.
                 raise Unreachable(self._said(call, result))
-            return Refused(self._said(call, result))
+            return self._said(call, result)
         try:
             return redis_script.grant(result)
         except (ValueError, TypeError, AssertionError):
             return Refused(f"an answer that is none: {result!r:.80}")
 
-    def _said(self, call: _Call, error: ResponseError) -> str:
+    def _said(self, call: _Call, error: ResponseError) -> Refused:
         if redis_acl.is_denial(error):
-            self.denied = redis_acl.denial(error, call.script, call.key, self._access.username)
-            return self.denied
-        return explained(error, self._access, is_known=True)
+            return Denied(redis_acl.denial(error, call.script, call.key, self._access.username))
+        return Refused(explained(error, self._access, is_known=True))
 
     async def _call(self, calls: Sequence[_Call]) -> list[Any]:
         """What each script returned, or a ResponseError."""
@@ -186,7 +185,7 @@ class RedisTransport:
 class NoTransport:
     """An account that cannot be reached, for a reason that a person can mend."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self, why: str) -> None:
         self._why = why

@@ -11,9 +11,20 @@ from headgate.flow.limits import Claim, Grant, Presence, Standing
 class Unreachable(Exception):  # noqa: N818 - reads as what it says
     """The account cannot be asked; the text says why."""
 
+    @property
+    def why(self) -> str:
+        """A `Denied` where it is that."""
+        return self.args[0] if isinstance(self.args[0], str) else str(self)
+
 
 class Refused(str):
     """In the place of a grant: why this one claim was not answered."""
+
+    __slots__ = ()
+
+
+class Denied(Refused):
+    """Why: what is not permitted, and how to permit it."""
 
     __slots__ = ()
 
@@ -26,11 +37,7 @@ class Transport(Protocol):
 
     @property
     def notice(self) -> str:
-        """What is amiss though claims are answered; empty if nothing is."""
-
-    @property
-    def denied(self) -> str:
-        """What the last exchange was not permitted, and how to permit it; empty if there was nothing."""
+        """What is amiss though claims are answered, a `Denied` where it is that; empty if nothing is."""
 
     async def exchange(
         self, claims: Sequence[tuple[str, Claim]], presence: Presence | None

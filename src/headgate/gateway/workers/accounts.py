@@ -67,7 +67,7 @@ class Accounts:
 class SupervisorTransport:
     """A worker's side."""
 
-    notice = denied = ""
+    notice = ""
 
     def __init__(self, send: Callable[[messages.Report], bool], workers: int) -> None:
         self.is_heard = True
