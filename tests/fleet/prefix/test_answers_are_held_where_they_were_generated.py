@@ -66,6 +66,15 @@ def test_of_two_endpoints_that_hold_the_prompt_neither_is_known_to_have_answered
     assert index.matched(TURN, loads) == [4, 4, 0]
 
 
+def test_an_answer_that_is_gone_is_not_another_endpoints(index, loads):
+    """Which has the prompt, and stays alone with it as the one that answered forgets it."""
+    index.add(PROMPT, loads[1], 2.0)
+    index.forget(loads[0])
+    assert index.matched(TURN, loads) == [0, 4, 0]
+    index.answered(PROMPT, loads[1], 5.0)
+    assert index.matched(TURN, loads) == [0, 5, 0]
+
+
 def test_nothing_is_held_behind_an_end_that_is_gone(index, loads):
     """The cache has become smaller, or is empty."""
     index.limit(loads[0], 3)

@@ -42,6 +42,7 @@ class Held:
         while each is not None:
             if not each.holders & bit:
                 each.holders |= bit
+                each.answered = 0  # what another has generated behind it is not here
                 self.size += each.size
                 self.blocks += len(each.blocks)
             used_at[each] = now
