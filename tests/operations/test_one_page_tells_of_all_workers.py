@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 
 async def test_counters_add_up_and_never_go_back(start_gateway, start_traffic, eventually):
@@ -43,6 +44,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
     gateway = await start_gateway("--config", str(file))
     well, stuck = gateway.workers()
     os.kill(stuck, signal.SIGSTOP)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(16))  # all ask at the same time
     answers = await asyncio.gather(
         *(
             asyncio.to_thread(gateway.get, path)

@@ -13,6 +13,7 @@ import redis_rig
 from headgate.api.addresses import Address
 from headgate.apiserver import pki
 from headgate.flow.limits import Presence
+from headgate.gateway.limiting import redis_transport
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
@@ -137,8 +138,9 @@ async def test_a_client_without_tls_is_told_of_it(exchange):
     assert "redis_tls" in told
 
 
-async def test_tls_to_a_server_without_it_is_told(way, identity):
-    """The same the other way round."""
+async def test_tls_to_a_server_without_it_is_told(way, identity, monkeypatch):
+    """The same the other way round, after a while in which it says nothing."""
+    monkeypatch.setattr(redis_transport, "TIMEOUT_S", 0.1)
     transport = RedisTransport(Address.parse(way.address), RedisAccess(tls=True, ca_file=str(identity.ca)))
     with pytest.raises(Unreachable, match="redis_tls"):
         await transport.exchange([], presence())
