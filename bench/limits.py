@@ -27,14 +27,16 @@ from headgate.telemetry import Registry
 
 REPEATS, RUNS = 300, 200
 UNIT = {"unit": "minute", "unit_s": 60}
-BOTH, NO_QUEUE, QUEUE = "a limit of input and output", "no queue", "a queue in which nobody waits"
+NO_LIMIT, BOTH = "no limit: the question alone", "a limit of input and output"
+NO_QUEUE, QUEUE = "no queue", "a queue in which nobody waits"
 LIMITS = {
-    "no limit: the question alone": None,
+    NO_LIMIT: None,
     "a limit of input": routing.TokenLimits(input=10**9, **UNIT),
     "a limit of output": routing.TokenLimits(output=10**9, **UNIT),
     BOTH: routing.TokenLimits(input=10**9, output=10**9, **UNIT),
     "refused by a limit": routing.TokenLimits(input=1000, **UNIT),
 }
+TOTAL = "both together, beside neither"
 MOST_US, MOST_LOOPS = 6.0, 2.5
 """For a limit of both directions and a queue, together."""
 
@@ -71,8 +73,9 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
             and limiting.reserve(proxy, exchange, now, None) is not None
         ):
             return
-        if exchange.reservation is not None:
-            limiting.lines(exchange.reservation, now)
+        held = exchange.reservation
+        if held is not None:
+            limiting.lines(held.limit, held.input_tokens, held.output_tokens, now)
         if exchange.reservation is not None:
             limiting.settle(exchange, exchange.reservation, now)
 
@@ -122,8 +125,7 @@ def gateway() -> Proxy:
 def told(costs: dict[str, float]) -> None:
     loop_us = costs[pieces.LOOP]
     costs[QUEUE] -= costs.pop(NO_QUEUE)
-    total = "a limit of input and output, and a queue"
-    costs[total] = costs[BOTH] + costs[QUEUE]
+    costs[TOTAL] = costs[BOTH] - costs[NO_LIMIT] + costs[QUEUE]
     print(f"{'for one request':44}{'µs':>8}{'loops':>8}")
     for name, cost in costs.items():
         print(f"{name:44}{cost:8.2f}{cost / loop_us:8.2f}")

@@ -10,21 +10,18 @@ import release
 
 
 async def test_what_a_request_costs_that_nothing_stops(capsys):
-    """Each row does its work, and the sum is that of a limit and a queue."""
+    """Each row does its work, and the sum is what a limit and a queue add."""
     proxy = limits.gateway()
     for written in limits.LIMITS.values():
         limits.limited(written)()
     for has_queue in (False, True):
         limits.queued(proxy, has_queue=has_queue)()
     await proxy.close()
-    costs = dict.fromkeys(limits.LIMITS, 1.0) | {pieces.LOOP: 2.0, limits.NO_QUEUE: 0.5, limits.QUEUE: 1.25}
+    costs = dict.fromkeys(limits.LIMITS, 1.0) | {limits.BOTH: 3.0, limits.NO_QUEUE: 0.5, limits.QUEUE: 1.25}
+    costs[pieces.LOOP] = 2.0
     limits.told(costs)
-    total = next(
-        line
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("a limit of input and output, and")
-    )
-    assert total.split()[-2:] == ["1.75", "0.88"]
+    total = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(limits.TOTAL))
+    assert total.split()[-2:] == ["2.75", "1.38"]
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ class Answering(PairedDelivery):
                 takes_usage=decision.usage_unasked,
                 name=decision.client_name,
             )
+        held = self.reservation
         return Answer(
             request,
             self.request_id,
@@ -145,7 +146,7 @@ class Answering(PairedDelivery):
             decision.stream,
             decision.usage_unasked,
             decision.client_name,
-            limiting.lines(self.reservation, now) if self.reservation is not None else b"",
+            b"" if held is None else limiting.lines(held.limit, held.input_tokens, held.output_tokens, now),
         )
 
     def forward(self, data: bytes, now: float) -> None:

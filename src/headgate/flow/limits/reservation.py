@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate.flow.limits.route_limit import RouteLimit
 
 
-class Reservation(msgspec.Struct):
+class Reservation(msgspec.Struct, gc=False):
     """Settled exactly once. A direction that is not limited has no account, and counts nowhere.
 
     It stays with the accounts that it was made with. Where a limit is taken away in the meantime, nobody asks

@@ -4,6 +4,7 @@ Of a request whose route is limited, `reserve` says whether it may go, `lines` w
 limit, and `settle` counts what it used. Requests of other routes never come here.
 """
 
-from headgate.gateway.limiting.reserving import lines, reserve, settle
+from headgate.gateway.limiting.headers import lines
+from headgate.gateway.limiting.reserving import reserve, settle
 
 __all__ = ["lines", "reserve", "settle"]

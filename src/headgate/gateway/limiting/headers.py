@@ -19,7 +19,7 @@ _LINES = (
     b"x-ratelimit-remaining-requests: %d\r\nx-ratelimit-remaining-tokens: %d\r\n"
     b"x-ratelimit-reset-requests: %b\r\nx-ratelimit-reset-tokens: %b\r\n"
 )
-DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
+_DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
 """On answers that were limited by this gateway's share: it cannot reach where all gateways count together."""
 
 
@@ -48,29 +48,28 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
         if part < share:
             allowed, left, share = most, there, part
     reset_s = (1 - share) * limit.written.unit_s
-    reset = _whole(ceil(reset_s)) if reset_s >= 1 else duration(reset_s)
+    reset = _milliseconds(ceil(reset_s) * 1000 if reset_s >= 1 else ceil(reset_s * 1000))
     if left < 0:
         left = 0
     if requests_left < 0:
         requests_left = 0
-    return _LINES % (requests_allowed, allowed, requests_left, left, reset, reset)
-
-
-def with_trouble(limit: RouteLimit, told: bytes) -> bytes:
-    return told + DEGRADED if limit.is_parted else told
+    told = _LINES % (requests_allowed, allowed, requests_left, left, reset, reset)
+    return told if limit.written.redis_address is None or not limit.is_parted else told + _DEGRADED
 
 
 def duration(seconds: float) -> bytes:
     """As OpenAI writes it: 20ms, 8s, 1m30s, 1h0m0s; never less than it is."""
-    milliseconds = ceil(seconds * 1000)
-    return b"%dms" % milliseconds if 0 < milliseconds < 1000 else _whole(ceil(seconds))
+    return _milliseconds(ceil(seconds) * 1000 if seconds >= 1 else ceil(seconds * 1000))
 
 
 @functools.lru_cache(4096)
-def _whole(seconds: int) -> bytes:
-    if seconds < 60:
+def _milliseconds(count: int) -> bytes:
+    """Of whole seconds from 1000 on."""
+    if 0 < count < 1000:
+        return b"%dms" % count
+    minutes, seconds = divmod(count // 1000, 60)
+    if not minutes:
         return b"%ds" % seconds
-    minutes, rest = divmod(seconds, 60)
     if minutes < 60:
-        return b"%dm%ds" % (minutes, rest)
-    return b"%dh%dm%ds" % (*divmod(minutes, 60), rest)
+        return b"%dm%ds" % (minutes, seconds)
+    return b"%dh%dm%ds" % (*divmod(minutes, 60), seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from headgate.gateway.limiting.headers import duration, with_trouble
+from headgate.gateway.limiting.headers import duration
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ _NOT_AGAIN = b"x-should-retry: false\r\n"
 
 def refusal(limit: RouteLimit, shortage: Shortage, lines: bytes) -> Refusal:
     """By what a route's limit lacks, with these header lines."""
-    lines = with_trouble(limit, lines)
     if limit.is_cut_off and not shortage.is_for_ever:
         return _cut_off(limit.name, lines)
     return _too_little(limit.name, shortage, lines)

@@ -43,13 +43,6 @@ def reserve(proxy: Proxy, exchange: Delivery, now: float, again: Callable[[], No
     return refusing.refusal(limit, shortage, headers.lines(limit, input_tokens, output_tokens, now))
 
 
-def lines(reservation: Reservation, now: float) -> bytes:
-    """Header lines of the answer, that tell the client what is left now."""
-    limit = reservation.limit
-    told = headers.lines(limit, reservation.input_tokens, reservation.output_tokens, now)
-    return told if limit.written.redis_address is None else headers.with_trouble(limit, told)
-
-
 def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
     """Counts what the request used, whatever became of it."""
     usage = exchange.usage

@@ -83,10 +83,10 @@ class Wait:
         if self.has_head:
             return comment
         self.has_head = True
-        request, reservation = exchange.request, exchange.reservation
+        request, held = exchange.request, exchange.reservation
         lines = request.answer_lines
-        if reservation is not None:
-            lines += limiting.lines(reservation, now)
+        if held is not None:
+            lines += limiting.lines(held.limit, held.input_tokens, held.output_tokens, now)
         return continuation.head(lines, exchange.request_id, keep_alive=request.keep_alive) + comment
 
     def refused(self, refusal: Refusal, target: bytes) -> bytes:
