@@ -26,6 +26,8 @@ class Capacity(ABC):
         """How much of the room this process has, where requests or their rate are counted: with several
         processes, bounds are of all of them together."""
         self.ceilings = ceilings or Ceilings()
+        self.judge: Capacity = self
+        """Who says whether there is room: itself, or another in its stead, which saves requests a call."""
 
     def follow(
         self,

@@ -41,9 +41,9 @@ class Stages(Capacity):
         """`make` makes the capacity of one stage."""
         super().__init__()
         self._make = make
-        self._only: Capacity | None = make()
-        self._stages: Mapping[str, Capacity] = {"all": self._only}
-        self._known: dict[str, Capacity] = {"all": self._only}
+        self.judge = make()
+        self._stages: Mapping[str, Capacity] = {"all": self.judge}
+        self._known: dict[str, Capacity] = {"all": self.judge}
         """Those that there were: one whose endpoints all rest is there again when they are."""
         self._priorities: Sequence[int] = ()
 
@@ -64,7 +64,7 @@ class Stages(Capacity):
         for name, stage in self._known.items():
             stage.follow(parts.get(name, ()), None, resting)
         self._stages = {name: self._known[name] for name in parts}
-        self._only = self._stages.get("all")
+        self.judge = self._stages.get("all", self)
 
     def follow_bands(self, priorities: Sequence[int]) -> None:
         self._priorities = priorities
@@ -72,8 +72,6 @@ class Stages(Capacity):
             stage.follow_bands(priorities)
 
     def has_room(self, priority: int, now: float) -> bool:
-        if self._only is not None:
-            return self._only.has_room(priority, now)
         return all(stage.has_room(priority, now) for stage in self._stages.values())
 
     def room_at(self, priority: int, now: float) -> float:

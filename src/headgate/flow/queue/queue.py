@@ -81,7 +81,7 @@ class FlowQueue:
         Who is told so sends it before anything else happens here.
         """
         if self._is_plain and not self._requests and priority in self._known:
-            return self.capacity.has_room(priority, now)
+            return self.capacity.judge.has_room(priority, now)
         band = self._band(priority)
         if not self.settings.is_on:
             return priority >= 0 or self.capacity.has_room(priority, now)

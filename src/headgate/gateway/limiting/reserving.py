@@ -25,14 +25,15 @@ def reserve(proxy: Proxy, exchange: Delivery, now: float, again: Callable[[], No
 
     Where they have to be fetched first, neither is so: the exchange is told to wait, and `again` is called.
     """
-    match, scheduled = exchange.decision.match, exchange.decision.scheduled
+    decision = exchange.decision
+    match, scheduled = decision.match, decision.scheduled
     assert match is not None
     limit = proxy.token_limits.by_route.get(match.route.key)
     if limit is None:
         return None  # it was taken away while the request was read
     input_tokens, output_tokens = scheduled.prompt_tokens or 1, scheduled.output_tokens
-    exchange.reservation = limit.reserve(input_tokens, output_tokens, now)
-    if exchange.reservation is not None:
+    exchange.reservation = reservation = limit.reserve(input_tokens, output_tokens, now)
+    if reservation is not None:
         return None
     waiter = proxy.limit_sources.wait(limit, input_tokens, output_tokens, again) if again else None
     if waiter is not None:
