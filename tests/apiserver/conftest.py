@@ -107,6 +107,17 @@ def parts(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """An HTTP client of a server with Headgate's own kinds."""
+    parts = Parts(Config(tmp_path))
+    headers = {"authorization": "Bearer t", "user-agent": "test/1"}
+    transport = httpx2.ASGITransport(application(parts, "t"))
+    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
+        yield client
+    parts.store.close()
+
+
+@pytest.fixture
 async def client(parts: Parts) -> AsyncIterator[httpx2.AsyncClient]:
     """An HTTP client that calls the application directly."""
     transport = httpx2.ASGITransport(application(parts, "secret"))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-
-from headgate.apiserver import Config
-from headgate.apiserver.app import application
-from headgate.apiserver.parts import Parts
 
 MODELS = "/apis/inference.networking.x-k8s.io/v1alpha1/namespaces/default/inferencemodels"
 JSON = {"content-type": "application/json-patch+json"}
@@ -45,17 +39,6 @@ def weights(answer: httpx2.Response) -> list[int]:
 
 
 REFUSED = [("spec.targetModels", f"Invalid value: {TOLD}")]
-
-
-@pytest.fixture
-async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server with Headgate's own kinds."""
-    parts = Parts(Config(tmp_path))
-    headers = {"authorization": "Bearer t", "user-agent": "test/1"}
-    transport = httpx2.ASGITransport(application(parts, "t"))
-    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
-        yield client
-    parts.store.close()
 
 
 async def test_a19_mixed_weights_are_refused_in_every_kind_of_write(http: httpx2.AsyncClient) -> None:

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from headgate.apiserver import Config
 from headgate.apiserver.app import application
@@ -51,17 +49,6 @@ SERVER = {
 def warnings(answer: httpx2.Response) -> list[str]:
     assert answer.status_code < 300, answer.text
     return answer.headers.get_list("warning")
-
-
-@pytest.fixture
-async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server with Headgate's own kinds."""
-    parts = Parts(Config(tmp_path))
-    headers = {"authorization": "Bearer t", "user-agent": "test/1"}
-    transport = httpx2.ASGITransport(application(parts, "t"))
-    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
-        yield client
-    parts.store.close()
 
 
 async def test_every_kind_of_write_is_warned(http: httpx2.AsyncClient) -> None:
