@@ -25,7 +25,7 @@ _DEGRADED = b"x-headgate-degraded: rate-limit\r\n"
 
 def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) -> bytes:
     """The header lines for a request of so many tokens of prompt and, as expected, of answer."""
-    input, output = limit.input, limit.output
+    input, output, written = limit.input, limit.output, limit.written
     allowed = left = requests_allowed = requests_left = 0
     share = 2.0
     if input is not None:
@@ -47,14 +47,14 @@ def lines(limit: RouteLimit, input_tokens: int, output_tokens: int, now: float) 
             requests_allowed = might
         if part < share:
             allowed, left, share = most, there, part
-    reset_s = (1 - share) * limit.written.unit_s
+    reset_s = (1 - share) * written.unit_s
     reset = _milliseconds(ceil(reset_s) * 1000 if reset_s >= 1 else ceil(reset_s * 1000))
     if left < 0:
         left = 0
     if requests_left < 0:
         requests_left = 0
     told = _LINES % (requests_allowed, allowed, requests_left, left, reset, reset)
-    return told if limit.written.redis_address is None or not limit.is_parted else told + _DEGRADED
+    return told if written.redis_address is None or not limit.is_parted else told + _DEGRADED
 
 
 def duration(seconds: float) -> bytes:
