@@ -44,12 +44,13 @@ def answer(headers: Iterable[Header]) -> tuple[bytes, bool]:
     for name, value in headers:
         if name == b":status":
             status = value
-        elif name[0] != 58:  # no other pseudo-header means anything in an answer
+        elif not name.startswith(b":"):  # no other pseudo-header means anything in an answer
             has_length = has_length or name == b"content-length"
             lines += (name, b": ", value, b"\r\n")
     if len(status) != 3 or not status.isdigit() or not b"100" <= status <= b"599":
         raise Http2Error(f"an answer of status {status.decode('latin-1')!r}")
-    is_chunked = not has_length and status[0] != 49 and int(status) not in _WITHOUT_BODY
+    is_interim = status.startswith(b"1")
+    is_chunked = not (has_length or is_interim or int(status) in _WITHOUT_BODY)
     if is_chunked:
         lines.append(b"transfer-encoding: chunked\r\n")
     return b"".join((b"HTTP/1.1 ", status, b" \r\n", *lines, b"\r\n")), is_chunked
