@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-fairness bench-apiserver soak soak-limits generated lock clean help
+.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -46,6 +46,9 @@ bench-fairness: $(DEV_STAMP)  ## what a noisy neighbour costs others, by queue (
 
 bench-apiserver: $(DEV_STAMP)  ## creates, lists, watches and memory of the embedded API server
 	$(BIN)/python bench/apiserver.py $(ARGS)
+
+bench-attacks: $(DEV_STAMP)  ## what attacks do to everybody else: latency, memory, refusals (ARGS="--only forms")
+	$(BIN)/python bench/attacks.py $(ARGS)
 
 soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed workers (ARGS="--minutes 2")
 	$(BIN)/python bench/soak.py $(ARGS)

@@ -25,7 +25,8 @@ class Cluster:
 
     host: str
     port: int
-    context: ssl.SSLContext
+    context: ssl.SSLContext | None
+    """None for plain HTTP."""
     token: str
 
     @classmethod

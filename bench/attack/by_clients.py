@@ -1,0 +1,202 @@
+"""What a client of the inference API can send: unfinished, huge, odd or idle."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+from attack.target import Outcomes, Target, Wire, outcome, repeat, rest
+
+MEGABYTE = 1_000_000
+MODEL = b"attacked"
+PATH = b"/v1/chat/completions"
+
+
+def head(length: int, path: bytes = PATH, media_type: bytes = b"application/json") -> bytes:
+    return b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
+        path,
+        media_type,
+        length,
+    )
+
+
+async def aborted_uploads(target: Target) -> Outcomes:
+    """Announces 8 MB, sends one, and resets the connection."""
+    megabyte = b'{"model":"' + MODEL + b'","prompt":"' + b"x" * MEGABYTE
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            await wire.send(head(8 * MEGABYTE), megabyte)
+        finally:
+            wire.reset()
+        return "sent"
+
+    return await repeat(target, 4, attempt)
+
+
+async def unfinished_bodies(target: Target) -> Outcomes:
+    """Sixty clients send 31 MB each but for the last byte, and keep the connection."""
+    body = b'{"model":"' + MODEL + b'","prompt":"' + b"x" * 31 * MEGABYTE
+    pieces = _pieces(body)
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            answered = asyncio.ensure_future(wire.status(timeout_s=3600))
+            sending = asyncio.ensure_future(wire.send(head(len(body) + 1), *pieces))
+            await asyncio.wait((answered, sending), return_when=asyncio.FIRST_COMPLETED)
+            held = asyncio.ensure_future(rest(target))
+            await asyncio.wait((answered, held), return_when=asyncio.FIRST_COMPLETED)
+            if answered.done():
+                return answered.result()
+            return "held"
+        finally:
+            for task in (answered, sending, held):
+                task.cancel()
+            wire.reset()
+
+    outcomes: Outcomes = Counter(await asyncio.gather(*(outcome(attempt()) for _ in range(60))))
+    return outcomes
+
+
+def _pieces(body: bytes) -> list[bytes]:
+    return [body[at : at + MEGABYTE] for at in range(0, len(body), MEGABYTE)]
+
+
+def _document(middle: bytes) -> bytes:
+    """A body of about 30 MB: `middle` as an unused member, in front of what a gateway must find."""
+    return b'{"extra":%b,"model":"%b","prompt":"hello"}' % (middle, MODEL)
+
+
+def _repeated(piece: bytes) -> bytes:
+    return piece * (30 * MEGABYTE // len(piece))
+
+
+SHAPES: dict[str, Callable[[], bytes]] = {
+    "numbers": lambda: _document(b"[" + _repeated(b"1,") + b"1]"),
+    "empty lists": lambda: _document(b"[" + _repeated(b"[],") + b"[]]"),
+    "deep nesting": lambda: _document(b"[" * 15 * MEGABYTE + b"]" * 15 * MEGABYTE),
+    "one long string": lambda: _document(b'"' + b"x" * 30 * MEGABYTE + b'"'),
+    "escapes": lambda: _document(b'"' + _repeated(rb"\u0041\"") + b'"'),
+    "duplicate keys": lambda: b"{" + _repeated(b'"model":"%b",' % MODEL) + b'"prompt":"hello"}',
+    "many members": lambda: (
+        b"{%b" % b"".join(b'"k%d":%d,' % (number, number) for number in range(30 * MEGABYTE // 18))
+        + b'"model":"%b","prompt":"hello"}' % MODEL
+    ),
+    "many messages": lambda: (
+        b'{"model":"%b","messages":[%b{"role":"user","content":"x"}]}'
+        % (MODEL, _repeated(b'{"role":"user","content":"x"},'))
+    ),
+    "a long prompt": lambda: b'{"model":"%b","prompt":"%b"}' % (MODEL, b"x" * 30 * MEGABYTE),
+    "token ids": lambda: b'{"model":"%b","prompt":[%b1]}' % (MODEL, _repeated(b"15339,")),
+}
+
+
+def large_body(shape: str) -> Callable[[Target], object]:
+    """One client sends legal bodies of 30 MB, one after the other."""
+
+    async def send(target: Target) -> Outcomes:
+        body = SHAPES[shape]()
+
+        async def attempt() -> str:
+            wire = await Wire.open(target.port)
+            try:
+                answered = asyncio.ensure_future(wire.status())
+                sending = asyncio.ensure_future(wire.send(head(len(body)), *_pieces(body)))
+                status = await answered
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                return status
+            finally:
+                wire.reset()
+
+        return await repeat(target, 1, attempt)
+
+    return send
+
+
+async def odd_texts(target: Target) -> Outcomes:
+    """Lone surrogates, JSON inside names, control characters: whatever ends up in logs and JSON."""
+    names = [rb"\ud800", rb"{\"a\":1}", rb"\u0000\u000a", rb"\\\"", "é".encode(), b"n" * 4000]
+    bodies = [
+        b'{"model":"%b","messages":[{"role":"user","content":"%b"}],"user":"%b"}' % (model, text, text)
+        for model in (MODEL, *names)
+        for text in names
+    ]
+    turn = itertools.cycle(bodies)
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            body = next(turn)
+            await wire.send(head(len(body)), body)
+            return await wire.status()
+        finally:
+            wire.reset()
+
+    return await repeat(target, 4, attempt)
+
+
+async def odd_forms(target: Target) -> Outcomes:
+    """Forms of thousands of parts, and with names that two servers read differently."""
+    part = b'--b\r\ncontent-disposition: form-data; name="p%d"\r\n\r\nx\r\n'
+    parts = b"".join(part % number for number in range(20_000))
+    starred = (
+        b"--b\r\ncontent-disposition: form-data; name*=utf-8''model; name=\"model\"\r\n\r\n%b\r\n" % MODEL
+    )
+    end = b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n--b--\r\n' % MODEL
+    turn = itertools.cycle((parts + end, starred + end, end * 2, parts))
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            body = next(turn)
+            await wire.send(
+                head(len(body), b"/v1/audio/transcriptions", b"multipart/form-data; boundary=b"), body
+            )
+            return await wire.status()
+        finally:
+            wire.reset()
+
+    return await repeat(target, 2, attempt)
+
+
+async def slow_heads(target: Target) -> Outcomes:
+    """A thousand connections of which each sends a byte of its head a second."""
+    return await _slowly(target, target.port, 1000, b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100)
+
+
+async def idle_on_own_ports(target: Target) -> Outcomes:
+    """A thousand connections that send nothing, or a byte a second, to the metrics and admin ports."""
+    found = await asyncio.gather(
+        _slowly(target, target.metrics_port, 250, b""),
+        _slowly(target, target.admin_port, 250, b""),
+        _slowly(target, target.metrics_port, 250, b"GET /metrics HTTP/1.1\r\nx: " + b"y" * 100),
+        _slowly(target, target.admin_port, 250, b"GET /readyz HTTP/1.1\r\nx: " + b"y" * 100),
+    )
+    return sum(found, Counter())
+
+
+async def _slowly(target: Target, port: int, connections: int, text: bytes) -> Outcomes:
+    async def attempt() -> str:
+        wire = await Wire.open(port)
+        try:
+            for at in itertools.count():
+                if target.is_over:
+                    return "held"
+                if text[at : at + 1]:
+                    await wire.send(text[at : at + 1])
+                done = asyncio.ensure_future(wire.reader.read(1))
+                ended, _ = await asyncio.wait((done,), timeout=1.0)
+                if ended:
+                    return "closed" if not done.result() else "answered"
+                done.cancel()
+                await asyncio.gather(done, return_exceptions=True)
+        finally:
+            wire.reset()
+        return "held"
+
+    return Counter(await asyncio.gather(*(outcome(attempt()) for _ in range(connections))))

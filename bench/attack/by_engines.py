@@ -1,0 +1,33 @@
+"""What an engine can answer: heads and trailers without end, bombs of compression, floods of frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from attack.by_clients import head
+from attack.target import Outcomes, Target, Wire, repeat
+
+MODEL = "hostile"
+MODEL_OF_HTTP2 = "hostile-h2"
+
+
+def answered_with(fault: str, model: str = MODEL) -> Callable[[Target], object]:
+    """Clients ask a model whose engine answers each request with `fault` (names of `attack/engines.py`)."""
+
+    async def ask(target: Target) -> Outcomes:
+        body = json.dumps({"model": model, "prompt": fault}).encode()
+
+        async def attempt() -> str:
+            wire = await Wire.open(target.port)
+            try:
+                await wire.send(head(len(body), b"/v1/completions"), body)
+                status = await wire.status(timeout_s=5)
+                await wire.reader.read(1 << 20)
+                return status
+            finally:
+                wire.reset()
+
+        return await repeat(target, 8, attempt)
+
+    return ask

@@ -1,0 +1,153 @@
+"""Engines of the attack bench: one that responds at once, a hostile one, and one hostile over HTTP/2.
+
+    python bench/attack/engines.py
+
+prints the port of each, and runs until its standard input ends. The hostile ones do what the prompt names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+import struct
+import sys
+from typing import cast
+
+import uvloop
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+ANSWER = json.dumps(
+    {
+        "id": "a",
+        "object": "chat.completion",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102},
+    }
+).encode()
+WELL = OK + b"content-length: %d\r\n\r\n" % len(ANSWER) + ANSWER
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+_BOMB = gzip.compress(b"0" * 300_000_000, 9)
+_PUMP = 64 * 1024
+_FLOOD_SLICES_PER_S = 200
+
+FAULTS: dict[str, tuple[bytes, bytes]] = {
+    "head without end": (OK, b"x-more: 1234567890\r\n"),
+    "1xx without end": (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "trailers without end": (OK + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"x-more: 1234\r\n"),
+    "chunk extensions": (OK + b"transfer-encoding: chunked\r\n\r\n", b"1;" + b"e" * 8000 + b"\r\n \r\n"),
+    "gzip bomb": (OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(_BOMB) + _BOMB, b""),
+}
+"""What is sent, and what follows without end."""
+
+
+class _Http1(asyncio.Protocol):
+    """Counts the bytes of bodies without keeping more of them than their beginning."""
+
+    def __init__(self, is_hostile: bool) -> None:
+        self._is_hostile = is_hostile
+        self._head = b""
+        self._left = -1
+        self._flood: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._flood is not None:
+            self._flood.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._left < 0:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n") + 4
+            if end < 4:
+                return
+            found = _LENGTH.search(self._head, 0, end)
+            self._left = (int(found[1]) if found else 0) - (len(self._head) - end)
+        else:
+            self._left -= len(data)
+        if self._left <= 0:
+            request, self._head, self._left = self._head, b"", -1
+            self._answer(request)
+
+    def _answer(self, request: bytes) -> None:
+        if self._is_hostile:
+            for name, (sent, endless) in FAULTS.items():
+                if b'"' + name.encode() + b'"' in request:
+                    self._transport.write(sent)
+                    if endless:
+                        self._flood = asyncio.create_task(flood(self._transport, endless))
+                    return
+        self._transport.write(WELL)
+
+
+async def flood(transport: asyncio.Transport, piece: bytes) -> None:
+    """Writes as fast as the peer reads, at most 13 MB a second."""
+    pieces = piece * max(1, _PUMP // len(piece))
+    while not transport.is_closing():
+        if transport.get_write_buffer_size() < 4 * _PUMP:
+            transport.write(pieces)
+        await asyncio.sleep(1 / _FLOOD_SLICES_PER_S)
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
+
+
+FLOODS: dict[bytes, bytes] = {
+    b"PING flood": frame(6, 0, 0, b"12345678"),
+    b"SETTINGS flood": frame(4, 0, 0, struct.pack(">HI", 3, 100)),
+    b"WINDOW_UPDATE flood": frame(8, 0, 0, struct.pack(">I", 1)),
+    b"empty DATA flood": frame(0, 0, 1),
+}
+_CONTINUATIONS = b"CONTINUATION flood"
+
+
+class _Http2(asyncio.Protocol):
+    """Sends its settings, and a flood once a request names one."""
+
+    def __init__(self) -> None:
+        self._seen = b""
+        self._flood: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(frame(4, 0, 0))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._flood is not None:
+            self._flood.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._flood is not None:
+            return
+        self._seen = (self._seen + data)[-4096:]
+        for name, flooding in FLOODS.items():
+            if name in self._seen:
+                self._transport.write(frame(4, 1, 0) + frame(1, 4, 1, b"\x88"))
+                self._flood = asyncio.create_task(flood(self._transport, flooding))
+                return
+        if _CONTINUATIONS in self._seen:
+            self._transport.write(frame(4, 1, 0) + frame(1, 0, 1, b"\x88"))
+            self._flood = asyncio.create_task(flood(self._transport, frame(9, 0, 1, b"\x40\x01x\x01y")))
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    servers = [
+        await loop.create_server(lambda: _Http1(False), "127.0.0.1", 0, backlog=1024),
+        await loop.create_server(lambda: _Http1(True), "127.0.0.1", 0, backlog=1024),
+        await loop.create_server(_Http2, "127.0.0.1", 0, backlog=1024),
+    ]
+    print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for server in servers:
+        server.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

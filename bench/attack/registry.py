@@ -1,0 +1,73 @@
+"""All attacks by name: what they aim at, who their victim is, and what the install may take meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from attack import by_clients, by_engines, by_tenants, by_tokens, engines
+from attack.target import Outcomes, Target
+
+Run = Callable[[Target], Awaitable[Outcomes]]
+
+GATEWAY_MB = 300
+"""Resident memory of a gateway under an attack that sends no large bodies."""
+_API_SERVER: dict[str, Any] = {"of": "apiserver", "memory_mb": 700}
+"""Its resident memory has the objects of this bench."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One row of the table."""
+
+    name: str
+    run: Run
+    of: Literal["gateway", "apiserver"] = "gateway"
+    """Whose memory is looked at, and whose client the victim is."""
+    memory_mb: float = GATEWAY_MB
+    prepare: Callable[[str], Awaitable[None]] | None = None
+    """Makes the objects that the attack needs, by the administrator's kubeconfig."""
+
+
+def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
+    return Attack(name, cast(Run, run), **rest)
+
+
+BODIES_MB = 1200
+"""With the default bound on unfinished bodies (docs/limits.md)."""
+
+ATTACKS: tuple[Attack, ...] = (
+    _attack("aborted uploads", by_clients.aborted_uploads),
+    _attack("60 unfinished bodies of 31 MB", by_clients.unfinished_bodies, memory_mb=BODIES_MB),
+    *(
+        _attack(f"30 MB of {shape}", by_clients.large_body(shape), memory_mb=BODIES_MB)
+        for shape in by_clients.SHAPES
+    ),
+    _attack("slow heads", by_clients.slow_heads),
+    _attack("idle on metrics and admin", by_clients.idle_on_own_ports),
+    _attack("surrogates, JSON in names", by_clients.odd_texts),
+    _attack("forms of many parts", by_clients.odd_forms),
+    *(_attack(f"engine: {fault}", by_engines.answered_with(fault)) for fault in engines.FAULTS),
+    *(
+        _attack(f"engine: {flood}", by_engines.answered_with(flood, by_engines.MODEL_OF_HTTP2))
+        for flood in [*(name.decode() for name in engines.FLOODS), "CONTINUATION flood"]
+    ),
+    _attack("patterns in routes", by_tenants.regular_expressions),
+    _attack(
+        "edits among 10,000 routes",
+        by_tenants.edits_among_many_routes,
+        prepare=by_tenants.make_many_routes,
+        memory_mb=600,
+    ),
+    _attack("CEL rules of foreign kinds", by_tenants.expressions_of_foreign_kinds, **_API_SERVER),
+    _attack("watches of a reader", by_tokens.watches, **_API_SERVER),
+    _attack(
+        "lists that are not read",
+        by_tokens.unread_lists,
+        prepare=by_tokens.make_large_objects,
+        **_API_SERVER,
+    ),
+    _attack("writes of one user", by_tokens.writes, **_API_SERVER),
+    _attack("unfinished TLS handshakes", by_tokens.handshakes, **_API_SERVER),
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""What attackers are told of the install under attack, and how they count what they got."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+Outcomes = Counter[str]
+"""Number of attempts by what came of them: a status code, "reset", "closed", "held", "sent"."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Addresses of one install; all of them are on loopback."""
+
+    port: int
+    metrics_port: int
+    admin_port: int
+    admin_kubeconfig: str
+    """Of the administrator, whose routes the victim uses."""
+    user_kubeconfig: str
+    """Of a token that may only read."""
+    until: float
+    """`time.monotonic()` at which an attack ends."""
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+
+class Wire:
+    """A raw connection: writes bytes, and tells what the first line of the response was."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, port: int, tls: ssl.SSLContext | None = None) -> Wire:
+        reader, writer = await asyncio.wait_for(
+            asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 20), 10
+        )
+        return cls(reader, writer)
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+
+    async def status(self, timeout_s: float = 30.0) -> str:
+        """The status code of the next response, whose head is read and whose body is left unread."""
+        try:
+            head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), timeout_s)
+        except TimeoutError:
+            return "no response"
+        except asyncio.IncompleteReadError:
+            return "closed"
+        return head.split(b" ", 2)[1].decode()
+
+    def reset(self) -> None:
+        self.writer.transport.abort()
+
+
+async def repeat(
+    target: Target, concurrency: int, attempt: Callable[[], Coroutine[None, None, str]]
+) -> Outcomes:
+    """Makes attempts one after the other, so many at a time, until the attack is over."""
+    outcomes: Outcomes = Counter()
+
+    async def one() -> None:
+        while not target.is_over:
+            outcomes[await outcome(attempt())] += 1
+
+    await asyncio.gather(*(one() for _ in range(concurrency)))
+    return outcomes
+
+
+async def outcome(attempt: Coroutine[None, None, str]) -> str:
+    """What came of an attempt, whose connection may break at any time."""
+    try:
+        return await attempt
+    except (ConnectionResetError, BrokenPipeError):
+        return "reset"
+    except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+        return "closed"
+    except (TimeoutError, OSError):
+        return "no connection"
+
+
+async def rest(target: Target) -> None:
+    """Waits until the attack is over."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(max(0.0, target.until - time.monotonic()))
