@@ -40,7 +40,7 @@ def snapshot(engine_port: int, redis: str, limit: int, unit_s: int) -> routing.S
 
 async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: float) -> None:
     loop = asyncio.get_running_loop()
-    settings = GatewaySettings(engine_metrics=False, rate_limit_wait_s=wait_s)
+    settings = GatewaySettings().replace(engine_metrics_enabled=False, rate_limits_wait_s=wait_s)
     proxy = Proxy(settings, Recorder(Registry(), None), loop)
     server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
     proxy.use(snapshot(engine_port, redis, limit, unit_s))

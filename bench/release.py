@@ -38,10 +38,10 @@ GOAL_MS = 100.0
 LOOP = {pieces.LOOP: pieces.python_loop}
 KEY = api.ObjectRef("ModelServer", "default", "pool")
 ROUTE = api.ObjectRef("ModelRoute", "default", "route")
-SETTINGS = GatewaySettings(
-    fairness_ids="anyone",
-    idle_connections=REQUESTS,
-    engine_metrics=False,
+SETTINGS = GatewaySettings().replace(
+    queue_fairness_ids_from="anyone",
+    endpoints_max_idle_connections=REQUESTS,
+    engine_metrics_enabled=False,
 )
 
 
@@ -203,7 +203,7 @@ def connected(proxy: Proxy) -> list[Wire]:
     pool = proxy.pools[KEY]
     for each in pool.loads:
         home = proxy.connections(pool, each)
-        for _ in range(SETTINGS.max_endpoint_connections):
+        for _ in range(SETTINGS.endpoints.max_connections):
             connection = UpstreamConnection(home)
             wires.append(Wire())
             connection.connection_made(wires[-1])

@@ -22,7 +22,14 @@ from headgate import api, cluster
 BENCH = Path(__file__).resolve().parent
 MANAGER = "soak"
 READY_WITHIN_S = 60.0
-LIMITS = ("--response-timeout-s", "3", "--stream-response-timeout-s", "2", "--stream-idle-timeout-s", "2")
+LIMITS = (
+    "--endpoints-response-timeout-s",
+    "3",
+    "--endpoints-stream-response-timeout-s",
+    "2",
+    "--endpoints-stream-idle-timeout-s",
+    "2",
+)
 """Short beside the run, so that engines that fall silent are seen to be given up."""
 
 
@@ -77,7 +84,13 @@ class Rig:
         gateway = ["-m", "headgate", "gateway", "--kubeconfig", str(self.kubeconfig), *ports, *LIMITS]
         with self.access_log.open("wb") as log:
             self._spawn(
-                "gateway", *gateway, "--workers", str(self.workers), "--access-log", "json", stdout=log
+                "gateway",
+                *gateway,
+                "--workers",
+                str(self.workers),
+                "--logging-access-log",
+                "json",
+                stdout=log,
             )
         self._find_gateway()
 

@@ -1,4 +1,4 @@
-"""Writes the table of the gateway's settings in docs/operations.md anew: `python tools/settings_table.py`."""
+"""Writes the tables of docs/settings.md: `python tools/settings_table.py`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from pathlib import Path
 
 from headgate.gateway import Setting, setting_types
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "operations.md"
-_TABLE = re.compile(r"(<!-- settings of the gateway -->\n)(.*?)(<!-- end of settings -->)", re.S)
-_HEADING = "| setting | value | default | what it says |\n| --- | --- | --- | --- |\n"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+_TABLES = re.compile(r"(<!-- settings of the gateway -->\n)(.*?)(<!-- end of settings -->)", re.S)
+_HEADING = "| setting | value | default | description |\n| --- | --- | --- | --- |\n"
 
 
 def rendered(text: str) -> str:
-    """The page with its table as it should be."""
-    rows = "".join(_row(setting) for setting in setting_types.settings().values())
-    return _TABLE.sub(lambda found: found[1] + _HEADING + rows + found[3], text)
+    """The page with its tables as they should be."""
+    tables = "\n".join(_table(section) for section in setting_types.sections())
+    return _TABLES.sub(lambda found: f"{found[1]}\n{tables}\n{found[3]}", text)
+
+
+def _table(section: setting_types.SectionInfo) -> str:
+    rows = "".join(_row(setting) for setting in section.settings)
+    return f"### {section.name}\n\n{section.description}\n\n{_HEADING}{rows}"
 
 
 def _row(setting: Setting) -> str:
-    default = "" if setting.default in (None, (), []) else f"`{_plain(setting.default)}`"
+    default = "" if setting.default in (None, (), [], "") else f"`{_plain(setting.default)}`"
     later = "" if setting.is_live else " *At the next start or upgrade.*"
-    return f"| `{setting.name}` | {setting.wanted} | {default} | {setting.description}{later} |\n"
+    return f"| `{setting.path}` | {setting.wanted} | {default} | {setting.description}{later} |\n"
 
 
 def _plain(default: object) -> str:

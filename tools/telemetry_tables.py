@@ -37,7 +37,7 @@ def families() -> list[Family]:
 
 async def _families() -> list[Family]:
     registry = Registry()
-    settings = GatewaySettings(port=0, metrics_port=0, admin_port=0)
+    settings = GatewaySettings().replace(listen_port=0, metrics_port=0, admin_port=0)
     recorder = Recorder(registry, None)
     proxy = Proxy(settings, recorder, asyncio.get_running_loop())
     gauges.add_gauges(registry, proxy)

@@ -78,9 +78,9 @@ def run(
     an equal part of the engines each, as pools of the one gateway."""
     flow = QUEUES[queue]
     if flow is None:
-        flags: tuple[str, ...] = ("--flow-control", "false")
+        flags: tuple[str, ...] = ("--queue-enabled", "false")
     else:
-        flags = ("--flow-control", "true", "--queue-fairness", flow.band.fairness, *_ENDLESS)
+        flags = ("--queue-enabled", "true", "--queue-fairness", flow.band.fairness, *_ENDLESS)
     (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
     gateway = Headgate(flags=flags, apart=(TENANT_HEADER, apart) if apart else None)
     gateway.passes_bytes = False  # type: ignore[misc]

@@ -62,7 +62,7 @@ class Headgate(ProxyProcesses):
             "gateway",
             *(self._executable, "gateway", "--kubeconfig", kubeconfig, "--port", str(port)),
             # The limits that the idle streams would reach.
-            *("--max-clients", "20000", "--max-endpoint-connections", "20000"),
+            *("--clients-max-connections", "20000", "--endpoints-max-connections", "20000"),
             *("--metrics-port", str(free_port()), "--admin-port", str(admin)),
             *self._flags,
         )

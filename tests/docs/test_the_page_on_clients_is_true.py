@@ -15,8 +15,8 @@ def test_settings_of_the_page_are_valid(tmp_path):
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     settings = load(file, {})
-    assert settings.trusted_clients == ("10.0.0.0/8",)
-    assert settings.cors_max_age_s == 3600
+    assert settings.clients.trusted_networks == ("10.0.0.0/8",)
+    assert settings.cors.max_age_s == 3600
 
 
 def test_page_has_every_code_of_the_cases():

@@ -37,5 +37,5 @@ def test_every_state_label_and_setting_is_in_it():
     assert all(f"`{label}`" in PAGE for label in engines.POD_LABELS)
     assert f"More than {HOME_REQUESTS} requests" in PAGE or f"more than {HOME_REQUESTS} requests" in PAGE
     settings = GatewaySettings()
-    assert f"at most {settings.engine_metrics_per_s} pages a second" in PAGE
-    assert f"older than {settings.engine_metrics_stale_s:g} s" in PAGE
+    assert f"at most {settings.engine_metrics.max_per_s} pages a second" in PAGE
+    assert f"older than {settings.engine_metrics.stale_s:g} s" in PAGE

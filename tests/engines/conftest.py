@@ -171,8 +171,8 @@ class Gateway:
 async def gateway(vllm):
     """Routes the model "tiny" to the engine, and looks at it ten times a second."""
     loop = asyncio.get_running_loop()
-    settings = GatewaySettings(
-        engine_metrics_interval_s=0.1, access_log="off", trusted_clients=("127.0.0.0/8",)
+    settings = GatewaySettings().replace(
+        engine_metrics_interval_s=0.1, logging_access_log="off", clients_trusted_networks=("127.0.0.0/8",)
     )
     proxy = Proxy(settings, Recorder(Registry(), None), loop)
     server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)

@@ -12,7 +12,6 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 import uvloop
 
@@ -414,13 +413,13 @@ async def start_gateway(tmp_path) -> AsyncIterator[StartGateway]:
 
         async def start(*endpoints: Endpoint, settings: dict[str, object] | None = None, **pool: object):
             loop = asyncio.get_running_loop()
-            settings = {"no_endpoint_wait_s": 0.0} | (settings or {})
-            chosen = msgspec.structs.replace(GatewaySettings(), **settings)
+            settings = {"queue_no_endpoint_wait_s": 0.0} | (settings or {})
+            chosen = GatewaySettings().replace(**settings)
             log = LogFile(str(tmp_path / "access.log"))
             stack.callback(os.close, log.fd)
             stack.callback(log.line_log.close)
             registry = Registry()
-            recorder = Recorder(registry, log.line_log, chosen.access_log)
+            recorder = Recorder(registry, log.line_log, chosen.logging.access_log)
             proxy = Proxy(chosen, recorder, loop, _FirstWins())
             server = await loop.create_server(
                 functools.partial(ClientConnection, proxy), "127.0.0.1", 0, backlog=2048

@@ -37,7 +37,9 @@ async def test_requests_go_on_by_the_objects_of_before(tmp_path, eventually, mon
     ):
         await client.create_manifest(route("a"))
         ready = asyncio.Event()
-        service = Service(GatewaySettings(kubeconfig=str(server.kubeconfig), access_log="off"))
+        service = Service(
+            GatewaySettings().replace(kubernetes_kubeconfig=str(server.kubeconfig), logging_access_log="off")
+        )
         following = tasks.create_task(service.run(ready.set))
         await ready.wait()
         proxy = service.proxy

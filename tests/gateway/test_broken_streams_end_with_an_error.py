@@ -60,7 +60,7 @@ async def test_a_stream_that_is_not_http_any_more_ends_with_an_error(gateway, en
 async def test_silence_ends_with_an_error(start_gateway, start_endpoint):
     """An endpoint that sends nothing for too long is given up, and the client is told."""
     endpoint = await start_endpoint()
-    gateway = await start_gateway(endpoint, settings={"stream_idle_timeout_s": 0.01})
+    gateway = await start_gateway(endpoint, settings={"endpoints_stream_idle_timeout_s": 0.01})
     client = await gateway.connect()
     client.post(STREAM)
     (await endpoint.call()).write(CODED)

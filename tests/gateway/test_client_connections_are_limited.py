@@ -27,7 +27,7 @@ async def _turned_away(client) -> str:
 async def test_clients_in_total(start_gateway, endpoint, eventually):
     """One too many is told so; when another leaves, there is room again."""
     endpoint.behave = lambda call: call.answer()
-    gateway = await start_gateway(endpoint, settings={"max_clients": 2})
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections": 2})
     clients = [await gateway.connect() for _ in range(2)]
     await eventually(lambda: len(gateway.proxy.clients) == 2)
     assert await _turned_away(await gateway.connect()) == "too_many_clients"
@@ -42,7 +42,7 @@ async def test_clients_in_total(start_gateway, endpoint, eventually):
 async def test_clients_of_one_address(start_gateway, endpoint, eventually):
     """With a limit for each address, one client cannot take all of the room."""
     endpoint.behave = lambda call: call.answer()
-    gateway = await start_gateway(endpoint, settings={"max_clients_per_address": 2})
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections_per_address": 2})
     clients = [await gateway.connect() for _ in range(2)]
     await eventually(lambda: len(gateway.proxy.clients) == 2)
     assert await _turned_away(await gateway.connect()) == "too_many_clients_of_address"
@@ -55,7 +55,7 @@ async def test_clients_of_one_address(start_gateway, endpoint, eventually):
 
 async def test_trusted_proxies_are_not_one_client(start_gateway, endpoint, eventually):
     """A load balancer has the connections of all clients behind it: the limit of an address is not for it."""
-    limits = {"max_clients_per_address": 1, "trusted_clients": ("127.0.0.0/8",)}
+    limits = {"clients_max_connections_per_address": 1, "clients_trusted_networks": ("127.0.0.0/8",)}
     gateway = await start_gateway(endpoint, settings=limits)
     for _ in range(3):
         await gateway.connect()
@@ -65,7 +65,7 @@ async def test_trusted_proxies_are_not_one_client(start_gateway, endpoint, event
 
 async def test_client_turned_away_is_not_parsed(start_gateway, endpoint, eventually):
     """Whatever it sends, it is told the same, and can read it although it was sending."""
-    gateway = await start_gateway(endpoint, settings={"max_clients": 0})
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections": 0})
     client = await gateway.connect()
     for _ in range(20):
         client.send(b"\x00" * 100_000)
@@ -78,7 +78,7 @@ async def test_client_turned_away_is_not_parsed(start_gateway, endpoint, eventua
 async def test_flood_of_clients_turned_away(start_gateway, endpoint, eventually, monkeypatch):
     """Few of them may linger, and not for long: the limit holds, whatever they do."""
     monkeypatch.setattr(proxy, "MAX_TURNED_AWAY", 3)
-    gateway = await start_gateway(endpoint, settings={"max_clients": 0})
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections": 0})
     clients = [await gateway.connect() for _ in range(20)]
     for client in clients:
         assert (await client.response()).status == 503
@@ -92,7 +92,9 @@ async def test_flood_of_clients_turned_away(start_gateway, endpoint, eventually,
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c"])), max_size=60))
 def test_count_of_clients(moves):
     """Clients come and go in any order: nobody is above a limit, and whoever may come in does."""
-    count = limits.ClientCount(GatewaySettings(max_clients=5, max_clients_per_address=3))
+    count = limits.ClientCount(
+        GatewaySettings().replace(clients_max_connections=5, clients_max_connections_per_address=3)
+    )
     here: list[str] = []
     for comes, address in moves:
         if comes:
@@ -131,7 +133,7 @@ def _limit_is(monkeypatch, soft, hard):
 def test_descriptors_that_may_be_had_are_asked_for(monkeypatch):
     """The soft limit is raised to what the clients need, and no further."""
     raised = _limit_is(monkeypatch, 1024, 1_000_000)
-    assert limits.affordable(GatewaySettings()).max_clients == 10_000
+    assert limits.affordable(GatewaySettings()).clients.max_connections == 10_000
     assert raised == [(20_256, 1_000_000)]
 
 
@@ -139,7 +141,7 @@ def test_few_descriptors_mean_few_clients(monkeypatch, caplog):
     """Where the hard limit is too low, fewer clients are taken, and the log says what to do."""
     raised = _limit_is(monkeypatch, 1024, 4096)
     with caplog.at_level(logging.WARNING):
-        assert limits.affordable(GatewaySettings()).max_clients == 1920
+        assert limits.affordable(GatewaySettings()).clients.max_connections == 1920
     assert raised == [(4096, 4096)]
     assert "at most 1920 client connections at a time instead of 10000" in caplog.text
     assert "raise its limit (ulimit -n, LimitNOFILE=)" in caplog.text

@@ -19,7 +19,7 @@ async def _refused(client) -> tuple[int, str]:
 @pytest.mark.parametrize("is_complete", [True, False])
 async def test_long_head(start_gateway, endpoint, is_complete):
     """A head past the limit is refused with 431, whether or not its end came with it."""
-    gateway = await start_gateway(endpoint, settings={"max_head_bytes": 4096})
+    gateway = await start_gateway(endpoint, settings={"clients_max_head_bytes": 4096})
     client = await gateway.connect()
     client.send(HEAD + b"x-a: " + b"a" * 5000 + (b"\r\ncontent-length: 0\r\n\r\n" if is_complete else b""))
     assert await _refused(client) == (431, "head_too_large")
@@ -28,7 +28,7 @@ async def test_long_head(start_gateway, endpoint, is_complete):
 
 async def test_long_head_behind_another_request(start_gateway, endpoint, request_bytes):
     """The limit holds for a head that comes in one piece with the request before it."""
-    gateway = await start_gateway(endpoint, settings={"max_head_bytes": 4096})
+    gateway = await start_gateway(endpoint, settings={"clients_max_head_bytes": 4096})
     endpoint.behave = lambda call: call.answer()
     client = await gateway.connect()
     client.send(request_bytes() + HEAD + b"x-a: " + b"a" * 5000 + b"\r\ncontent-length: 0\r\n\r\n")
@@ -38,7 +38,7 @@ async def test_long_head_behind_another_request(start_gateway, endpoint, request
 
 async def test_head_at_the_limit_with_a_large_body(start_gateway, endpoint, request_bytes):
     """The body does not count as head, even if both come in one piece."""
-    gateway = await start_gateway(endpoint, settings={"max_head_bytes": 4096})
+    gateway = await start_gateway(endpoint, settings={"clients_max_head_bytes": 4096})
     endpoint.behave = lambda call: call.answer(b"%d" % len(call.body))
     body = b'{"model":"m","prompt":"%b"}' % (b"x" * 100_000)
     client = await gateway.connect()
@@ -48,7 +48,7 @@ async def test_head_at_the_limit_with_a_large_body(start_gateway, endpoint, requ
 
 async def test_many_headers(start_gateway, endpoint):
     """More headers than the limit are refused with 431."""
-    gateway = await start_gateway(endpoint, settings={"max_headers": 20})
+    gateway = await start_gateway(endpoint, settings={"clients_max_headers": 20})
     client = await gateway.connect()
     client.send(HEAD + b"a: b\r\n" * 20 + b"content-length: 0\r\n\r\n")
     assert await _refused(client) == (431, "head_too_large")
@@ -56,7 +56,7 @@ async def test_many_headers(start_gateway, endpoint):
 
 async def test_long_trailer(start_gateway, endpoint):
     """Trailers are bounded like heads: a chunked body cannot smuggle in what has no end."""
-    gateway = await start_gateway(endpoint, settings={"max_head_bytes": 4096})
+    gateway = await start_gateway(endpoint, settings={"clients_max_head_bytes": 4096})
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
     await asyncio.sleep(0.02)
@@ -66,7 +66,7 @@ async def test_long_trailer(start_gateway, endpoint):
 
 async def test_long_body_by_its_length(start_gateway, endpoint):
     """A declared length past the limit is refused with 413 before the body is read, or asked for."""
-    gateway = await start_gateway(endpoint, settings={"max_body_bytes": 1000})
+    gateway = await start_gateway(endpoint, settings={"clients_max_body_bytes": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"expect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
     assert await _refused(client) == (413, "body_too_large")
@@ -74,7 +74,7 @@ async def test_long_body_by_its_length(start_gateway, endpoint):
 
 async def test_long_body_by_its_chunks(start_gateway, endpoint):
     """A chunked body is refused with 413 once it has grown past the limit."""
-    gateway = await start_gateway(endpoint, settings={"max_body_bytes": 1000})
+    gateway = await start_gateway(endpoint, settings={"clients_max_body_bytes": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"64\r\n" + b"x" * 100 + b"\r\n") * 11)
     assert await _refused(client) == (413, "body_too_large")
@@ -96,7 +96,7 @@ async def test_body_in_tiny_chunks(gateway, endpoint, eventually):
 
 async def test_rejected_client_that_goes_on_sending_can_read_why(start_gateway, endpoint):
     """The rest of a refused body is taken in for a while, since a reset might overtake the answer."""
-    gateway = await start_gateway(endpoint, settings={"max_body_bytes": 1000})
+    gateway = await start_gateway(endpoint, settings={"clients_max_body_bytes": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"content-length: 3000000\r\n\r\n")
     for _ in range(30):
@@ -135,7 +135,7 @@ async def test_slow_second_request(gateway, endpoint, request_bytes, eventually)
 
 async def test_long_body_earns_its_time(start_gateway, eventually):
     """A body that comes at the least rate or faster is not cut off; one that stops is."""
-    gateway = await start_gateway(settings={"min_body_bytes_per_s": 1000})
+    gateway = await start_gateway(settings={"clients_min_body_bytes_per_s": 1000})
     client = await gateway.connect()
     client.send(HEAD + b"content-length: 20000\r\n\r\n" + b"x" * 10_000)
     connection = next(iter(gateway.proxy.clients))
@@ -159,9 +159,9 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
 @pytest.mark.parametrize(
     ("sent", "remedy"),
     [
-        (HEAD + b"x-a: " + b"a" * 5000 + b"\r\n\r\n", "raise max_head_bytes"),
-        (HEAD + b"a: b\r\n" * 20 + b"\r\n", "raise max_headers"),
-        (HEAD + b"content-length: 3000\r\n\r\n", "raise max_body_bytes"),
+        (HEAD + b"x-a: " + b"a" * 5000 + b"\r\n\r\n", "raise clients.max_head_bytes"),
+        (HEAD + b"a: b\r\n" * 20 + b"\r\n", "raise clients.max_headers"),
+        (HEAD + b"content-length: 3000\r\n\r\n", "raise clients.max_body_bytes"),
         (HEAD + b"expect: more\r\n\r\n", "only 100-continue is known"),
         (b"POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 needs one"),
         ((HEAD + b"content-length: 0\r\n\r\n") * 9, "wait for answers"),
@@ -169,7 +169,12 @@ async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
 )
 async def test_refusals_name_the_remedy(start_gateway, endpoint, sent, remedy, request_bytes, eventually):
     """Who meets a limit is told what to do, and each is counted under the code that the client got."""
-    limits = {"max_head_bytes": 4096, "max_headers": 20, "max_body_bytes": 2048, "max_pipelined": 4}
+    limits = {
+        "clients_max_head_bytes": 4096,
+        "clients_max_headers": 20,
+        "clients_max_body_bytes": 2048,
+        "clients_max_pipelined": 4,
+    }
     gateway = await start_gateway(endpoint, settings=limits)
     client = await gateway.connect()
     if sent.count(b"POST") > 1:  # pipelined, they wait behind one that is running

@@ -78,7 +78,7 @@ async def test_answers_written_before_the_client_stopped_sending(gateway):
 async def test_many_that_leave_at_any_moment(start_gateway, start_endpoint, eventually):
     """Clients that leave after any number of turns of the event loop leave nothing behind."""
     endpoints = [await start_endpoint(b"x" * 1000) for _ in range(2)]
-    gateway = await start_gateway(*endpoints, settings={"idle_connections": 0})
+    gateway = await start_gateway(*endpoints, settings={"endpoints_max_idle_connections": 0})
     for turns in range(40):
         client = await gateway.connect()
         client.post()

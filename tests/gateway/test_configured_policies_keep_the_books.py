@@ -14,7 +14,7 @@ plugins: [{type: active-request-scorer}, {type: token-load-scorer}, {type: no-hi
 
 @pytest.fixture
 async def gateway(start_gateway):
-    return await start_gateway(settings={"scheduling": SCHEDULING})
+    return await start_gateway(settings={"scheduling_content": SCHEDULING})
 
 
 async def test_a_client_that_leaves_is_counted_no_more(gateway, start_endpoint, eventually):

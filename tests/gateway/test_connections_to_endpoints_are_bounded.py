@@ -10,7 +10,7 @@ pytestmark = pytest.mark.every_loop
 async def test_full_endpoint_is_passed_over(start_gateway, start_endpoint):
     """Where all connections to an endpoint are in use, another gets the request, though it has more work."""
     first, second = await start_endpoint(), await start_endpoint()
-    gateway = await start_gateway(first, second, settings={"max_endpoint_connections": 1})
+    gateway = await start_gateway(first, second, settings={"endpoints_max_connections": 1})
     loads = gateway.proxy.ledger.loads()
     loads[1].prefill_tokens += 10_000
     clients = [await gateway.connect() for _ in range(2)]
@@ -24,7 +24,7 @@ async def test_full_endpoint_is_passed_over(start_gateway, start_endpoint):
 
 async def test_all_endpoints_are_full(start_gateway, endpoint, eventually):
     """Without a queue, 503 with Retry-After; no failure of the endpoint, which serves as it has room."""
-    gateway = await start_gateway(endpoint, settings={"max_endpoint_connections": 2, "flow_control": False})
+    gateway = await start_gateway(endpoint, settings={"endpoints_max_connections": 2, "queue_enabled": False})
     clients = [await gateway.connect() for _ in range(2)]
     for client in clients:
         client.post()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headgate.gateway import GatewaySettings, trust
 from headgate.gateway.settings import conflicts
 
-TRUSTED = {"trusted_clients": ("127.0.0.0/8", "10.0.0.0/8", "::1")}
+TRUSTED = {"clients_trusted_networks": ("127.0.0.0/8", "10.0.0.0/8", "::1")}
 ABOUT = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded")
 
 
@@ -123,7 +123,7 @@ async def test_operators_see_the_client_behind_a_trusted_proxy(start_gateway, en
 def test_address_of_a_client(peer, headers, address):
     """The last address in the chain that is not a trusted proxy's; what is before it may be made up."""
     given_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-    networks = trust.Networks(TRUSTED["trusted_clients"])
+    networks = trust.Networks(TRUSTED["clients_trusted_networks"])
     assert trust.Peer(peer, networks).client_address(given_headers) == address
 
 
@@ -141,9 +141,9 @@ def test_no_value_breaks_the_head(values):
 
 def test_networks_that_are_none_are_named():
     """All at once, each with what is wrong with it."""
-    settings = GatewaySettings(trusted_clients=("10.0.0.1/8", "example.com", "::/0"))
+    settings = GatewaySettings().replace(clients_trusted_networks=("10.0.0.1/8", "example.com", "::/0"))
     found = conflicts(settings)
-    assert [name for name, _ in found] == ["trusted_clients", "trusted_clients"]
+    assert [name for name, _ in found] == ["clients.trusted_networks"] * 2
     assert "10.0.0.1/8 has host bits set" in found[0][1]
     assert "'example.com' does not appear to be" in found[1][1]
     assert "a network such as 10.0.0.0/8 or an address is needed" in found[1][1]

@@ -187,7 +187,7 @@ async def test_an_expired_certificate(start_gateway, start_endpoint, tmp_path):
 async def test_an_endpoint_that_speaks_no_tls(start_gateway, start_endpoint):
     """It is told as such, and gets nothing in clear."""
     endpoint = await start_endpoint(b"served")
-    gateway = await start_gateway(settings={"connect_timeout_s": 0.2})
+    gateway = await start_gateway(settings={"endpoints_connect_timeout_s": 0.2})
     gateway.proxy.use(snapshot(endpoint, INSECURE))
     response = await gateway.ask()
     assert response.status == 503

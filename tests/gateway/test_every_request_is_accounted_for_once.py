@@ -48,7 +48,7 @@ async def test_whatever_happens(start_gateway, start_endpoint, seed, eventually)
     endpoints = [await start_endpoint(behave=_script(rng)) for _ in range(3)]
     dead = await start_endpoint()
     await dead.stop()
-    settings = {"access_log": "json"}
+    settings = {"logging_access_log": "json"}
     limits = routing.TokenLimits(input=10**6, output=10**6, unit="month", unit_s=30 * 86_400)
     pool = {"limits": limits, "timeout_s": 0.05, "attempts": 2, "retry_interval_s": 0.002}
     gateway = await start_gateway(*endpoints, dead, settings=settings, **pool)
@@ -126,7 +126,7 @@ USAGE = b'"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12,"de
 @pytest.mark.parametrize("log_format", ["text", "json"])
 async def test_usage_of_a_plain_answer(start_gateway, endpoint, size, log_format):
     """The token counts at the end of an answer reach metrics and log, in either format, on one line."""
-    gateway = await start_gateway(endpoint, settings={"access_log": log_format})
+    gateway = await start_gateway(endpoint, settings={"logging_access_log": log_format})
     endpoint.behave = lambda call: call.answer(b'{"choices":["%b"],%b}' % (b"x" * size, USAGE))
     assert (await gateway.ask(path="/v1/completions?secret=1", X_Request_Id="id-1")).status == 200
     tokens = "headgate_gateway_tokens_total"

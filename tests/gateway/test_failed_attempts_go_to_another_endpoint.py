@@ -247,7 +247,7 @@ async def test_nothing_is_tried_again_after_the_first_byte(start_gateway, start_
 async def test_idle_connection_that_the_endpoint_closed(start_gateway, start_endpoint, eventually):
     """A kept connection that proves stale is replaced, on the same endpoint, and is no failure of it."""
     first, other = await start_endpoint(b"first"), await start_endpoint(b"other")
-    gateway = await start_gateway(first, other, settings={"scheduler": "least-work"})
+    gateway = await start_gateway(first, other, settings={"scheduling_policy": "least-work"})
     client = await gateway.connect()
     for way in ("close", "reset"):
         client.post()

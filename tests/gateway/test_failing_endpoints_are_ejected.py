@@ -59,7 +59,7 @@ async def test_endpoint_that_takes_too_long(start_gateway, start_endpoint):
     """Time that is up counts as a failure."""
     hanging = await start_endpoint()
     gateway = await start_gateway(
-        hanging, await start_endpoint(b"alive"), settings={"ejection_failures": 1}, timeout_s=60
+        hanging, await start_endpoint(b"alive"), settings={"endpoints_ejection_failures": 1}, timeout_s=60
     )
     timers = gateway.timers
     asking = asyncio.create_task(gateway.ask())
@@ -74,7 +74,7 @@ async def test_refusals_that_reach_the_client_count(start_gateway, start_endpoin
     gateway = await start_gateway(
         await start_endpoint(behave=_overloaded),
         await start_endpoint(b"alive"),
-        settings={"ejection_failures": 1, "retries": 0},
+        settings={"endpoints_ejection_failures": 1, "endpoints_retries": 0},
     )
     assert (await gateway.ask()).status == 503
     assert [(await gateway.ask()).status for _ in range(3)] == [200] * 3
@@ -85,7 +85,7 @@ async def test_answers_to_bad_requests_are_answers(start_gateway, start_endpoint
     for status in ("400 Bad Request", "500 Internal Server Error", "429 Too Many Requests"):
         gateway = await start_gateway(
             await start_endpoint(behave=lambda call, status=status: call.answer(b"", status)),
-            settings={"ejection_failures": 1},
+            settings={"endpoints_ejection_failures": 1},
         )
         await gateway.ask()
         assert gateway.proxy.ledger.loads()[0].failures == 0
@@ -96,7 +96,7 @@ async def test_answers_that_are_no_http_count(start_gateway, start_endpoint):
     gateway = await start_gateway(
         await start_endpoint(behave=lambda call: call.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")),
         await start_endpoint(b"alive"),
-        settings={"ejection_failures": 1},
+        settings={"endpoints_ejection_failures": 1},
     )
     assert [(await gateway.ask()).status for _ in range(3)] == [502, 200, 200]
     assert gateway.metric("headgate_gateway_ejections_total", reason="upstream_invalid") == 1
@@ -123,7 +123,7 @@ async def test_answers_that_always_break(start_gateway, start_endpoint):
 async def test_pool_that_fails_as_a_whole_is_asked_nevertheless(start_gateway, start_endpoint):
     """However many have failed, nobody is told that there is no endpoint; who answers is back."""
     endpoints = [await start_endpoint(behave=_overloaded) for _ in range(3)]
-    gateway = await start_gateway(*endpoints, settings={"ejection_failures": 1})
+    gateway = await start_gateway(*endpoints, settings={"endpoints_ejection_failures": 1})
     for _ in range(5):
         response = await gateway.ask()
         assert (response.status, response.body) == (503, b"busy")

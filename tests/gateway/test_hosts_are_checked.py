@@ -36,7 +36,7 @@ def test_any_name_where_none_is_set():
 
 async def test_request_for_another_host(start_gateway, endpoint):
     """It is told which setting to change, with 421, and no endpoint hears of it."""
-    gateway = await start_gateway(endpoint, settings={"allowed_hosts": NAMES})
+    gateway = await start_gateway(endpoint, settings={"clients_allowed_hosts": NAMES})
     client = await gateway.connect()
     client.post()
     response = await client.response()
@@ -52,7 +52,7 @@ async def test_request_for_another_host(start_gateway, endpoint):
 async def test_every_request_of_a_connection_is_checked(start_gateway, endpoint):
     """A good host does not vouch for the next one."""
     endpoint.behave = lambda call: call.answer()
-    gateway = await start_gateway(endpoint, settings={"allowed_hosts": NAMES})
+    gateway = await start_gateway(endpoint, settings={"clients_allowed_hosts": NAMES})
     client = await gateway.connect()
     for host, status in (("api.example.com", 200), ("[::1]:8080", 200), ("api.example.com", 200), ("x", 421)):
         client.send(
@@ -63,7 +63,7 @@ async def test_every_request_of_a_connection_is_checked(start_gateway, endpoint)
 
 async def test_probes_know_no_name(start_gateway, endpoint):
     """Health checks of load balancers name an address: they are answered, and nothing else is."""
-    gateway = await start_gateway(endpoint, settings={"allowed_hosts": NAMES})
+    gateway = await start_gateway(endpoint, settings={"clients_allowed_hosts": NAMES})
     client = await gateway.connect()
     for target, status in (("/healthz", 200), ("/readyz", 200), ("/v1/models", 421)):
         client.send(f"GET {target} HTTP/1.1\r\nhost: 192.0.2.1:8080\r\n\r\n".encode())
@@ -72,6 +72,8 @@ async def test_probes_know_no_name(start_gateway, endpoint):
 
 def test_patterns_that_are_none_are_named():
     """A port or a scheme in a name would never fit: it is said at the start."""
-    found = conflicts(GatewaySettings(allowed_hosts=("a.example:80", "http://a", "*", "a.example", "*.a")))
+    found = conflicts(
+        GatewaySettings().replace(clients_allowed_hosts=("a.example:80", "http://a", "*", "a.example", "*.a"))
+    )
     assert [problem.split(":")[0].strip("'") for _, problem in found] == ["a.example", "http", "*"]
     assert "a host without port is needed, such as api.example.com" in found[0][1]

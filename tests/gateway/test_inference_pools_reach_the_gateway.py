@@ -26,7 +26,9 @@ async def test_the_example_is_routed_without_kthenas_kinds(tmp_path, eventually)
             if definition.spec.group == api.ModelRoute.resource.group:
                 await client.delete(api.CustomResourceDefinition, definition.metadata.name)
         ready = asyncio.Event()
-        service = Service(GatewaySettings(kubeconfig=str(server.kubeconfig), access_log="off"))
+        service = Service(
+            GatewaySettings().replace(kubernetes_kubeconfig=str(server.kubeconfig), logging_access_log="off")
+        )
         following = tasks.create_task(service.run(ready.set))
         await ready.wait()
         proxy = service.proxy

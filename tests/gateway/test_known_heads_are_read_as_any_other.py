@@ -12,7 +12,7 @@ from headgate.gateway.reader import RequestReader
 from headgate.gateway.repeats import MAX_MISSES, HeadMemory
 from headgate.gateway.trust import Peer
 
-SETTINGS = GatewaySettings(max_body_bytes=1024)
+SETTINGS = GatewaySettings().replace(clients_max_body_bytes=1024)
 POLICY = ClientPolicy(SETTINGS)
 
 HEAD = (
@@ -123,7 +123,7 @@ def test_the_second_request_is_not_parsed_again():
 def test_new_settings_are_checked_anew():
     """A head that was allowed is parsed and checked again once the settings change."""
     reader = _Reader().feed([HEAD % (1, b"", b"1", b"") + b"b"])
-    settings = GatewaySettings(allowed_hosts=("elsewhere",))
+    settings = GatewaySettings().replace(clients_allowed_hosts=("elsewhere",))
     reader._reader.change(settings, ClientPolicy(settings))
     reader.feed([HEAD % (1, b"", b"1", b"") + b"b"])
     assert len(reader.made) == 1

@@ -136,7 +136,9 @@ async def test_limit_that_is_none(gateway, limit):
 async def test_health_of_endpoints(start_gateway, start_endpoint):
     """An endpoint's state, its failures, and how long it is still out are shown, from failure to return."""
     failing = await start_endpoint(behave=lambda call: call.reset())
-    gateway = await start_gateway(failing, await start_endpoint(b"alive"), settings={"ejection_failures": 2})
+    gateway = await start_gateway(
+        failing, await start_endpoint(b"alive"), settings={"endpoints_ejection_failures": 2}
+    )
     loop, ahead = asyncio.get_running_loop(), 0.0
     gateway.proxy.now = lambda: loop.time() + ahead
     assert (await _endpoint(gateway))["state"] == "healthy"

@@ -17,7 +17,11 @@ HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 
 def configured(text: str, **others: object) -> dict[str, object]:
-    return {"scheduling": yaml.safe_load(HEAD + text), "allow_experimental_plugins": True, **others}
+    return {
+        "scheduling_content": yaml.safe_load(HEAD + text),
+        "scheduling_allow_experimental_plugins": True,
+        **others,
+    }
 
 
 def busy(gateway, *waiting: int) -> None:
@@ -89,14 +93,14 @@ async def test_where_no_endpoint_is_suited_the_answer_says_so(start_gateway, sta
 async def test_a_new_configuration_is_taken_up(start_gateway, start_endpoint):
     """Pools get new policies; while it is the same, they keep theirs, whatever else changes."""
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
-    gateway = await start_gateway(*endpoints, settings={"scheduler": "round-robin"})
+    gateway = await start_gateway(*endpoints, settings={"scheduling_policy": "round-robin"})
     first = gateway.proxy.pools[POOL].policy
     assert [(await gateway.ask()).body for _ in range(4)] == [b"a", b"b", b"a", b"b"]
     before = gateway.proxy.settings
     gateway.serve(endpoints)
-    gateway.proxy.change(type(before)(scheduler="round-robin", retries=7))
+    gateway.proxy.change(type(before)().replace(scheduling_policy="round-robin", endpoints_retries=7))
     assert gateway.proxy.pools[POOL].policy is first
-    gateway.proxy.change(type(before)(**configured("plugins: [{type: queue-scorer}]\n")))
+    gateway.proxy.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
     busy(gateway, 5, 3)
     assert (await gateway.ask()).body == b"b"
     shown = pages.describe(gateway.proxy)["scheduling"]
@@ -115,13 +119,13 @@ schedulingProfiles:
 
 async def test_a_new_configuration_is_for_decoding_too(start_gateway, start_endpoint):
     """Who answers where others prefill is picked by the new policy, if that judges it, and never the old."""
-    gateway = await start_gateway(await start_endpoint(), settings={"scheduler": "round-robin"})
+    gateway = await start_gateway(await start_endpoint(), settings={"scheduling_policy": "round-robin"})
     pool = gateway.proxy.pools[POOL]
     assert pool.decoding is pool.policy
     before = gateway.proxy.settings
-    gateway.proxy.change(type(before)(**configured("plugins: [{type: queue-scorer}]\n")))
+    gateway.proxy.change(type(before)().replace(**configured("plugins: [{type: queue-scorer}]\n")))
     assert pool.decoding is pool.policy
-    gateway.proxy.change(type(before)(scheduler="predicted"))
+    gateway.proxy.change(type(before)().replace(scheduling_policy="predicted"))
     assert pool.decoding.name == "least-decoding"
 
 

@@ -263,7 +263,7 @@ async def test_a16_targets_share_by_weight(world):
 async def test_the_access_log_tells_which_target_was_asked_for(start_gateway, start_endpoint):
     """Each request's own, also where one pool serves several targets."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    world = World(await start_gateway(settings={"access_log": "json"}), endpoints)
+    world = World(await start_gateway(settings={"logging_access_log": "json"}), endpoints)
     world.apply(old_pool(), model("m", a=1, b=1))
     for _ in range(2):
         await world.ask("m")
@@ -339,7 +339,7 @@ async def test_an_objective_goes_before_criticality(world, headers, priority):
 async def test_objectives_may_be_left_to_trusted_clients(start_gateway, start_endpoint, trusted, priority):
     """As whoever names one decides the priority of a request."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    settings = {"objectives": "trusted", "trusted_clients": trusted}
+    settings = {"queue_objectives_from": "trusted", "clients_trusted_networks": trusted}
     world = World(await start_gateway(settings=settings), endpoints)
     world.apply(new_pool(models="m"), objective("high", 10))
     seen = world.note(NEW_POOL)
@@ -410,7 +410,7 @@ async def test_b45_and_b46_a_session_stays_on_its_pod_while_that_is_there(start_
         "kind": "EndpointPickerConfig",
         "plugins": [{"type": "session-affinity-filter"}, {"type": "random-picker"}],
     }
-    settings = {"scheduling": config, "allow_experimental_plugins": True}
+    settings = {"scheduling_content": config, "scheduling_allow_experimental_plugins": True}
     world = World(await start_gateway(settings=settings), endpoints)
     world.gateway.proxy.rng = random.Random(3)
     world.apply(*REFERENCE)
@@ -444,7 +444,7 @@ LOADED = "sql-lora-1fdg3"
 async def judging(start_gateway, start_endpoint):
     """A world in which nothing waits, and rooms are judged by what engines say, as in the reference."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    settings = {"flow_control": False, "queue_detector": "utilization-detector"}
+    settings = {"queue_enabled": False, "queue_detector": "utilization-detector"}
     return World(await start_gateway(settings=settings), endpoints)
 
 
@@ -461,7 +461,7 @@ async def test_a4_sheddable_requests_are_shed_by_a_full_pool(judging):
 async def test_a5_the_only_engine_with_room_serves(start_gateway, start_endpoint):
     """A5 by predicted work: the others' caches are nearly full, or their queues are longer."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    world = World(await start_gateway(settings={"flow_control": False}), endpoints)
+    world = World(await start_gateway(settings={"queue_enabled": False}), endpoints)
     world.apply(*REFERENCE)
     world.see((4, 0.2, LOADED), (0, 0.85, LOADED), (10, 0.9, LOADED))
     assert (await world.ask("sql-lora-sheddable", "test5")).status == 200

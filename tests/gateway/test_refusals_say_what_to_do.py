@@ -91,7 +91,7 @@ async def test_anthropic_clients_get_their_own_form(gateway, body, status, kind)
 
 async def test_anthropic_clients_get_their_own_form_from_limits_and_outages(start_gateway):
     """That holds for what the listener refuses, for other methods, and for 503."""
-    gateway = await start_gateway(settings={"max_body_bytes": 10})
+    gateway = await start_gateway(settings={"clients_max_body_bytes": 10})
     for sent, status, kind in (
         (b"POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 11\r\n\r\n", 413, "request_too_large"),
         (b"GET /v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found_error"),

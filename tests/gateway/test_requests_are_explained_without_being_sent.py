@@ -122,7 +122,7 @@ async def test_reasons_of_rules_and_targets(start_gateway):
 async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     """Those that are ejected, full, avoided, or busier say so; and which it is comes true."""
     endpoints = [await start_endpoint(behave=lambda call: call.answer(b"x")) for _ in range(5)]
-    gateway = await start_gateway(*endpoints, settings={"max_endpoint_connections": 3})
+    gateway = await start_gateway(*endpoints, settings={"endpoints_max_connections": 3})
     now = 1000.0
     gateway.proxy.now = lambda: now
     ejected, full, avoided, busy, idle = gateway.proxy.ledger.loads()
@@ -152,7 +152,7 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
 
 async def test_explanations_are_bounded_and_posted(gateway, endpoint):
     """A body beyond the limit of requests is refused here too; a GET is no request to explain."""
-    settings = msgspec.structs.replace(gateway.proxy.settings, max_body_bytes=1000)
+    settings = gateway.proxy.settings.replace(clients_max_body_bytes=1000)
     gateway.proxy.settings = settings
     transport = httpx2.ASGITransport(app=pages.admin_page(gateway.proxy))
     async with httpx2.AsyncClient(transport=transport, base_url="http://admin") as client:

@@ -29,7 +29,7 @@ async def test_pipelined_requests_are_answered_in_order(gateway, endpoint, reque
 
 async def test_too_many_requests_ahead_end_the_connection(start_gateway, endpoint, request_bytes):
     """Those within the limit are answered; then the client is told why no more are."""
-    gateway = await start_gateway(endpoint, settings={"max_pipelined": 3})
+    gateway = await start_gateway(endpoint, settings={"clients_max_pipelined": 3})
     endpoint.behave = lambda call: call.answer()
     client = await gateway.connect()
     client.send(request_bytes() * 8)
@@ -82,7 +82,7 @@ async def test_client_that_leaves_with_requests_waiting(gateway, endpoint, reque
 @pytest.mark.parametrize("asked", [b"GET /v1/models", b"POST /v1/completions"])
 async def test_client_that_does_not_read_is_not_answered_without_end(start_gateway, asked, eventually):
     """Answers that the gateway makes itself wait for the client to read, instead of piling up here."""
-    gateway = await start_gateway(settings={"max_pipelined": 100000})
+    gateway = await start_gateway(settings={"clients_max_pipelined": 100000})
     client = await gateway.connect(receive_buffer=4096)
     one = asked + b" HTTP/1.1\r\nhost: g\r\ncontent-length: 20\r\n\r\n" + b'{"model": "nobody" }'
     total = 4000

@@ -42,7 +42,9 @@ async def test_a_secret_that_comes_later_opens_its_pool(tmp_path, eventually):
         }
         await client.create_manifest(pool)
         ready = asyncio.Event()
-        service = Service(GatewaySettings(kubeconfig=str(server.kubeconfig), access_log="off"))
+        service = Service(
+            GatewaySettings().replace(kubernetes_kubeconfig=str(server.kubeconfig), logging_access_log="off")
+        )
         following = tasks.create_task(service.run(ready.set))
         await ready.wait()
         proxy = service.proxy

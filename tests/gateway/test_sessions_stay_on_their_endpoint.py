@@ -11,7 +11,10 @@ HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 
 def settings(plugins: str) -> dict[str, object]:
-    return {"scheduling": yaml.safe_load(f"{HEAD}plugins: {plugins}\n"), "allow_experimental_plugins": True}
+    return {
+        "scheduling_content": yaml.safe_load(f"{HEAD}plugins: {plugins}\n"),
+        "scheduling_allow_experimental_plugins": True,
+    }
 
 
 def by_token(kind: str) -> dict[str, object]:

@@ -2,11 +2,9 @@
 
 import asyncio
 
-import msgspec
-
 
 def change(gateway, **settings) -> None:
-    gateway.proxy.change(msgspec.structs.replace(gateway.proxy.settings, **settings))
+    gateway.proxy.change(gateway.proxy.settings.replace(**settings))
 
 
 async def test_an_open_connection_goes_on_by_the_new_limits(gateway, endpoint):
@@ -14,7 +12,7 @@ async def test_an_open_connection_goes_on_by_the_new_limits(gateway, endpoint):
     client = await gateway.connect()
     client.post({"model": "m", "prompt": "x" * 500})
     call = await endpoint.call()
-    change(gateway, max_body_bytes=100)
+    change(gateway, clients_max_body_bytes=100)
     call.answer(b"undisturbed")
     assert (await client.response()).body == b"undisturbed"
     client.post({"model": "m", "prompt": "x" * 500})
@@ -25,10 +23,10 @@ async def test_who_is_in_stays_when_fewer_clients_are_wanted(gateway, eventually
     """Only those who come later are turned away."""
     first, second = await gateway.connect(), await gateway.connect()
     await eventually(lambda: len(gateway.proxy.clients) == 2)
-    change(gateway, max_clients=1)
+    change(gateway, clients_max_connections=1)
     third = await gateway.connect()
     assert (await third.response()).json["error"]["code"] == "too_many_clients"
-    change(gateway, max_clients=3)
+    change(gateway, clients_max_connections=3)
     fourth = await gateway.connect()
     await eventually(lambda: len(gateway.proxy.clients) == 3)
     for client in (first, second, fourth):
@@ -42,10 +40,10 @@ async def test_failures_are_judged_by_the_new_policy(start_gateway, start_endpoi
     gateway = await start_gateway(
         await start_endpoint(behave=lambda call: call.answer(status="503 Unavailable")),
         await start_endpoint(b"fine"),
-        settings={"ejection_failures": 0},
+        settings={"endpoints_ejection_failures": 0},
     )
     await gateway.ask()
-    change(gateway, ejection_failures=1)
+    change(gateway, endpoints_ejection_failures=1)
     for load in gateway.proxy.ledger.loads():
         assert load.policy.failures == 1
 

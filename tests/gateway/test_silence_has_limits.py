@@ -19,7 +19,7 @@ async def test_endpoint_that_accepts_and_hangs(start_gateway, start_endpoint):
     """Without any `timeout`, another endpoint gets the request after the default time."""
     hanging = await start_endpoint()
     gateway = await start_gateway(
-        hanging, await start_endpoint(b"alive"), settings={"response_timeout_s": 600}
+        hanging, await start_endpoint(b"alive"), settings={"endpoints_response_timeout_s": 600}
     )
     asking = asyncio.create_task(gateway.ask())
     await hanging.call()
@@ -34,14 +34,14 @@ async def test_endpoint_that_accepts_and_hangs(start_gateway, start_endpoint):
 )
 async def test_streams_and_whole_answers_have_times_of_their_own(start_gateway, endpoint, stream, setting):
     """The head of a stream comes before its tokens, that of a whole answer after all of them."""
-    gateway = await start_gateway(endpoint, settings={setting: 0.05})
+    gateway = await start_gateway(endpoint, settings={f"endpoints_{setting}": 0.05})
     response = await gateway.ask({"model": "m", "stream": stream})
     assert (response.status, response.json["error"]["code"]) == (504, "upstream_timeout")
 
 
 async def test_pools_that_say_how_long(start_gateway, endpoint):
     """`timeout` counts, also where it is longer than the default."""
-    gateway = await start_gateway(endpoint, timeout_s=60, settings={"response_timeout_s": 0.01})
+    gateway = await start_gateway(endpoint, timeout_s=60, settings={"endpoints_response_timeout_s": 0.01})
     client = await gateway.connect()
     client.post()
     call = await endpoint.call()
@@ -53,7 +53,7 @@ async def test_pools_that_say_how_long(start_gateway, endpoint):
 async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_endpoint, eventually):
     """The endpoint is ejected before any of them has failed, and none is interrupted."""
     hanging, other = await start_endpoint(), await start_endpoint(b"other")
-    gateway = await start_gateway(hanging, settings={"hang_s": 60})
+    gateway = await start_gateway(hanging, settings={"endpoints_hang_s": 60})
     clients = [await gateway.connect() for _ in range(3)]
     for client in clients:
         client.post()
@@ -73,7 +73,7 @@ async def test_several_requests_that_hang_on_one_endpoint(start_gateway, start_e
 async def test_client_that_reads_nothing_more(start_gateway, start_endpoint, eventually):
     """It is given up with its endpoint's work, which is not blamed for it."""
     endpoint = await start_endpoint()
-    gateway = await start_gateway(endpoint, settings={"stream_idle_timeout_s": 600})
+    gateway = await start_gateway(endpoint, settings={"endpoints_stream_idle_timeout_s": 600})
     client = await gateway.connect(receive_buffer=4096)
     client.post()
     call = await endpoint.call()

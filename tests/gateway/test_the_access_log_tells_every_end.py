@@ -16,7 +16,9 @@ def logging(start_gateway):
     """Starts a gateway that logs in JSON."""
 
     async def start(*endpoints, settings=None, **pool):
-        return await start_gateway(*endpoints, settings={"access_log": "json", **(settings or {})}, **pool)
+        return await start_gateway(
+            *endpoints, settings={"logging_access_log": "json", **(settings or {})}, **pool
+        )
 
     return start
 
@@ -191,7 +193,7 @@ async def test_client_that_leaves(logging, endpoint, eventually):
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_bytes_that_are_no_request(start_gateway, endpoint, form):
     """They have a line as well, with the client's address."""
-    gateway = await start_gateway(endpoint, settings={"access_log": form})
+    gateway = await start_gateway(endpoint, settings={"logging_access_log": form})
     client = await gateway.connect()
     client.send(b"POST /p\xff HTTP/1.1\r\ncontent-length: x\r\n\r\n")
     assert b" 400 Bad Request" in await client.rest()
@@ -224,7 +226,7 @@ HOSTILE = [
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_hostile_names(start_gateway, endpoint, form):
     """Whatever a client calls its model, path and request: one line of bounded, printable ASCII."""
-    gateway = await start_gateway(endpoint, settings={"access_log": form})
+    gateway = await start_gateway(endpoint, settings={"logging_access_log": form})
     for text in HOSTILE:
         path = "".join(each if each.isprintable() and each != " " else "%" for each in text)
         body = json.dumps({"model": text}).encode()
@@ -247,7 +249,7 @@ async def test_hostile_names(start_gateway, endpoint, form):
 
 async def test_traces_are_begun_where_told(logging, endpoint):
     """A request without a trace, or with an invalid one, gets a new one; others keep theirs."""
-    gateway = await logging(endpoint, settings={"begin_traces": 1.0})
+    gateway = await logging(endpoint, settings={"tracing_sample_ratio": 1.0})
     endpoint.behave = lambda call: call.answer()
     await gateway.ask()
     await gateway.ask(traceparent="00-nonsense", tracestate="vendor=1", baggage="user=2")

@@ -5,7 +5,7 @@ import pytest
 
 from headgate import api, routing
 
-TRUSTED = {"trusted_clients": ("127.0.0.0/8",)}
+TRUSTED = {"clients_trusted_networks": ("127.0.0.0/8",)}
 ASKS = {"X_Headgate_Explain": "1"}
 
 
@@ -69,7 +69,7 @@ async def test_request_that_is_refused(start_gateway):
         ({}, ASKS),
         (TRUSTED, {}),
         (TRUSTED, {"X_Headgate_Explain": "0"}),
-        ({"trusted_clients": ("10.0.0.0/8",)}, ASKS),
+        ({"clients_trusted_networks": ("10.0.0.0/8",)}, ASKS),
     ],
 )
 async def test_nobody_else_learns_it(start_gateway, start_endpoint, settings, headers):

@@ -76,7 +76,7 @@ async def test_other_origins(start_gateway, endpoint, origin):
 async def test_answers_to_an_allowed_origin(start_gateway, endpoint):
     """The gateway's word stands instead of the endpoint's; its own answers and refusals have it too."""
     endpoint.behave = lambda call: call.answer(**{"access-control-allow-origin": "https://evil.example"})
-    gateway = await start_gateway(endpoint, settings=ALLOWED | {"max_body_bytes": 2000})
+    gateway = await start_gateway(endpoint, settings=ALLOWED | {"clients_max_body_bytes": 2000})
     expected = {"allow-origin": APP, "expose-headers": "*", "vary": "origin"}
     assert _cors(await gateway.ask(Origin=APP)) == expected
     assert _cors(await gateway.ask({"model": "unknown"}, Origin=APP)) == expected
@@ -126,13 +126,13 @@ async def test_credentials(start_gateway, endpoint):
 
 def test_settings_that_browsers_would_not_take():
     """All that is wrong is said at the start: paths in origins, "*" with credentials, names that are none."""
-    settings = GatewaySettings(
+    settings = GatewaySettings().replace(
         cors_origins=("https://a.example/", "a.example", "*", APP),
         cors_credentials=True,
         cors_methods=("GET", "PO ST"),
         cors_headers=("x:y",),
     )
     found = conflicts(settings)
-    assert [name for name, _ in found] == ["cors_origins"] * 3 + ["cors_methods", "cors_headers"]
+    assert [name for name, _ in found] == ["cors.origins"] * 3 + ["cors.methods", "cors.headers"]
     assert "without a path" in found[0][1]
     assert "name the origins" in found[2][1]

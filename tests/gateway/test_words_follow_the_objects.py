@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 async def gateway(start_gateway, endpoint):
-    return await start_gateway(endpoint, settings={"access_log": "json"}, model="old")
+    return await start_gateway(endpoint, settings={"logging_access_log": "json"}, model="old")
 
 
 async def test_a_request_of_before_a_change_leaves_nothing_behind(gateway, endpoint):

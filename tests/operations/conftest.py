@@ -236,7 +236,7 @@ async def start_gateway(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Calla
         ports = ["--port", "0", "--metrics-port", "0", "--admin-port", "0"]
         arguments = [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(kubeconfig), *ports]
         if "--config" not in flags:
-            arguments += ["--access-log", "off"]
+            arguments += ["--logging-access-log", "off"]
         with log.open("w") as output:
             process = subprocess.Popen(  # noqa: ASYNC220 - it only starts
                 [*arguments, *flags], stdout=output, stderr=output, text=True

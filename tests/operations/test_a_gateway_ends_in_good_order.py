@@ -38,7 +38,7 @@ def held(engine):
 
 async def test_a_lame_duck_serves_and_running_streams_end(start_gateway, connect, held, eventually):
     """Until the time is over new connections are served, with the word that they end; then streams finish."""
-    gateway = await start_gateway("--lameduck-s", "3600", "--drain-s", "60")
+    gateway = await start_gateway("--shutdown-lameduck-s", "3600", "--shutdown-drain-s", "60")
     workers = gateway.workers()
     reader, streaming = await connect(gateway)
     streaming.write(request(STREAM))
@@ -61,7 +61,7 @@ async def test_a_lame_duck_serves_and_running_streams_end(start_gateway, connect
 
 async def test_a_drain_waits_for_requests_and_for_nothing_else(start_gateway, connect, held, eventually):
     """New connections are refused, idle ones closed; exit code 0 when the last stream has ended."""
-    gateway = await start_gateway("--workers", "2", "--drain-s", "60")
+    gateway = await start_gateway("--workers", "2", "--shutdown-drain-s", "60")
     workers = gateway.workers()
     reader, streaming = await connect(gateway)
     streaming.write(request(STREAM))
@@ -85,7 +85,7 @@ async def test_a_drain_waits_for_requests_and_for_nothing_else(start_gateway, co
 
 async def test_what_does_not_end_in_time_is_cut_off(start_gateway, connect, held):
     """The stream breaks without a false end, and the gateway ends well all the same."""
-    gateway = await start_gateway("--drain-s", "0.1")
+    gateway = await start_gateway("--shutdown-drain-s", "0.1")
     reader, writer = await connect(gateway)
     writer.write(request(STREAM))
     await reader.readuntil(b"data: ")
@@ -96,7 +96,7 @@ async def test_what_does_not_end_in_time_is_cut_off(start_gateway, connect, held
 
 async def test_workers_do_not_outlive_a_killed_supervisor(start_gateway, eventually):
     """They drain and end by themselves."""
-    gateway = await start_gateway("--drain-s", "1")
+    gateway = await start_gateway("--shutdown-drain-s", "1")
     workers = gateway.workers()
     gateway.process.kill()
     await asyncio.to_thread(gateway.process.wait, 60)

@@ -58,7 +58,7 @@ async def test_changes_of_objects_and_settings(
         await client.apply_manifest(model_server(f"m-{turn}", half, engine.port), field_manager=MANAGER)
         await client.apply_manifest(model_route("m", "m", f"m-{turn}"), field_manager=MANAGER)
         await client.apply_manifest(model_server("m", half, engine.port), field_manager=MANAGER)
-        file.write_text(f"retries: {turn}\nkeep_alive_s: {60 + turn}\n")
+        file.write_text(f"endpoints: {{retries: {turn}}}\nclients: {{keep_alive_s: {60 + turn}}}\n")
         gateway.signal(signal.SIGHUP)
         await traffic.more(20)
         await client.apply_manifest(model_route("m", "m"), field_manager=MANAGER)
@@ -67,5 +67,5 @@ async def test_changes_of_objects_and_settings(
     await client.apply_manifest(model_server("m", {"app": "m"}, engine.port), field_manager=MANAGER)
     await traffic.stop()
     assert traffic.failures == []
-    assert gateway.config()["settings"]["keep_alive_s"] == 69
+    assert gateway.config()["settings"]["clients"]["keep_alive_s"] == 69
     assert gateway.metric("headgate_gateway_config_reloads_total", result="valid") == 10

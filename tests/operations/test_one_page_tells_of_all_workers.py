@@ -57,7 +57,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
         assert answer.status_code == 200
         assert "worker 1 " in answer.json()["no_answer"][0]
     assert gateway.get("/readyz").json() == {"message": "ready", "workers": {"ready": 2}}
-    file.write_text("worker_hang_s: 3\naccess_log: off\nworkers: 2\n")
+    file.write_text("workers: {count: 2, hang_s: 3}\nlogging: {access_log: off}\n")
     gateway.signal(signal.SIGHUP)
     await eventually(lambda: f"worker 1 ({stuck}) hangs for 3 s and is killed" in gateway.said())
     await eventually(lambda: stuck not in (now := gateway.workers()) and len(now) == 2)
@@ -67,7 +67,7 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
 
 async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
     """Each says which worker serves it; so do the views of endpoints and queues. What is asked is judged."""
-    gateway = await start_gateway("--workers", "2", "--max-body-bytes", "100000")
+    gateway = await start_gateway("--workers", "2", "--clients-max-body-bytes", "100000")
     body = json.dumps({"model": "m", "prompt": "hello", "stream": True}).encode()
     request = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     engine.hold.set()

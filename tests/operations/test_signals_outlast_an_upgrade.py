@@ -19,7 +19,7 @@ NUMBERS = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2}
 
 @pytest.fixture
 def supervisor() -> Iterator[Supervisor]:
-    settings = GatewaySettings(port=0, metrics_port=0, admin_port=0)
+    settings = GatewaySettings().replace(listen_port=0, metrics_port=0, admin_port=0)
     made = Supervisor(Configuration(lambda: settings, None, telemetry.Registry()), telemetry.Registry())
     yield made
     made.sockets.close()

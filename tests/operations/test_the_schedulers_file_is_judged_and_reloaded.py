@@ -15,7 +15,7 @@ HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 def errors(file: Path, settings: Path | None = None, **flags: object) -> list[str]:
     with pytest.raises(configuration.ConfigurationErrors) as raised:
-        configuration.load(settings, {"scheduler_config": str(file), **flags})
+        configuration.load(settings, {"scheduling_config_file": str(file), **flags})
     return str(raised.value).replace(str(file.parent) + "/", "").splitlines()
 
 
@@ -30,7 +30,7 @@ def test_its_errors_are_told_with_those_of_the_settings(file: Path) -> None:
     settings.write_text("drain: 5\n")
     file.write_text(f"{HEAD}plugins:\n- type: quue-scorer\n- {{type: load-aware-scorer, nam: x}}\n")
     assert errors(file, settings) == [
-        "gateway.yaml:1:1: error: drain: there is no such setting; did you mean drain_s?",
+        "gateway.yaml:1:1: error: drain: there is no such setting; did you mean shutdown.drain_s?",
         "picker.yaml:5:29: error: plugins[1].nam: there is no such field; did you mean name?",
         "picker.yaml:4:9: error: plugins[0].type: there is no plugin type quue-scorer; "
         "did you mean queue-scorer?",
@@ -49,9 +49,14 @@ def test_a_file_that_cannot_be_read_is_an_error(file: Path) -> None:
 def test_experimental_plugins_need_the_setting(file: Path) -> None:
     """Then they are as good as any."""
     file.write_text(f"{HEAD}plugins: [{{type: session-affinity-scorer}}]\n")
-    assert "is experimental; allow it with the setting allow_experimental_plugins: true" in errors(file)[0]
-    settings = configuration.load(None, {"scheduler_config": str(file), "allow_experimental_plugins": True})
-    assert settings.scheduling is not None
+    assert (
+        "is experimental; allow it with the setting scheduling.allow_experimental_plugins: true"
+        in errors(file)[0]
+    )
+    settings = configuration.load(
+        None, {"scheduling_config_file": str(file), "scheduling_allow_experimental_plugins": True}
+    )
+    assert settings.scheduling.content is not None
 
 
 def test_what_has_no_effect_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,7 +65,7 @@ def test_what_has_no_effect_is_logged(file: Path, caplog: pytest.LogCaptureFixtu
         f"{HEAD}featureGates: [enableLegacyMetrics]\nplugins: [{{type: inflight-load-producer}}]\n"
     )
     with caplog.at_level(logging.INFO):
-        configuration.load(None, {"scheduler_config": str(file)})
+        configuration.load(None, {"scheduling_config_file": str(file)})
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "featureGates[0]: enableLegacyMetrics has no effect" in caplog.text
 
@@ -87,7 +92,7 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
     """Without any other setting; /debug/config shows what is in effect."""
     file = tmp_path / "picker.yaml"
     file.write_text((ROOT / "examples" / "scheduling" / "picker.yaml").read_text())
-    gateway = await start_gateway("--scheduler-config", str(file))
+    gateway = await start_gateway("--scheduling-config-file", str(file))
 
     def scorers() -> list[str]:
         shown = gateway.config()["scheduling"]["configuration"]["profiles"][0]["scorers"]
@@ -109,9 +114,9 @@ def test_kthenas_environment_is_judged_with_the_settings(caplog: pytest.LogCaptu
     fair = {"ENABLE_FAIRNESS_SCHEDULING": "true", "FAIRNESS_MAX_QPS": "many", "HOME": "/root"}
     with caplog.at_level(logging.INFO):
         settings = configuration.load(None, {}, fair)
-    assert settings.kthena_environment == {name: fair[name] for name in list(fair)[:2]}
+    assert settings.queue.kthena_environment == {name: fair[name] for name in list(fair)[:2]}
     assert "FAIRNESS_MAX_QPS: 'many' is not a whole number" in caplog.text
-    assert configuration.load(None, {}, {"FAIRNESS_MAX_QPS": "5"}).kthena_environment == {}
+    assert configuration.load(None, {}, {"FAIRNESS_MAX_QPS": "5"}).queue.kthena_environment == {}
     with pytest.raises(configuration.ConfigurationErrors) as raised:
         configuration.load(None, {}, fair | {"ENABLE_SESSION_BOOST": "true"})
     assert "environment: error: ENABLE_SESSION_BOOST" in str(raised.value)

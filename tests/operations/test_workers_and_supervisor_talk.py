@@ -80,9 +80,24 @@ async def test_who_does_not_read_is_told_no_more():
 
 
 def test_settings_of_another_version_are_taken_as_far_as_they_are_known():
-    """An old worker is told settings by a new supervisor amid an upgrade."""
-    said = msgspec.to_builtins(GatewaySettings(drain_s=7)) | {"of_tomorrow": 1}
-    assert messages.known(said) == GatewaySettings(drain_s=7)
+    """During an upgrade, a worker may get settings from a newer supervisor."""
+    settings = GatewaySettings().replace(shutdown_drain_s=7, scheduling_content={"kind": "K"})
+    assert messages.known(messages.written(settings) | {"clients.of_tomorrow": 1, "tomorrow": 2}) == settings
+
+
+def test_versions_with_flat_settings_are_understood_and_understand():
+    """During an upgrade from a version without sections, either end reads what the other wrote."""
+    old = {"drain_s": 7.0, "workers": 2, "trusted_clients": ["::1"], "scheduling": {"kind": "K"}, "gone": 1}
+    settings = messages.known(old)
+    assert settings == GatewaySettings().replace(
+        shutdown_drain_s=7.0,
+        workers_count=2,
+        clients_trusted_networks=("::1",),
+        scheduling_content={"kind": "K"},
+    )
+    written = msgspec.msgpack.decode(msgspec.msgpack.encode(messages.written(settings)))
+    del old["gone"]
+    assert {name: written[name] for name in old} == old
 
 
 async def test_pages_answer_what_did_not_come_over_http():
@@ -110,7 +125,7 @@ async def test_what_a_worker_is_told_before_it_can_hear_reaches_it_in_order():
     ours, theirs = socket.socketpair()
     pid = any_process()
     worker = process.WorkerProcess(pid, 0, ours, 0.0, [])
-    orders = [messages.Begin(0, 1, {}), messages.Change({"retries": 5}), messages.Drain(1.0)]
+    orders = [messages.Begin(0, 1, {}), messages.Change({"endpoints_retries": 5}), messages.Drain(1.0)]
     assert all(worker.tell(order) for order in orders)
     running = asyncio.create_task(worker.run())
     other_end = await channel.to_supervisor(theirs)
@@ -122,7 +137,7 @@ async def test_what_a_worker_is_told_before_it_can_hear_reaches_it_in_order():
 
 @pytest.fixture
 def configuration() -> Configuration:
-    settings = GatewaySettings(port=0, metrics_port=0, admin_port=0, drain_s=0)
+    settings = GatewaySettings().replace(listen_port=0, metrics_port=0, admin_port=0, shutdown_drain_s=0)
     return Configuration(lambda: settings, None, telemetry.Registry())
 
 

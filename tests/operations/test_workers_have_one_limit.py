@@ -16,7 +16,7 @@ async def test_workers_let_through_one_limit(start_gateway, client, model_route,
     route = model_route("limited", "m")
     route["spec"]["rateLimit"] = {"inputTokensPerUnit": 400, "unit": "month"}
     await client.apply_manifest(route, field_manager="test")
-    gateway = await start_gateway("--workers", "2", "--rate-limit-wait-s", "10")
+    gateway = await start_gateway("--workers", "2", "--rate-limits-wait-s", "10")
     body = json.dumps({"model": "limited", "prompt": "x" * 159})
 
     def post() -> int:

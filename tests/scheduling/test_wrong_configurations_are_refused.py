@@ -49,7 +49,9 @@ extra: 1
     assert paths["featureGates[1]"] == ("there is no gate flowContrl", "did you mean flowControl?")
     assert paths["plugins[1].type"][0] == "a second plugin is called queue-scorer"
     assert paths["plugins[2].parameters.matchLengthWeigth"][1] == "did you mean matchLengthWeight?"
-    assert paths["plugins[3].type"][1] == "allow it with the setting allow_experimental_plugins: true"
+    assert (
+        paths["plugins[3].type"][1] == "allow it with the setting scheduling.allow_experimental_plugins: true"
+    )
     assert paths["plugins[4].type"][1] == "did you mean queue-scorer?"
     assert paths["plugins[5].parameters.threshold"][0] == "0: expected int >= 1"
     assert paths["plugins[7].type"] == (

@@ -28,6 +28,8 @@ class Machine:
     state: Path
     manifests: Path
     ports: dict[str, int]
+    """By the flags that they are given with."""
+    flags: tuple[str, ...] = ()
     process: subprocess.Popen[str] | None = None
     output: str = ""
 
@@ -46,6 +48,7 @@ class Machine:
             "--state",
             str(self.state),
             *flags,
+            *self.flags,
         ]
 
     def start(self) -> "Machine":

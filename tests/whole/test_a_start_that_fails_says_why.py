@@ -85,6 +85,15 @@ def test_a_file_of_settings_that_is_wrong_starts_nothing(new_machine, tmp_path: 
     machine = new_machine()
     done = run(machine, QUICKSTART, "--gateway-config", str(file))
     assert done.returncode == 1
-    assert "did you mean drain_s?" in done.stderr
+    assert "did you mean shutdown.drain_s?" in done.stderr
     assert '"none" is not a whole number from 1 to 256' in done.stderr
     assert not machine.state.exists()
+
+
+def test_random_ports_are_refused(new_machine):
+    """Nothing could find the gateway there."""
+    machine = new_machine()
+    machine.ports["admin-port"] = 0
+    done = run(machine, QUICKSTART)
+    assert done.returncode == 1
+    assert "`headgate up` cannot use port 0, a random one: choose another --admin-port" in done.stderr

@@ -6,8 +6,9 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import msgspec
@@ -20,6 +21,8 @@ from headgate.cli.process import stop_on_signal
 from headgate.cli.progress import Progress
 from headgate.cli.route import objects
 from headgate.cli.supervisor import Child, lock_state
+from headgate.gateway import GatewaySettings, setting_types
+from headgate.gateway.old_settings import RENAMED
 
 STOP_GRACE_S = 35.0
 """For every process but the gateway, whose settings say how long it drains."""
@@ -31,6 +34,8 @@ EXPLAIN_S = 2.0
 """How often it is looked whether there is something new to say about what is not ready."""
 
 _LOOPBACK = "127.0.0.1"
+_LOOPBACK_OF = {"": _LOOPBACK, "0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound
+"""Where to reach what listens on all addresses."""
 _API, _OBJECTS, _PODS, _GATEWAY, _MODELS = "API server", "objects", "workloads", "gateway", "models"
 
 
@@ -43,16 +48,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     manifests: list[Manifest]
     state: Path
-    host: str
-    port: int
     apiserver_port: int
-    metrics_port: int
-    admin_port: int
-    workers: int | None
-    gateway_config: Path | None
-    scheduler_config: Path | None
-    gateway_stop_s: float
-    """How long the gateway may take to end by its settings."""
+    gateway: GatewaySettings
+    gateway_arguments: list[str]
+    """The file and flags that those settings come from."""
     wait_s: float
 
     @property
@@ -61,8 +60,33 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return _url(self.gateway.listen.host, self.gateway.listen.port)
+
+    @property
+    def admin_url(self) -> str:
+        host = self.gateway.admin.host
+        return _url(_LOOPBACK_OF.get(host, host), self.gateway.admin.port)
+
+    @property
+    def gateway_stop_s(self) -> float:
+        """How long the gateway may take to end by its settings."""
+        return self.gateway.shutdown.lameduck_s + self.gateway.shutdown.drain_s
+
+
+def gateway_arguments(
+    config: Path | None, flags: Mapping[str, Any], origins: Mapping[str, str], listen_host: str
+) -> list[str]:
+    """What `headgate gateway` is started with besides its kubeconfig: file and flags as they were given.
+
+    If only this machine can connect, it is trusted, unless a setting says who is.
+    """
+    words = ["--config", str(config)] if config is not None else []
+    for name, value in flags.items():
+        setting = setting_types.by_key().get(name) or setting_types.settings()[RENAMED[name]]
+        words += [setting.flags[0], str(value)]
+    if listen_host == _LOOPBACK and "clients.trusted_networks" not in origins:
+        words += ["--clients-trusted-networks", f"{_LOOPBACK}/32"]
+    return words
 
 
 async def run(options: Options) -> None:
@@ -92,14 +116,18 @@ async def run(options: Options) -> None:
 
 def _check_ports(options: Options) -> None:
     """All ports that are taken, in one message, before anything is started."""
+    listen, metrics, admin = options.gateway.listen, options.gateway.metrics, options.gateway.admin
     wanted = {
-        "--port": (options.host, options.port),
-        "--apiserver-port": ("127.0.0.1", options.apiserver_port),
-        "--metrics-port": ("127.0.0.1", options.metrics_port),
-        "--admin-port": ("127.0.0.1", options.admin_port),
+        "--port": (listen.host, listen.port),
+        "--apiserver-port": (_LOOPBACK, options.apiserver_port),
+        "--metrics-port": (metrics.host, metrics.port),
+        "--admin-port": (admin.host, admin.port),
     }
     problems = []
     for option, (host, port) in wanted.items():
+        if port == 0:
+            problems.append(f"`headgate up` cannot use port 0, a random one: choose another {option}")
+            continue
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -108,6 +136,10 @@ def _check_ports(options: Options) -> None:
                 problems.append(f"{host}:{port} cannot be used ({error.strerror}): choose another {option}")
     if problems:
         raise StartError("\n".join(problems))
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Machine:
@@ -180,23 +212,8 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
-        flags: dict[str, object] = {
-            "--kubeconfig": options.kubeconfig,
-            "--host": options.host,
-            "--port": options.port,
-            "--metrics-port": options.metrics_port,
-            "--admin-port": options.admin_port,
-        }
-        if options.scheduler_config is not None:
-            flags["--scheduler-config"] = options.scheduler_config
-        if options.workers is not None:
-            flags["--workers"] = options.workers
-        if options.gateway_config is not None:
-            flags["--config"] = options.gateway_config
-        elif options.host == _LOOPBACK:
-            # Whoever can connect is on this machine, and may know where its requests go.
-            flags["--trusted-clients"] = f"{_LOOPBACK}/32"
-        self._start_child("gateway", "gateway", *(word for flag in flags.items() for word in flag))
+        words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
+        self._start_child("gateway", "gateway", *words)
 
     def _start_child(self, name: str, *words: object) -> Child:
         logs = self._options.state / "logs"
@@ -220,7 +237,7 @@ class _Machine:
         progress.detail(_GATEWAY, "starting")
         async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
             while True:
-                state = await _gateway_state(http, options.admin_port)
+                state = await _gateway_state(http, options.admin_url)
                 if state is not None:
                     progress.done(_GATEWAY, options.url)
                     wanted = _routed_pools(await _snapshot(client))
@@ -311,9 +328,8 @@ async def _answers(endpoints: list[_EndpointState]) -> bool:
     return bool(endpoints)
 
 
-async def _gateway_state(http: httpx2.AsyncClient, port: int) -> _GatewayState | None:
+async def _gateway_state(http: httpx2.AsyncClient, base: str) -> _GatewayState | None:
     """What the gateway routes to; None while it does not answer or is not ready."""
-    base = f"http://127.0.0.1:{port}"
     with contextlib.suppress(httpx2.HTTPError):
         if (await http.get(f"{base}/readyz")).status_code == 200:
             return msgspec.json.decode((await http.get(f"{base}/debug/config")).content, type=_GatewayState)

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from headgate.cli.gateway import flags as gateway_flags
+
 _PORT = click.IntRange(1, 65535)
 
 
@@ -18,37 +20,27 @@ _PORT = click.IntRange(1, 65535)
     envvar="HEADGATE_STATE",
     help="Directory of the objects, keys and logs of this machine.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the inference API.")
-@click.option("--port", default=8080, type=_PORT, show_default=True, help="Port of the inference API.")
+@gateway_flags.of_some_settings(
+    "listen.host",
+    "listen.port",
+    "metrics.port",
+    "admin.port",
+    "workers.count",
+    "scheduling.config_file",
+)
 @click.option(
     "--apiserver-port", default=6443, type=_PORT, show_default=True, help="Port of the Kubernetes API."
 )
 @click.option(
-    "--metrics-port", default=9090, type=_PORT, show_default=True, help="Port of the gateway's metrics."
-)
-@click.option(
-    "--admin-port", default=8081, type=_PORT, show_default=True, help="Port of the gateway's health page."
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    help="Worker processes of the gateway. Default: 1, or what its file says.",
-)
-@click.option(
     "--gateway-config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File of the gateway's settings; the flags of this command go before it.",
-)
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File that says how endpoints are picked: an EndpointPickerConfig, or Kthena's.",
+    help="File of the gateway's settings; flags of this command override it.",
 )
 @click.option(
     "--wait", "wait_s", default=120.0, show_default=True, help="Seconds until what is not ready is explained."
 )
 def up(
-    manifests: tuple[str, ...], gateway_config: Path | None, scheduler_config: Path | None, **options: Any
+    manifests: tuple[str, ...], gateway_config: Path | None, flags: dict[str, Any], **options: Any
 ) -> None:
     """Start Headgate on this machine and apply manifests to it.
 
@@ -68,13 +60,13 @@ def up(
 
     try:
         loaded = load(list(manifests)) if manifests else []
-        said = {"scheduler_config": str(scheduler_config)} if scheduler_config is not None else {}
-        settings = configuration.load(gateway_config, said)
+        gateway = configuration.load_with_origins(gateway_config, flags)
         started = machine.Options(
             manifests=loaded,
-            gateway_config=gateway_config,
-            scheduler_config=scheduler_config,
-            gateway_stop_s=settings.lameduck_s + settings.drain_s,
+            gateway=gateway.settings,
+            gateway_arguments=machine.gateway_arguments(
+                gateway_config, flags, gateway.origins, gateway.settings.listen.host
+            ),
             **options,
         )
         asyncio.run(machine.run(started))

@@ -64,7 +64,7 @@ class Attempts(Delivery):
             return
         self.attempt_at = now
         proxy, tried = self._proxy, self._tried
-        most = proxy.settings.max_endpoint_connections
+        most = proxy.settings.endpoints.max_connections
         choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, tried, most)
         if choice is None:
             self._refuse(no_endpoint(pool, most, proxy.refused(pool, scheduled, tried)))

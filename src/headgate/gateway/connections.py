@@ -90,7 +90,7 @@ class EndpointConnections:
         connection = UpstreamConnection(self)
         protocol = speaking_http2(connection) if self._http2 else connection
         try:
-            async with asyncio.timeout(self.settings.connect_timeout_s):
+            async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
                 await loop.create_connection(
                     lambda: protocol,
                     self.endpoint.host,
@@ -115,7 +115,7 @@ class EndpointConnections:
         return connection
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        if self._closed or len(self._idle) >= self.settings.idle_connections:
+        if self._closed or len(self._idle) >= self.settings.endpoints.max_idle_connections:
             connection.abort()
         else:
             connection.idle_from = self._sweeps
@@ -127,7 +127,7 @@ class EndpointConnections:
         The endpoint would end them soon: a request that it crosses with costs a round trip.
         """
         self._sweeps += 1
-        oldest = self._sweeps - self.settings.idle_connection_s
+        oldest = self._sweeps - self.settings.endpoints.keep_alive_s
         while self._idle and self._idle[0].idle_from <= oldest:
             self._idle.pop(0).abort()
 

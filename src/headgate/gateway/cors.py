@@ -83,7 +83,7 @@ def problems(origins: Sequence[str], *, credentials: bool) -> list[str]:
         if not _ORIGIN.fullmatch(origin.lower())
     ]
     if credentials and "*" in origins:
-        found.append("'*' with cors_credentials would let every page act as its user: name the origins")
+        found.append("'*' with cors.credentials would let every page act as its user: name the origins")
     return found
 
 

@@ -140,7 +140,7 @@ class Delivery(ABC):
     def _reserve_fetched(self, now: float) -> None:
         """Others may have taken them first: then they are fetched once more, if there is time for that."""
         proxy = self._proxy
-        is_early = now - self.request.arrived_at < proxy.settings.rate_limit_wait_s * TIME_TO_ASK_AGAIN
+        is_early = now - self.request.arrived_at < proxy.settings.rate_limits.wait_s * TIME_TO_ASK_AGAIN
         refusal = limiting.reserve(proxy, self, now, self._reserve_again if is_early else None)
         if refusal is not None:
             self._refuse(refusal)
@@ -161,7 +161,7 @@ class Delivery(ABC):
         """Begins with its attempts: it need not wait for its turn, or no longer."""
         self.pool = pool
         pool.budget.requests += 1
-        if self._proxy.settings.begin_traces:
+        if self._proxy.settings.tracing.sample_ratio:
             self._proxy.begin_trace(self.request)
         self._payload = self.request.message(self.decision.body, self.request_id)
         self._attempt(now)

@@ -78,10 +78,10 @@ class Exchange(Answering):
         silent_s = now - self.heard_at
         settings = self._proxy.settings
         if self._client.is_paused:
-            if silent_s > settings.stream_idle_timeout_s:
+            if silent_s > settings.endpoints.stream_idle_timeout_s:
                 self._client_stalled()
         elif self.status:
-            if silent_s > settings.stream_idle_timeout_s:
+            if silent_s > settings.endpoints.stream_idle_timeout_s:
                 self._upstream_idle()
         elif silent_s > self._head_timeout_s(settings):
             self._no_head_in_time()
@@ -94,7 +94,11 @@ class Exchange(Answering):
         assert self.pool is not None
         if self.pool.pool.timeout_s is not None:
             return math.inf
-        return settings.stream_response_timeout_s if self.decision.stream else settings.response_timeout_s
+        return (
+            settings.endpoints.stream_response_timeout_s
+            if self.decision.stream
+            else settings.endpoints.response_timeout_s
+        )
 
     def _upstream_idle(self) -> None:
         """The endpoint fell silent amid its answer."""

@@ -34,7 +34,7 @@ class View:
     prompt_sizes: PromptSizes = field(default_factory=PromptSizes)
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     token_limits: RouteLimits = field(default_factory=RouteLimits)
-    remote_prefill_tokens: int = GatewaySettings().remote_prefill_tokens
+    remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
 
     @classmethod
@@ -45,13 +45,13 @@ class View:
             proxy.pools,
             proxy.splits,
             proxy.now(),
-            proxy.settings.max_endpoint_connections,
+            proxy.settings.endpoints.max_connections,
             is_live=True,
             is_ready=proxy.is_ready,
             prompt_sizes=proxy.prompt_sizes,
             answer_sizes=proxy.answer_sizes,
             token_limits=proxy.token_limits,
-            remote_prefill_tokens=proxy.settings.remote_prefill_tokens,
+            remote_prefill_tokens=proxy.settings.prefill.remote_min_tokens,
             believes_objectives=proxy.believes_objectives,
         )
 

@@ -103,7 +103,7 @@ class Handover:
             self.discard()
             self._connector = connector
             self._body = transfer.read(self._request.path, self._raw)
-        self._terms = terms(pool, phases, self._body, self._proxy.settings.remote_prefill_tokens)
+        self._terms = terms(pool, phases, self._body, self._proxy.settings.prefill.remote_min_tokens)
 
     # -- what both are sent
 

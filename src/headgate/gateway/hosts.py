@@ -36,7 +36,7 @@ class Hosts:
             return None
         return Refusal.bad_request(
             f"this gateway does not serve host {_shown(host)}: ask one of its own names, or add this one to "
-            f"allowed_hosts",
+            f"clients.allowed_hosts",
             code="unknown_host",
             status=421,
         )

@@ -10,8 +10,6 @@ import logging
 import resource
 from collections import Counter
 
-import msgspec
-
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.settings import GatewaySettings
 
@@ -29,7 +27,7 @@ def affordable(settings: GatewaySettings) -> GatewaySettings:
 
     The soft limit on descriptors is raised as far as needed and allowed, as Go's and nginx's servers do.
     """
-    needed = PER_CLIENT_DESCRIPTORS * settings.max_clients + OWN_DESCRIPTORS
+    needed = PER_CLIENT_DESCRIPTORS * settings.clients.max_connections + OWN_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -41,11 +39,11 @@ def affordable(settings: GatewaySettings) -> GatewaySettings:
         "at most %d client connections at a time instead of %d: the process may open %d files and needs %d; "
         "raise its limit (ulimit -n, LimitNOFILE=)",
         clients,
-        settings.max_clients,
+        settings.clients.max_connections,
         allowed,
         needed,
     )
-    return msgspec.structs.replace(settings, max_clients=clients)
+    return settings.replace(clients_max_connections=clients)
 
 
 class ClientCount:
@@ -58,8 +56,8 @@ class ClientCount:
 
     def change(self, settings: GatewaySettings) -> None:
         """Who is in stays, even beyond the new limits."""
-        self._most = settings.max_clients
-        self._most_per_address = settings.max_clients_per_address
+        self._most = settings.clients.max_connections
+        self._most_per_address = settings.clients.max_connections_per_address
 
     @property
     def counts_addresses(self) -> bool:
@@ -70,14 +68,14 @@ class ClientCount:
         if self._total >= self._most:
             return Refusal.unavailable(
                 f"the gateway has {self._most} client connections, which is its limit: try again, keep "
-                f"connections for several requests, or raise max_clients",
+                f"connections for several requests, or raise clients.max_connections",
                 code="too_many_clients",
             )
         if address:
             if self._by_address[address] >= self._most_per_address:
                 return Refusal.unavailable(
                     f"the limit is {self._most_per_address} connections for each client address: keep them "
-                    f"for several requests, or raise max_clients_per_address",
+                    f"for several requests, or raise clients.max_connections_per_address",
                     code="too_many_clients_of_address",
                 )
             self._by_address[address] += 1

@@ -59,7 +59,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
-        self._settings = proxy.settings
+        self._settings = proxy.settings.clients
         self._transport: asyncio.Transport | None = None
         self._counted_as = ""
         """The address that the client counts under, where addresses are counted."""
@@ -99,7 +99,7 @@ class ClientConnection(asyncio.Protocol):
 
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by these settings; whether its peer is trusted was decided when it connected."""
-        self._settings = settings
+        self._settings = settings.clients
         self._reader.change(settings, self._proxy.policy)
 
     @property
@@ -298,7 +298,7 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.abort()
         elif reader.is_amid_request:
             # Bodies of chunks of one byte, or one byte a second, earn their client no time worth having.
-            allowed_s = settings.head_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
+            allowed_s = settings.receive_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
             if age_s > allowed_s:
                 self._reject(_too_slow(age_s))
         elif self._transport.is_closing() or self._waiting:
@@ -315,8 +315,8 @@ class ClientConnection(asyncio.Protocol):
 
 def _too_slow(age_s: float) -> Refusal:
     return Refusal.bad_request(
-        f"the request was not complete after {age_s:.0f} s: send it faster, or raise head_timeout_s "
-        f"of the gateway, and for long bodies lower min_body_bytes_per_s",
+        f"the request was not complete after {age_s:.0f} s: send it faster, or raise "
+        f"clients.receive_timeout_s of the gateway, and for long bodies lower clients.min_body_bytes_per_s",
         code="request_timeout",
         status=408,
     )

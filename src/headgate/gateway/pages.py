@@ -49,10 +49,10 @@ def admin_page(proxy: Proxy) -> Starlette:
         return Response(msgspec.json.encode(shown.flow(proxy)), media_type="application/json")
 
     async def explain(request: Request) -> Response:
-        body = await read_body(request, proxy.settings.max_body_bytes)
+        body = await read_body(request, proxy.settings.clients.max_body_bytes)
         if body is None:
             return JSONResponse(
-                {"message": f"the body is longer than {proxy.settings.max_body_bytes} bytes"}, 413
+                {"message": f"the body is longer than {proxy.settings.clients.max_body_bytes} bytes"}, 413
             )
         path = request.scope["raw_path"].decode("latin-1").removeprefix("/debug/explain")
         view = explaining.View.of_proxy(proxy)

@@ -84,7 +84,7 @@ class PairedDelivery(Attempts):
 
     def _no_pair(self, pool: PoolState, handover: Handover) -> Refusal:
         """Why nobody can be asked."""
-        most = self._proxy.settings.max_endpoint_connections
+        most = self._proxy.settings.endpoints.max_connections
         if handover.at_once and self._proxy.candidates(pool, self._tried):
             return Refusal.unavailable(
                 f"{pool.pool.key} has no pair of endpoints that can serve the request: one that "

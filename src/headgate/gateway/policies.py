@@ -20,7 +20,7 @@ class Policies:
     """Makes the policies of pools. All of them look at one prefix index."""
 
     def __init__(self, settings: GatewaySettings, prefixes: PrefixIndex) -> None:
-        self._name = settings.scheduler
+        self._name = settings.scheduling.policy
         self._prefixes = prefixes
         self._plan = _plan(settings)
         self.decoding: scheduling.Policy = scheduling.WithAdapters(scheduling.LeastDecoding(prefixes))
@@ -68,9 +68,11 @@ class Policies:
 
 def _plan(settings: GatewaySettings) -> Plan | None:
     """What the configuration file says. It was judged as it was read: here, nothing but the code differs."""
-    if settings.scheduling is None:
+    if settings.scheduling.content is None:
         return None
-    reading = configuration.read(settings.scheduling, allow_alpha=settings.allow_experimental_plugins)
+    reading = configuration.read(
+        settings.scheduling.content, allow_alpha=settings.scheduling.allow_experimental_plugins
+    )
     for problem in reading.problems:
         if problem.severity == "error":
             log.error("the scheduler's configuration is not used: %s: %s", problem.path, problem.message)

@@ -10,15 +10,15 @@ class ClientPolicy:
     """Made once from settings that have no conflicts."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self.trusted = trust.Networks(settings.trusted_clients)
-        self.hosts = hosts.Hosts(settings.allowed_hosts)
+        self.trusted = trust.Networks(settings.clients.trusted_networks)
+        self.hosts = hosts.Hosts(settings.clients.allowed_hosts)
         self.cors: cors.Cors | None = None
         """None where pages of other origins may do nothing."""
-        if settings.cors_origins:
+        if settings.cors.origins:
             self.cors = cors.Cors(
-                settings.cors_origins,
-                methods=settings.cors_methods,
-                headers=settings.cors_headers,
-                max_age_s=settings.cors_max_age_s,
-                credentials=settings.cors_credentials,
+                settings.cors.origins,
+                methods=settings.cors.methods,
+                headers=settings.cors.headers,
+                max_age_s=settings.cors.max_age_s,
+                credentials=settings.cors.credentials,
             )

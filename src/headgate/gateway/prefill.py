@@ -255,7 +255,7 @@ class Prefill:
         if self._timer is not None or self._connection is None:
             return
         silent_s = now - self.heard_at
-        if silent_s > self._proxy.settings.stream_response_timeout_s:
+        if silent_s > self._proxy.settings.endpoints.stream_response_timeout_s:
             self._took_too_long()
         elif silent_s > self.load.policy.hang_s:
             self.load.hanging += 1

@@ -41,7 +41,9 @@ MAX_TURNED_AWAY = 64
 
 
 def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
-    return fleet.EjectionPolicy(failures=settings.ejection_failures, hang_s=settings.hang_s)
+    return fleet.EjectionPolicy(
+        failures=settings.endpoints.ejection_failures, hang_s=settings.endpoints.hang_s
+    )
 
 
 class Proxy:
@@ -119,8 +121,7 @@ class Proxy:
 
     def _change_policies(self, before: GatewaySettings, settings: GatewaySettings) -> None:
         """Pools keep their policies, and what those remember, unless they are to be others."""
-        names = ("scheduler", "scheduling", "allow_experimental_plugins")
-        if all(getattr(before, name) == getattr(settings, name) for name in names):
+        if before.scheduling == settings.scheduling:
             return
         self.policies = Policies(settings, self.prefixes)
         for pool in self.pools.values():
@@ -163,13 +164,13 @@ class Proxy:
 
     @property
     def believes_objectives(self) -> bool:
-        return self.settings.objectives == "anyone"
+        return self.settings.queue.objectives_from == "anyone"
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]
     ) -> Sequence[fleet.EndpointLoad]:
         """The endpoints of a pool that a request may be sent to now."""
-        most = self.settings.max_endpoint_connections
+        most = self.settings.endpoints.max_connections
         loads = pool.loads if pool.pairs is None else pool.pairs.decode
         return scheduling.candidates(loads, self.now(), self.rng, tried, most)
 
@@ -177,7 +178,7 @@ class Proxy:
         self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad], now: float
     ) -> scheduling.Choice | None:
         """Where the pool's policy sends a request; None if there is nobody to be asked."""
-        most = self.settings.max_endpoint_connections
+        most = self.settings.endpoints.max_connections
         return scheduling.pick(pool.policy, request, pool.loads, now, self.rng, tried, most)
 
     def pick_pair(
@@ -190,7 +191,7 @@ class Proxy:
     ) -> scheduling.Pair | None:
         """Who prefills and who answers, in a pool where these are apart; None if there is nobody."""
         assert pool.pairs is not None
-        most = self.settings.max_endpoint_connections
+        most = self.settings.endpoints.max_connections
         return scheduling.pick_pair(
             pool.policy,
             pool.decoding,
@@ -209,7 +210,7 @@ class Proxy:
     ) -> scheduling.Pair | None:
         """Another to answer what is prefilled already; None if there is nobody."""
         assert pool.pairs is not None
-        most = self.settings.max_endpoint_connections
+        most = self.settings.endpoints.max_connections
         return scheduling.pick_again(pool.decoding, pair, pool.pairs, self.now(), self.rng, tried, most)
 
     def refused(
@@ -266,7 +267,7 @@ class Proxy:
 
     def retries(self, pool: PoolState) -> int:
         attempts = pool.pool.attempts
-        return self.settings.retries if attempts is None else attempts
+        return self.settings.endpoints.retries if attempts is None else attempts
 
     def take_retry(self, pool: PoolState) -> bool:
         """Spends a retry of the pool's budget, or says that there is none."""
@@ -288,7 +289,7 @@ class Proxy:
 
     def begin_trace(self, request: Request) -> None:
         """Begins a trace for its share of the requests that have none."""
-        if not trace.trace_id(request.traceparent) and self.rng.random() < self.settings.begin_traces:
+        if not trace.trace_id(request.traceparent) and self.rng.random() < self.settings.tracing.sample_ratio:
             request.begin_trace(trace.begin(self.rng))
 
     def _sweep(self) -> None:

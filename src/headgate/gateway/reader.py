@@ -64,7 +64,7 @@ class RequestReader:
 
     def __init__(self, proxy: Proxy, client: ClientConnection, peer: Peer) -> None:
         self._proxy = proxy
-        self._settings = proxy.settings
+        self._settings = proxy.settings.clients
         self._policy = proxy.policy
         self._peer = peer
         self.client = client
@@ -96,7 +96,7 @@ class RequestReader:
 
     def change(self, settings: GatewaySettings, policy: ClientPolicy) -> None:
         """Reads on by these settings."""
-        self._settings, self._policy = settings, policy
+        self._settings, self._policy = settings.clients, policy
         self._host_checked = None
         self._heads.forget()
 

@@ -44,7 +44,7 @@ class Service:
         self.registry = telemetry.Registry()
         self._lines: telemetry.LineLog | None = None
         self._recorder = Recorder(self.registry, None)
-        self._write_log(settings.access_log)
+        self._write_log(settings.logging.access_log)
         self._loop = asyncio.get_running_loop()
         self.proxy = Proxy(settings, self._recorder, self._loop, phase=phase, accounts=accounts)
         self._servers: dict[int, asyncio.Server] = {}
@@ -59,12 +59,14 @@ class Service:
         settings = self.proxy.settings
         self.proxy.scraper.start()
         self.proxy.kv_events.start()
-        kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig is not None else None
+        kubeconfig = (
+            Path(settings.kubernetes.kubeconfig) if settings.kubernetes.kubeconfig is not None else None
+        )
         async with (
             cluster.Client.from_kubeconfig(kubeconfig) as client,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_follow_objects(self.proxy, client, settings.namespace, on_ready))
+            tasks.create_task(_follow_objects(self.proxy, client, settings.kubernetes.namespace, on_ready))
             tasks.create_task(_flush_log(self._recorder))
 
     async def listen(self, listeners: Collection[int]) -> None:
@@ -84,10 +86,10 @@ class Service:
 
     def change(self, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
-        if settings.access_log != self.proxy.settings.access_log:
-            self._write_log(settings.access_log)
+        if settings.logging.access_log != self.proxy.settings.logging.access_log:
+            self._write_log(settings.logging.access_log)
         self.proxy.change(limits.affordable(settings))
-        logging.getLogger().setLevel(settings.log_level.upper())
+        logging.getLogger().setLevel(settings.logging.level.upper())
 
     def _write_log(self, form: str) -> None:
         self._recorder.flush()

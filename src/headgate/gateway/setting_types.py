@@ -1,43 +1,79 @@
-"""What is known of each setting from its type: for the reader of the file, the flags and the table."""
+"""Each setting as its type describes it: for its file, its flags, its environment and its table."""
 
 from __future__ import annotations
 
 import functools
+import inspect as introspection
 import math
 from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
-from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.settings import GatewaySettings, Section
+
+ENVIRONMENT_PREFIX = "HEADGATE_"
+
+_UNITS = {"_s": "seconds", "_bytes": "bytes", "_tokens": "tokens"}
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of GatewaySettings."""
+    """One field of a section of GatewaySettings."""
 
+    section: str
     name: str
+    """Within its section."""
     annotation: Any
     type: inspect.Type
     """Without None and without its description."""
     default: Any
     description: str
     is_live: bool
-    """Whether a running gateway takes a new value up."""
+    """Whether a running gateway applies a new value."""
     is_derived: bool
-    """Whether it follows from others, and cannot be set."""
+    """Whether it is computed from others and cannot be set."""
+    short_flag: str
+    """Another name of its flag, or ""."""
 
     @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def key(self) -> str:
+        """Its path as an identifier."""
+        return f"{self.section}_{self.name}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of its flag, the usual one first."""
+        full = "--" + self.key.replace("_", "-")
+        return (self.short_flag, full) if self.short_flag else (full,)
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return ENVIRONMENT_PREFIX + self.key.upper()
 
     @property
     def wanted(self) -> str:
         """The values that it takes, in words."""
-        return _wanted(self.type)
+        return _wanted(self.type, self.unit)
+
+    @property
+    def unit(self) -> str:
+        """Of a number, as its name says; "" without one."""
+        if self.name.endswith("_per_s"):
+            return ""
+        return next((unit for suffix, unit in _UNITS.items() if self.name.endswith(suffix)), "")
 
     @property
     def is_text(self) -> bool:
         return isinstance(self.type, inspect.StrType | inspect.LiteralType)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.type, inspect.ListType | inspect.VarTupleType)
 
     @property
     def choices(self) -> list[str]:
@@ -48,8 +84,17 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     def convert(self, value: object) -> Any:
         """The value as the setting has it. Raises ValueError, whose text says what is wanted instead."""
+        return self._converted(value, strict=True)
+
+    def parse(self, text: str) -> Any:
+        """The value from text, as environment variables have it: a list has commas. Raises ValueError."""
+        if self.is_list:
+            return self.convert([part.strip() for part in text.split(",") if part.strip()])
+        return self._converted(text, strict=self.is_text)
+
+    def _converted(self, value: object, *, strict: bool) -> Any:
         try:
-            converted = msgspec.convert(value, self.annotation)
+            converted = msgspec.convert(value, self.annotation, strict=strict)
         except msgspec.ValidationError:
             raise ValueError(f"{_shown(value)} is not {self.wanted}") from None
         if isinstance(converted, float) and not math.isfinite(converted):
@@ -57,17 +102,45 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return converted
 
 
+class SectionInfo(msgspec.Struct, frozen=True):
+    """A section and its settings."""
+
+    name: str
+    description: str
+    settings: tuple[Setting, ...]
+
+
 @functools.cache
-def settings() -> dict[str, Setting]:
-    """All that can be set, by name, in their order."""
+def sections() -> tuple[SectionInfo, ...]:
+    """All sections with all that can be set, in their order."""
     struct = inspect.type_info(GatewaySettings)
     assert isinstance(struct, inspect.StructType)
-    hints = get_type_hints(GatewaySettings, include_extras=True)
-    found = (_setting(field, hints[field.name]) for field in struct.fields)
-    return {setting.name: setting for setting in found if not setting.is_derived}
+    return tuple(_section(field) for field in struct.fields)
 
 
-def _setting(field: inspect.Field, annotation: Any) -> Setting:
+@functools.cache
+def settings() -> dict[str, Setting]:
+    """All that can be set, by path, in their order."""
+    return {setting.path: setting for section in sections() for setting in section.settings}
+
+
+@functools.cache
+def by_key() -> dict[str, Setting]:
+    """All that can be set, by key."""
+    return {setting.key: setting for setting in settings().values()}
+
+
+def _section(field: inspect.Field) -> SectionInfo:
+    type_ = field.type
+    assert isinstance(type_, inspect.StructType)
+    assert issubclass(type_.cls, Section)
+    hints = get_type_hints(type_.cls, include_extras=True)
+    found = [_of_field(field.name, each, hints[each.name]) for each in type_.fields]
+    description = introspection.getdoc(type_.cls) or ""
+    return SectionInfo(field.name, description, tuple(each for each in found if not each.is_derived))
+
+
+def _of_field(section: str, field: inspect.Field, annotation: Any) -> Setting:
     type_ = field.type
     extra: dict[str, Any] = {}
     described: dict[str, Any] = {}
@@ -79,6 +152,7 @@ def _setting(field: inspect.Field, annotation: Any) -> Setting:
     if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
         default = field.default_factory()
     return Setting(
+        section=section,
         name=field.name,
         annotation=annotation,
         type=type_,
@@ -86,17 +160,19 @@ def _setting(field: inspect.Field, annotation: Any) -> Setting:
         description=described.get("description", ""),
         is_live=extra.get("live", True),
         is_derived=extra.get("derived", False),
+        short_flag=extra.get("flag", ""),
     )
 
 
-def _wanted(type_: inspect.Type) -> str:
+def _wanted(type_: inspect.Type, unit: str) -> str:
+    of = f" of {unit}" if unit else ""
     match type_:
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():
-            return f"a whole number{_bounds(type_)}"
+            return f"a whole number{of}{_bounds(type_)}"
         case inspect.FloatType():
-            return f"a number{_bounds(type_)}"
+            return f"a number{of}{_bounds(type_)}"
         case inspect.LiteralType():
             return ", ".join(map(str, type_.values[:-1])) + f" or {type_.values[-1]}"
         case inspect.ListType() | inspect.VarTupleType():

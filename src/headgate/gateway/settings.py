@@ -1,11 +1,17 @@
-"""What a gateway is told: the one list of its settings, from which its file, its flags and their table come.
+"""The settings of a gateway: one nested structure, which its file, flags, environment and docs follow.
 
-Times are in seconds and sizes in bytes. A setting is `Annotated` with what `_says` makes: bounds, what it is
-for, and whether a running gateway takes a new value up.
+Times are in seconds and sizes in bytes. Each setting is `Annotated` with `_setting(...)`: what it is for, its
+bounds, and whether a running gateway applies a new value. A section's docstring describes it in the
+documentation.
+
+A setting has a path (`clients.max_body_bytes`) and a key, with "_" for the "." (`clients_max_body_bytes`).
+Flags (`--clients-max-body-bytes`) and environment variables (`HEADGATE_CLIENTS_MAX_BODY_BYTES`) are spelled
+after the key, so no two settings may have the same one.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Annotated, Any, Literal
 
@@ -19,371 +25,450 @@ from headgate.gateway import cors, hosts, trust
 DAY_S = 86_400.0
 
 
-def _says(
-    description: str, *, live: bool = True, ge: float | None = None, le: float | None = None
+def _setting(
+    description: str,
+    *,
+    live: bool = True,
+    ge: float | None = None,
+    le: float | None = None,
+    flag: str = "",
 ) -> msgspec.Meta:
-    """`live` settings change while serving; the others at the next start or upgrade."""
-    return msgspec.Meta(description=description, extra={"live": live}, ge=ge, le=le)
+    """`live` settings change while serving; the others at the next start or upgrade. `flag` is a shorter name
+    for the flag."""
+    return msgspec.Meta(description=description, extra={"live": live, "flag": flag}, ge=ge, le=le)
 
 
 def _derived(description: str) -> msgspec.Meta:
-    """What follows from other settings, and is no setting itself."""
+    """A field that is computed from other settings and cannot be set."""
     return msgspec.Meta(description=description, extra={"derived": True})
 
 
-def _port(of: str) -> msgspec.Meta:
-    return _says(f"Port of {of}; 0 lets the system choose.", live=False, ge=0, le=65_535)
+def _port(of: str, *, flag: str = "") -> msgspec.Meta:
+    return _setting(f"Port of {of}; 0 picks a free one.", live=False, ge=0, le=65_535, flag=flag)
 
 
-class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Addresses, limits and times of a gateway, for each of its workers."""
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that belong together."""
 
-    host: Annotated[str, _says("Address that clients connect to.", live=False)] = "127.0.0.1"
-    port: Annotated[int, _port("the inference API")] = 8080
-    metrics_host: Annotated[str, _says("Address of the metrics page.", live=False)] = "127.0.0.1"
-    metrics_port: Annotated[int, _port("the metrics page")] = 9090
-    admin_host: Annotated[str, _says("Address of the health and debug pages.", live=False)] = "127.0.0.1"
-    admin_port: Annotated[int, _port("the health and debug pages")] = 8081
-    workers: Annotated[
-        int, _says("Worker processes, each with its share of the connections.", live=False, ge=1, le=256)
+
+class Listen(Section, frozen=True):
+    """The inference API, which clients connect to."""
+
+    host: Annotated[str, _setting("Address of the inference API.", live=False, flag="--host")] = "127.0.0.1"
+    port: Annotated[int, _port("the inference API", flag="--port")] = 8080
+
+
+class Metrics(Section, frozen=True):
+    """The metrics page."""
+
+    host: Annotated[str, _setting("Address of the metrics page.", live=False)] = "127.0.0.1"
+    port: Annotated[int, _port("the metrics page")] = 9090
+
+
+class Admin(Section, frozen=True):
+    """The health and debug pages. They have no authentication."""
+
+    host: Annotated[str, _setting("Address of the health and debug pages.", live=False)] = "127.0.0.1"
+    port: Annotated[int, _port("the health and debug pages")] = 8081
+
+
+class Workers(Section, frozen=True):
+    """Worker processes, which share the connections."""
+
+    count: Annotated[
+        int, _setting("Number of worker processes.", live=False, ge=1, le=256, flag="--workers")
     ] = 1
-
-    worker_hang_s: Annotated[
+    hang_s: Annotated[
         float,
-        _says("A worker that does nothing for this long is killed and replaced; 0 is never.", ge=0, le=DAY_S),
+        _setting(
+            "A worker whose event loop is stuck for this long is killed and replaced; 0 means never.",
+            ge=0,
+            le=DAY_S,
+        ),
     ] = 60.0
+
+
+class Kubernetes(Section, frozen=True):
+    """The API server that routes, pools and endpoints are read from."""
 
     kubeconfig: Annotated[
         str | None,
-        _says(
-            "File that names the API server; without it the in-cluster account, $KUBECONFIG, ~/.kube/config.",
+        _setting(
+            "Kubeconfig of the API server. Without it: the in-cluster account, then $KUBECONFIG, then "
+            "~/.kube/config.",
             live=False,
+            flag="--kubeconfig",
         ),
     ] = None
     namespace: Annotated[
-        str | None, _says("Objects of this namespace only; without it those of all.", live=False)
+        str | None,
+        _setting(
+            "Read the objects of this namespace only; without it, of all.", live=False, flag="--namespace"
+        ),
     ] = None
 
-    max_head_bytes: Annotated[int, _says("Longest request head.", ge=1024, le=1 << 20)] = 32 * 1024
-    max_headers: Annotated[int, _says("Most headers of a request.", ge=1, le=10_000)] = 100
-    max_body_bytes: Annotated[int, _says("Longest request body.", ge=1024, le=1 << 30)] = 32 * 1024 * 1024
+
+class Clients(Section, frozen=True):
+    """Client connections: limits, timeouts and trust."""
+
+    max_head_bytes: Annotated[
+        int, _setting("Longest request head: request line and headers.", ge=1024, le=1 << 20)
+    ] = 32 * 1024
+    max_headers: Annotated[int, _setting("Most headers in a request.", ge=1, le=10_000)] = 100
+    max_body_bytes: Annotated[int, _setting("Longest request body.", ge=1024, le=1 << 30)] = 32 * 1024 * 1024
     max_pipelined: Annotated[
-        int, _says("Requests that a client may send ahead on one connection.", ge=1, le=1000)
+        int, _setting("Requests that a client may pipeline on one connection.", ge=1, le=1000)
     ] = 16
-    max_clients: Annotated[
+    max_connections: Annotated[
         int,
-        _says(
-            "Client connections of a worker at a time; fewer if it may not open so many files.",
+        _setting(
+            "Client connections of each worker; lower if the process may not open that many files.",
             ge=1,
             le=1_000_000,
         ),
     ] = 10_000
-    max_clients_per_address: Annotated[
+    max_connections_per_address: Annotated[
         int,
-        _says(
-            "Those of one client address (IPv6: one /64 network); 0 is no limit, since behind a load "
-            "balancer all clients have one address.",
+        _setting(
+            "Client connections of each worker from one address (IPv6: one /64 network); 0 is no limit, "
+            "because all clients behind a load balancer share one address.",
             ge=0,
             le=1_000_000,
         ),
     ] = 0
-    head_timeout_s: Annotated[
+    receive_timeout_s: Annotated[
         float,
-        _says(
-            "How long a client may take for a request, from its first byte to its last; longer for a long "
-            "body.",
+        _setting(
+            "Time for a client to send a request, from its first byte to its last; min_body_bytes_per_s "
+            "extends it for long bodies.",
             ge=0.1,
             le=DAY_S,
         ),
     ] = 30.0
     min_body_bytes_per_s: Annotated[
         int,
-        _says(
-            "For each of so many bytes of body that came, a request may take a second longer.",
+        _setting(
+            "Slowest upload allowed: receive_timeout_s grows by one second for each this many bytes of body "
+            "received.",
             ge=1,
             le=1 << 30,
         ),
     ] = 16 * 1024
     keep_alive_s: Annotated[
-        float, _says("How long an idle client connection stays open.", ge=0.1, le=DAY_S)
+        float, _setting("How long an idle client connection stays open.", ge=0.1, le=DAY_S)
     ] = 75.0
-    trusted_clients: Annotated[
+    trusted_networks: Annotated[
         tuple[str, ...],
-        _says(
-            "Networks of load balancers, whose word on the clients behind them is believed, and of "
-            "operators: from others, x-headgate-* and x-gateway-* are dropped, and x-forwarded-* replaced."
+        _setting(
+            "Networks of load balancers and operators. Only from these are x-forwarded-*, x-headgate-* and "
+            "x-gateway-* headers accepted; from others, x-forwarded-* is replaced and the rest is dropped."
         ),
     ] = ()
     allowed_hosts: Annotated[
         tuple[str, ...],
-        _says("Names that the gateway goes by, such as api.example.com or *.example.com; none means any."),
+        _setting(
+            "Host names that requests may use, such as api.example.com or *.example.com; empty allows any."
+        ),
     ] = ()
-    cors_origins: Annotated[
-        tuple[str, ...],
-        _says('Origins such as https://app.example.com whose web pages may send requests, or "*" for all.'),
-    ] = ()
-    cors_methods: Annotated[tuple[str, ...], _says("Methods that those pages may use.")] = ("GET", "POST")
-    cors_headers: Annotated[
-        tuple[str, ...], _says("Request headers that they may set; none means all that they ask for.")
-    ] = ()
-    cors_max_age_s: Annotated[
-        int, _says("How long their browsers may remember that.", ge=0, le=int(DAY_S))
-    ] = 600
-    cors_credentials: Annotated[
-        bool, _says("Whether they may send cookies and the like; not with the origin *.")
-    ] = False
     write_buffer_bytes: Annotated[
         int,
-        _says("Past this much unread by a client, its endpoint is not read either.", ge=1024, le=1 << 26),
+        _setting(
+            "Unsent response bytes per client above which the gateway stops reading from the endpoint.",
+            ge=1024,
+            le=1 << 26,
+        ),
     ] = 64 * 1024
+
+
+class Cors(Section, frozen=True):
+    """Requests from web pages of other origins (CORS)."""
+
+    origins: Annotated[
+        tuple[str, ...],
+        _setting('Origins such as https://app.example.com whose pages may send requests, or "*" for all.'),
+    ] = ()
+    methods: Annotated[tuple[str, ...], _setting("Methods that those pages may use.")] = ("GET", "POST")
+    headers: Annotated[
+        tuple[str, ...], _setting("Request headers that those pages may set; empty allows any.")
+    ] = ()
+    max_age_s: Annotated[
+        int, _setting("How long browsers may cache the response to a preflight request.", ge=0, le=int(DAY_S))
+    ] = 600
+    credentials: Annotated[
+        bool, _setting("Whether those pages may send cookies and other credentials; not with the origin *.")
+    ] = False
+
+
+class Endpoints(Section, frozen=True):
+    """Connections to endpoints: timeouts, limits, retries and ejection."""
 
     connect_timeout_s: Annotated[
         float,
-        _says(
-            "How long a connection to an endpoint may take, TLS included; a packet lost and sent again fits.",
+        _setting(
+            "Time to connect to an endpoint, TLS included; the default allows for one lost packet.",
             ge=0.01,
             le=600,
         ),
     ] = 3.0
     response_timeout_s: Annotated[
         float,
-        _says(
-            "Until the head of an answer that is no stream, which engines send when all of it is generated; "
-            "where a pool has no timeout.",
+        _setting(
+            "Time until the head of a response that is not streamed, which engines send when all of it is "
+            "generated; for pools without a timeout of their own.",
             ge=1,
             le=DAY_S,
         ),
     ] = 600.0
     stream_response_timeout_s: Annotated[
         float,
-        _says(
-            "Until the head of a stream, which comes with the first token at the latest; where a pool has no "
-            "timeout.",
+        _setting(
+            "Time until the head of a streamed response, which comes with the first token at the latest; for "
+            "pools without a timeout of their own.",
             ge=1,
             le=DAY_S,
         ),
     ] = 300.0
     stream_idle_timeout_s: Annotated[
         float,
-        _says("An endpoint that sends nothing for this long amid an answer has failed.", ge=0.1, le=DAY_S),
+        _setting("An endpoint that pauses for this long within a response has failed.", ge=0.1, le=DAY_S),
     ] = 600.0
     hang_s: Annotated[
         float,
-        _says(
-            "Three requests that wait for longer eject an endpoint of which nothing is heard, while others "
-            "answer.",
+        _setting(
+            "An endpoint is ejected when three requests have waited for it this long without a byte, while "
+            "other endpoints respond.",
             ge=1,
             le=DAY_S,
         ),
     ] = 30.0
     max_response_head_bytes: Annotated[
-        int, _says("Longest head of an endpoint's answer.", ge=1024, le=1 << 20)
+        int, _setting("Longest response head from an endpoint.", ge=1024, le=1 << 20)
     ] = 64 * 1024
-    max_endpoint_connections: Annotated[
+    max_connections: Annotated[
         int,
-        _says(
-            "Connections to one endpoint, and so requests that it has from one worker, at a time.",
-            ge=1,
-            le=65_000,
+        _setting(
+            "Connections of each worker to one endpoint, and so requests in flight there.", ge=1, le=65_000
         ),
     ] = 1024
-    idle_connections: Annotated[int, _says("Idle connections kept for each endpoint.", ge=0, le=65_000)] = 256
-    idle_connection_s: Annotated[
+    max_idle_connections: Annotated[
+        int, _setting("Idle connections that each worker keeps open to one endpoint.", ge=0, le=65_000)
+    ] = 256
+    keep_alive_s: Annotated[
         int,
-        _says(
-            "How long those are kept: less than the 5 s after which uvicorn, and so vLLM, hangs up.",
+        _setting(
+            "How long an idle connection to an endpoint is kept: less than the 5 s after which uvicorn, and "
+            "so vLLM, closes it.",
             ge=1,
             le=3600,
         ),
     ] = 4
     ejection_failures: Annotated[
         int,
-        _says(
-            "Failures in a row by which an endpoint is left out of its pools for a while; 0 is never.",
+        _setting(
+            "Failures in a row after which an endpoint gets no requests for a while; 0 means never.",
             ge=0,
             le=1_000_000,
         ),
     ] = 5
-    engine_metrics: Annotated[
-        bool, _says("Whether the metrics pages of engines, and their lists of models, are read.")
-    ] = True
-    engine_metrics_interval_s: Annotated[
-        float,
-        _says("Between two looks of a worker at an engine where nothing presses.", ge=0.05, le=3600),
-    ] = 1.0
-    engine_metrics_quick_s: Annotated[
-        float,
-        _says("Between two of them where requests wait, or soon may.", ge=0.01, le=3600),
-    ] = 0.1
-    engine_metrics_per_s: Annotated[
+    retries: Annotated[
         int,
-        _says(
-            "Pages that all workers read in a second at most; with more engines, each is looked at less "
-            "often.",
+        _setting("Retries on other endpoints, for pools without a number of their own.", ge=0, le=100),
+    ] = 2
+
+
+class EngineMetrics(Section, frozen=True):
+    """Reading the metrics pages and model lists of engines."""
+
+    enabled: Annotated[bool, _setting("Whether they are read.")] = True
+    interval_s: Annotated[
+        float, _setting("Interval between two reads of an engine while it is quiet.", ge=0.05, le=3600)
+    ] = 1.0
+    busy_interval_s: Annotated[
+        float, _setting("Interval while requests are queued, or may be soon.", ge=0.01, le=3600)
+    ] = 0.1
+    max_per_s: Annotated[
+        int,
+        _setting(
+            "Most reads per second, all workers together; with more engines, each is read less often.",
             ge=1,
             le=100_000,
         ),
     ] = 100
-    engine_metrics_stale_s: Annotated[
+    stale_s: Annotated[
         float,
-        _says(
-            "What an engine said longer ago than this, and than two looks take, is not relied on.",
+        _setting(
+            "Readings older than this, and than two intervals, are ignored.",
             ge=0.1,
             le=3600,
         ),
     ] = 5.0
-    engine_metrics_timeout_s: Annotated[
-        float, _says("How long an engine may take for a page.", ge=0.05, le=600)
-    ] = 5.0
-    engine_metrics_path: Annotated[
-        str, _says("Where the page is, unless a Pod says it: prometheus.io/path.")
-    ] = "/metrics"
-    engine_metrics_port: Annotated[
+    timeout_s: Annotated[float, _setting("Time for an engine to send its page.", ge=0.05, le=600)] = 5.0
+    path: Annotated[str, _setting("Path of the metrics page, unless the Pod sets prometheus.io/path.")] = (
+        "/metrics"
+    )
+    port: Annotated[
         int,
-        _says(
-            "Its port, unless a Pod says it: prometheus.io/port; 0 is the port that serves.", ge=0, le=65_535
+        _setting(
+            "Port of the metrics page, unless the Pod sets prometheus.io/port; 0 is the port that serves "
+            "requests.",
+            ge=0,
+            le=65_535,
         ),
     ] = 0
-    retries: Annotated[int, _says("Retries on other endpoints where a pool does not say.", ge=0, le=100)] = 2
 
-    flow_control: Annotated[
+
+class Queue(Section, frozen=True):
+    """Flow control: which requests wait, for how long, and in which order."""
+
+    enabled: Annotated[
         bool,
-        _says(
-            "Whether requests wait for their turn where their pool has no room for them; without it only "
-            "those of a priority below 0 are refused then."
+        _setting(
+            "Whether requests are queued while their pool has no capacity. If not, only requests with a "
+            "priority below 0 are rejected then."
         ),
     ] = True
     no_endpoint_wait_s: Annotated[
         float,
-        _says(
-            "How long requests wait for a pool without ready endpoints to get one, as one that is scaled "
-            "from zero; 0 refuses them at once.",
+        _setting(
+            "How long requests wait for a pool without ready endpoints, such as one that scales from zero; "
+            "0 rejects them immediately.",
             ge=0,
             le=DAY_S,
         ),
     ] = 30.0
-    queue_ttl_s: Annotated[
+    ttl_s: Annotated[
         float,
-        _says(
-            "How long requests wait for their turn at most; 0 is as long as their client does.",
-            ge=0,
-            le=DAY_S,
+        _setting(
+            "Longest time in the queue; 0 means for as long as the client stays connected.", ge=0, le=DAY_S
         ),
     ] = 60.0
-    queue_detector: Annotated[
+    detector: Annotated[
         Literal["predicted-work", "utilization-detector", "concurrency-detector"],
-        _says("What tells whether a pool has room."),
+        _setting("How the gateway decides whether a pool has capacity."),
     ] = "predicted-work"
-    queue_target_s: Annotated[
+    target_s: Annotated[
         float,
-        _says(
-            "By predicted work, a pool has room while one of its endpoints is expected to take a request up "
-            "within this time: so much waits in engines, and the rest here, where its order can change.",
+        _setting(
+            "For predicted-work: a pool has capacity while one of its endpoints is expected to start a new "
+            "request within this time. The rest waits in the gateway, where its order can still change.",
             ge=0.01,
             le=3600,
         ),
     ] = TARGET_S
-    queue_max_in_flight: Annotated[
+    max_in_flight: Annotated[
         int,
-        _says(
-            "By the concurrency detector, a pool has room for so many requests on each endpoint.",
+        _setting(
+            "For concurrency-detector: requests in flight on each endpoint while its pool has capacity.",
             ge=1,
             le=1_000_000,
         ),
     ] = 100
-    queue_max_requests: Annotated[
+    max_requests: Annotated[
         int,
-        _says("Requests that wait for one pool, in all workers; 0 is no limit.", ge=0, le=10_000_000),
+        _setting(
+            "Most queued requests of one pool, all workers together; 0 is no limit.", ge=0, le=10_000_000
+        ),
     ] = 5000
-    queue_max_bytes: Annotated[int, _says("Bytes of their bodies; 0 is no limit.", ge=0, le=1 << 40)] = (
+    max_bytes: Annotated[int, _setting("Most bytes of their bodies; 0 is no limit.", ge=0, le=1 << 40)] = (
         1_000_000_000
     )
-    queue_band_max_requests: Annotated[
-        int, _says("Those of one priority; 0 is no limit.", ge=0, le=10_000_000)
+    band_max_requests: Annotated[
+        int,
+        _setting("Most queued requests of one priority of a pool; 0 is no limit.", ge=0, le=10_000_000),
     ] = 5000
-    queue_band_max_bytes: Annotated[
-        int, _says("Bytes of the bodies of one priority; 0 is no limit.", ge=0, le=1 << 40)
+    band_max_bytes: Annotated[
+        int, _setting("Most bytes of their bodies; 0 is no limit.", ge=0, le=1 << 40)
     ] = 1_000_000_000
-    queue_fairness: Annotated[FairnessName, _says("Which flow of a priority is next.")] = (
+    fairness: Annotated[FairnessName, _setting("How the next flow (tenant) of a priority is chosen.")] = (
         "deficit-round-robin"
     )
-    queue_order: Annotated[OrderingName, _says("Which request of a flow is next.")] = "fcfs-ordering-policy"
-    queue_weights: Annotated[
+    order: Annotated[OrderingName, _setting("How the next request of a flow is chosen.")] = (
+        "fcfs-ordering-policy"
+    )
+    weights: Annotated[
         tuple[str, ...],
-        _says("Shares of flows in the work, relative to the others', which have 1: team-a=2."),
+        _setting("Relative shares of flows, such as team-a=2; flows not listed have 1."),
     ] = ()
-    queue_floor_share: Annotated[
+    floor_share: Annotated[
         float,
-        _says(
-            "Share of the work that each priority gets at least while requests of it wait, from 0 to 0.5; "
-            "with 0, lower ones wait for as long as higher ones come.",
+        _setting(
+            "Least share of the work for each priority with queued requests, from 0 to 0.5; with 0, lower "
+            "priorities wait for as long as higher ones have requests.",
             ge=0,
             le=0.5,
         ),
     ] = 0.0
-    queue_promote_after_s: Annotated[
+    promote_after_s: Annotated[
         float,
-        _says(
-            "A request that has waited so long goes before all others, whatever its priority; 0 is never.",
+        _setting(
+            "A request that has waited this long is next, whatever its priority; 0 means never.",
             ge=0,
             le=DAY_S,
         ),
     ] = 0.0
-    queue_evicts: Annotated[
+    evict_running: Annotated[
         bool,
-        _says(
-            "Whether running requests of a priority below 0 that have no answer yet are ended for others "
-            "that wait."
+        _setting(
+            "Whether running requests with a priority below 0 that have no response yet are ended to make "
+            "room for queued ones."
         ),
     ] = False
-    objectives: Annotated[
+    objectives_from: Annotated[
         Literal["anyone", "trusted"],
-        _says(
-            "Who may name an InferenceObjective, which decides the priority of a request: all clients, or "
-            "trusted ones only."
+        _setting(
+            "Whose requests may name an InferenceObjective, which sets their priority: anyone's, or only "
+            "those from trusted networks."
         ),
     ] = "anyone"
-    fairness_ids: Annotated[
+    fairness_ids_from: Annotated[
         Literal["anyone", "trusted"],
-        _says(
-            "Whose x-gateway-inference-fairness-id, and the like, say which flow a request belongs to: those "
-            "of all clients, or of trusted ones only."
+        _setting(
+            "Whose x-gateway-inference-fairness-id and similar headers choose the flow of a request: "
+            "anyone's, or only those from trusted networks."
         ),
     ] = "anyone"
     tenant_header: Annotated[
         str,
-        _says(
-            "Header by which a trusted client tells the tenant of a request, which is its flow if it has no "
-            "fairness id; empty is none."
+        _setting(
+            "Header in which a trusted client names the tenant of a request, which is its flow unless it has "
+            "a fairness id; empty is none."
         ),
     ] = ""
+    kthena_environment: Annotated[
+        dict[str, str], _derived("The environment variables of Kthena's queues.")
+    ] = {}
 
-    remote_prefill_tokens: Annotated[
+
+class Prefill(Section, frozen=True):
+    """Prefill and decode on separate endpoints."""
+
+    remote_min_tokens: Annotated[
         int,
-        _says(
-            "Where a ModelServer tells prefill and decode Pods apart, prompts with fewer uncached tokens are "
-            "prefilled where they are decoded; with 0, every prompt is prefilled apart.",
+        _setting(
+            "Prompts with fewer uncached tokens are prefilled on the decode endpoint; with 0, every prompt "
+            "is prefilled remotely.",
             ge=0,
             le=10_000_000,
         ),
     ] = 512
 
-    rate_limit_strict: Annotated[
+
+class RateLimits(Section, frozen=True):
+    """Token and request limits that several gateways share through Redis."""
+
+    strict: Annotated[
         bool,
-        _says(
-            "Whether requests are refused while the Redis that counts their limit is away; else each gateway "
-            "goes by its share of what was left."
+        _setting(
+            "Whether requests are rejected while the Redis of their limit cannot be reached. If not, each "
+            "gateway enforces its share of the limit."
         ),
     ] = False
-    rate_limit_wait_s: Annotated[
-        float,
-        _says("How long a request may wait for that Redis at most.", ge=0.005, le=10),
-    ] = 0.05
-    rate_limit_gateways: Annotated[
+    wait_s: Annotated[float, _setting("Longest time that a request waits for Redis.", ge=0.005, le=10)] = 0.05
+    gateways: Annotated[
         int,
-        _says(
-            "By how many gateway processes a limit is divided at least while its Redis was never reached, so "
-            "that it has not said how many there are.",
+        _setting(
+            "Fewest gateway processes that a limit is divided among until Redis has been reached once and "
+            "has reported how many there are.",
             live=False,
             ge=1,
             le=10_000,
@@ -391,88 +476,150 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 1
     redis_hosts: Annotated[
         tuple[str, ...],
-        _says(
-            "Hosts of Redis servers that routes may name, and that are told $REDIS_PASSWORD; none means any.",
+        _setting(
+            "Redis servers that routes may name, and that are sent $REDIS_PASSWORD; empty allows any.",
             live=False,
         ),
     ] = ()
-    redis_tls: Annotated[bool, _says("Whether those are spoken to over TLS.", live=False)] = False
+    redis_tls: Annotated[bool, _setting("Whether to connect to Redis over TLS.", live=False)] = False
     redis_ca_file: Annotated[
         str | None,
-        _says("File of the authorities that sign their certificates; without it, the system's.", live=False),
+        _setting("CA certificates to verify Redis with; without it, those of the system.", live=False),
     ] = None
+
+
+class Shutdown(Section, frozen=True):
+    """Stopping and upgrading."""
 
     lameduck_s: Annotated[
         float,
-        _says(
-            "After the signal to stop, how long new connections are still served while readiness says no.",
+        _setting(
+            "After the signal to stop, how long new connections are still served while readiness fails.",
             ge=0,
             le=3600,
         ),
     ] = 0.0
     drain_s: Annotated[
-        float, _says("After that, how long running requests may take to end.", ge=0, le=DAY_S)
+        float, _setting("After that, time for running requests to finish.", ge=0, le=DAY_S)
     ] = 30.0
     retire_s: Annotated[
         float,
-        _says("How long requests may run on in a worker that an upgrade replaced.", ge=0, le=DAY_S),
+        _setting("In an upgrade, time for the requests of a replaced worker to finish.", ge=0, le=DAY_S),
     ] = 600.0
 
-    scheduler: Annotated[
+
+class Scheduling(Section, frozen=True):
+    """How endpoints are picked."""
+
+    policy: Annotated[
         Literal["predicted", "least-work", "least-request", "round-robin", "random"],
-        _says("How endpoints of a pool are picked, where no configuration file says it."),
+        _setting("Policy of all pools, unless config_file or a pool sets another."),
     ] = "predicted"
-    scheduler_config: Annotated[
+    config_file: Annotated[
         str | None,
-        _says(
-            "File that says how endpoints are picked: an EndpointPickerConfig, or Kthena's scheduler "
-            "configuration."
-        ),
+        _setting("File with an EndpointPickerConfig, or with Kthena's scheduler configuration."),
     ] = None
     allow_experimental_plugins: Annotated[
-        bool, _says("Whether that file may have plugins that are experimental where they come from.")
+        bool, _setting("Whether that file may use plugins that their authors call experimental.")
     ] = False
-    scheduling: Annotated[dict[str, Any] | None, _derived("What that file says.")] = None
-    kthena_environment: Annotated[
-        dict[str, str], _derived("What the environment says in the names of Kthena's queues.")
-    ] = {}
+    content: Annotated[dict[str, Any] | None, _derived("The content of config_file.")] = None
 
+
+class Logging(Section, frozen=True):
+    """Logs."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], _setting("Least severity written to standard error.")
+    ] = "info"
     access_log: Annotated[
         Literal["text", "json", "off"],
-        _says("Form of the line that is written to standard output for each request."),
+        _setting("Format of the line written to standard output for each request."),
     ] = "text"
-    begin_traces: Annotated[
+
+
+class Tracing(Section, frozen=True):
+    """Distributed tracing."""
+
+    sample_ratio: Annotated[
         float,
-        _says(
-            "Share of the requests without a trace for which one is begun, from 0 to 1: they are sent with "
-            "a new traceparent that says to record them.",
+        _setting(
+            "Share of the requests without a trace, from 0 to 1, for which the gateway starts one: it sends "
+            "them on with a sampled traceparent.",
             ge=0,
             le=1,
         ),
     ] = 0.0
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], _says("What is logged on standard error.")
-    ] = "info"
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of a gateway, the same for each of its workers."""
+
+    listen: Listen = Listen()
+    metrics: Metrics = Metrics()
+    admin: Admin = Admin()
+    workers: Workers = Workers()
+    kubernetes: Kubernetes = Kubernetes()
+    clients: Clients = Clients()
+    cors: Cors = Cors()
+    endpoints: Endpoints = Endpoints()
+    engine_metrics: EngineMetrics = EngineMetrics()
+    queue: Queue = Queue()
+    prefill: Prefill = Prefill()
+    rate_limits: RateLimits = RateLimits()
+    shutdown: Shutdown = Shutdown()
+    scheduling: Scheduling = Scheduling()
+    logging: Logging = Logging()
+    tracing: Tracing = Tracing()
+
+    def replace(self, **values: Any) -> GatewaySettings:
+        """A copy with other values, by key: `settings.replace(clients_max_body_bytes=1024)`.
+
+        Values are not checked. Raises KeyError for a key that does not exist."""
+        sections: dict[str, dict[str, Any]] = {}
+        for key, value in values.items():
+            section, _, name = paths()[key].partition(".")
+            sections.setdefault(section, {})[name] = value
+        changed = {
+            section: msgspec.structs.replace(getattr(self, section), **named)
+            for section, named in sections.items()
+        }
+        return msgspec.structs.replace(self, **changed)
+
+    def by_path(self) -> dict[str, Any]:
+        """Every value, derived ones included, under its path."""
+        return {
+            f"{section}.{name}": getattr(getattr(self, section), name)
+            for section in self.__struct_fields__
+            for name in getattr(self, section).__struct_fields__
+        }
+
+
+@functools.cache
+def paths() -> dict[str, str]:
+    """The path of each setting and derived value, by its key."""
+    return {path.replace(".", "_"): path for path in GatewaySettings().by_path()}
 
 
 def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
-    """What is wrong with settings that are valid each for itself: name of the setting, and why."""
+    """Values that are valid on their own but not together or in detail: path of the setting, and why."""
     found = []
-    taken = {(settings.host, settings.port): "port"}
-    for name in ("metrics_port", "admin_port"):
-        host, port = getattr(settings, name.replace("port", "host")), getattr(settings, name)
-        other = taken.setdefault((host, port), name)
-        if other != name and port:
-            found.append((name, f"{port} is {other} already: choose another"))
-    origins = cors.problems(settings.cors_origins, credentials=settings.cors_credentials)
+    taken = {(settings.listen.host, settings.listen.port): "listen.port"}
+    for path, page in (("metrics.port", settings.metrics), ("admin.port", settings.admin)):
+        other = taken.setdefault((page.host, page.port), path)
+        if other != path and page.port:
+            found.append((path, f"{page.port} is already used by {other}: choose another"))
+    origins = cors.problems(settings.cors.origins, credentials=settings.cors.credentials)
     found += [
-        *(("engine_metrics_path", problem) for problem in _path_problems(settings.engine_metrics_path)),
-        *(("trusted_clients", problem) for problem in trust.problems(settings.trusted_clients)),
-        *(("allowed_hosts", problem) for problem in hosts.problems(settings.allowed_hosts)),
-        *(("cors_origins", problem) for problem in origins),
-        *(("queue_weights", problem) for problem in _weight_problems(settings.queue_weights)),
-        *(("cors_methods", problem) for problem in cors.not_names(settings.cors_methods)),
-        *(("cors_headers", problem) for problem in cors.not_names(settings.cors_headers)),
+        *(("engine_metrics.path", problem) for problem in _path_problems(settings.engine_metrics.path)),
+        *(
+            ("clients.trusted_networks", problem)
+            for problem in trust.problems(settings.clients.trusted_networks)
+        ),
+        *(("clients.allowed_hosts", problem) for problem in hosts.problems(settings.clients.allowed_hosts)),
+        *(("cors.origins", problem) for problem in origins),
+        *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
+        *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
+        *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
     ]
     return found
 
@@ -498,17 +645,17 @@ def _weight_problems(weights: tuple[str, ...]) -> list[str]:
 def _path_problems(path: str) -> list[str]:
     if routing.is_page_path(path):
         return []
-    return [f"{path[:64]!r} is no path: it begins with / and has no blanks"]
+    return [f"{path[:64]!r} is not a path: a path begins with / and has no spaces"]
 
 
 def changes(old: GatewaySettings, new: GatewaySettings) -> dict[str, tuple[Any, Any]]:
-    """The settings that differ, as they were and as they are to be."""
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in GatewaySettings.__struct_fields__}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    """The settings that differ, by path: the old value and the new one."""
+    before, after = old.by_path(), new.by_path()
+    return {path: (before[path], after[path]) for path in before if before[path] != after[path]}
 
 
 class InvalidSettings(Exception):  # noqa: N818 - reads as what it says
-    """Settings that cannot be used; `errors` has one line for each of them."""
+    """Settings that cannot be used; `errors` has one line for each problem."""
 
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))

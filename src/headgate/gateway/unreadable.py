@@ -12,7 +12,7 @@ def invalid(why: object) -> Refusal:
 
 
 def too_large(part: str, limit: int, status: int) -> Refusal:
-    setting = "max_body_bytes" if part == "body" else "max_head_bytes"
+    setting = "clients.max_body_bytes" if part == "body" else "clients.max_head_bytes"
     return Refusal.bad_request(
         f"the request {part} is longer than {limit} bytes: send less, or raise {setting} of the gateway",
         code=f"{part}_too_large",
@@ -22,7 +22,7 @@ def too_large(part: str, limit: int, status: int) -> Refusal:
 
 def too_many_headers(limit: int) -> Refusal:
     return Refusal.bad_request(
-        f"the request has more than {limit} headers: send fewer, or raise max_headers of the gateway",
+        f"the request has more than {limit} headers: send fewer, or raise clients.max_headers of the gateway",
         code="head_too_large",
         status=431,
     )

@@ -231,7 +231,7 @@ class UpstreamConnection(asyncio.Protocol):
         while True:
             end = head.find(b"\r\n\r\n")
             size = end if end >= 0 else len(head)
-            if self._interim_bytes + size > self._home.settings.max_response_head_bytes:
+            if self._interim_bytes + size > self._home.settings.endpoints.max_response_head_bytes:
                 raise httptools.HttpParserError("the response head is too long")
             if end < 0:
                 self._head = head

@@ -71,7 +71,9 @@ def _passed_on(parts: list[bytes], *, http_1_0: bool) -> _Transport:
 
     async def run():
         loop = asyncio.get_running_loop()
-        proxy = Proxy(GatewaySettings(retries=0), Recorder(Registry(), None), loop, random.Random(1))
+        proxy = Proxy(
+            GatewaySettings().replace(endpoints_retries=0), Recorder(Registry(), None), loop, random.Random(1)
+        )
         key = api.ObjectRef("ModelServer", "default", "pool")
         route = routing.Route(
             key=api.ObjectRef("ModelRoute", "default", "route"),

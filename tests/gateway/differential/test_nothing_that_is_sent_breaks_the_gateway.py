@@ -17,12 +17,12 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
-SETTINGS = GatewaySettings(
-    retries=0,
-    trusted_clients=("127.0.0.1",),
+SETTINGS = GatewaySettings().replace(
+    endpoints_retries=0,
+    clients_trusted_networks=("127.0.0.1",),
     cors_origins=("https://a.example",),
-    allowed_hosts=("g", "*.example"),
-    max_pipelined=2,
+    clients_allowed_hosts=("g", "*.example"),
+    clients_max_pipelined=2,
 )
 
 

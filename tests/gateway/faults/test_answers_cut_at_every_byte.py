@@ -33,7 +33,9 @@ async def test_cut(
     """Before the end of the head, another endpoint answers; in the body, the answer is not made whole."""
     answer = FORMS[form]
     faulty, other = await start_faulty(), await start_faulty(faults.Fault(WELL.wire))
-    gateway = await start_gateway(faulty, other, settings={"ejection_failures": 0, "scheduler": "least-work"})
+    gateway = await start_gateway(
+        faulty, other, settings={"endpoints_ejection_failures": 0, "scheduling_policy": "least-work"}
+    )
     files = descriptors()
     for place, fault in faults.every_cut(answer, then):
         without_bounds(gateway)

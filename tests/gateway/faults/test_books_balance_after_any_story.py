@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from unittest import mock
 
-import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -151,14 +150,14 @@ class Stories(RuleBasedStateMachine):
         for patch in self.patches:
             patch.start()
         detector = "predicted-work" if room is None else "concurrency-detector"
-        chosen = GatewaySettings(
+        chosen = GatewaySettings().replace(
             queue_detector=detector,
             queue_max_in_flight=room or 1,
-            flow_control=True,
+            queue_enabled=True,
             queue_ttl_s=50.0,
-            no_endpoint_wait_s=30.0,
+            queue_no_endpoint_wait_s=30.0,
             queue_max_requests=4,
-            queue_evicts=evicts,
+            queue_evict_running=evicts,
         )
         self.proxy = Proxy(chosen, Counting(Registry(), None), self.loop, random.Random(1))
         self._serve(range(3))
@@ -267,9 +266,9 @@ class Stories(RuleBasedStateMachine):
     def time_passes(self, seconds):
         self.loop.now += seconds
 
-    @rule(settings=st.fixed_dictionaries({"flow_control": st.booleans(), "queue_ttl_s": st.just(5.0)}))
+    @rule(settings=st.fixed_dictionaries({"queue_enabled": st.booleans(), "queue_ttl_s": st.just(5.0)}))
     def settings_change(self, settings):
-        self.proxy.change(msgspec.structs.replace(self.proxy.settings, **settings))
+        self.proxy.change(self.proxy.settings.replace(**settings))
 
     @rule()
     def a_second_is_over(self):

@@ -10,7 +10,7 @@ from headgate.gateway import gauges, pages
 from headgate.gateway.explanation import Explanation, LimitShown
 
 EXPLAINED = {"X_Headgate_Explain": "1"}
-TRUSTED = {"trusted_clients": ("127.0.0.0/8",)}
+TRUSTED = {"clients_trusted_networks": ("127.0.0.0/8",)}
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_the_access_log_tells_what_was_counted(
 ):
     """Of the directions that are limited; of a refused request nothing."""
     endpoint = await start_endpoint(counted(9, 4))
-    gateway = await start_gateway(endpoint, limits=per_month(input=10), settings={"access_log": form})
+    gateway = await start_gateway(endpoint, limits=per_month(input=10), settings={"logging_access_log": form})
     for _ in range(2):
         await gateway.ask(prompt(8))
     gateway.serve([endpoint])

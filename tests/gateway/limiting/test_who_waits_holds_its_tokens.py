@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-ROOM_FOR_ONE = {"flow_control": True, "queue_detector": "concurrency-detector", "queue_max_in_flight": 1}
+ROOM_FOR_ONE = {"queue_enabled": True, "queue_detector": "concurrency-detector", "queue_max_in_flight": 1}
 LIMITS = {"input": 1000, "output": 1000}
 
 

@@ -117,7 +117,7 @@ async def test_short_prompts_are_prefilled_where_they_are_decoded(
     split, chat, handed_over, remote_tokens, length, decision
 ):
     """By the threshold of the ModelServer, or the gateway's own; the reason is counted."""
-    some = await split("nixl", remote_tokens=None, settings={"remote_prefill_tokens": remote_tokens})
+    some = await split("nixl", remote_tokens=None, settings={"prefill_remote_min_tokens": remote_tokens})
     client = await some.gateway.connect()
     body = chat(messages=[{"role": "user", "content": "x" * length}])
     client.post(body)

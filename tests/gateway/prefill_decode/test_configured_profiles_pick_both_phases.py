@@ -22,7 +22,7 @@ LONG = [{"role": "user", "content": "a long story " * 100}]
 
 def configured(deciders: str) -> dict[str, object]:
     text = HEAD + PLUGINS.replace("DECIDERS", deciders)
-    return {"scheduling": yaml.safe_load(text), "allow_experimental_plugins": True}
+    return {"scheduling_content": yaml.safe_load(text), "scheduling_allow_experimental_plugins": True}
 
 
 async def test_both_endpoints_are_pinned_by_tokens_of_their_own(split, chat, handed_over):

@@ -83,7 +83,7 @@ async def engines(start_gateway):
                     group="g",
                     bootstrap_port=bootstrap_port,
                 )
-            gateway = await start_gateway(settings={"engine_metrics": False})
+            gateway = await start_gateway(settings={"engine_metrics_enabled": False})
             phases = routing.PrefillDecode(connector=connector, roles=roles, remote_tokens=remote_tokens)
             key = api.ObjectRef("ModelServer", "default", "pool")
             gateway.serve([], engine="SGLang" if connector == "sglang" else "vLLM")

@@ -458,7 +458,9 @@ async def test_an_idle_connection_that_crossed_with_its_end_is_no_failure(split,
 
 async def test_a_group_whose_prefill_fails_again_and_again_is_left_out(split, chat, handed_over):
     """After five failures in a row its endpoint is ejected, and the other group gets the prompts."""
-    some = await split("nixl", prefill=2, decode=2, groups=2, attempts=1, settings={"ejection_failures": 2})
+    some = await split(
+        "nixl", prefill=2, decode=2, groups=2, attempts=1, settings={"endpoints_ejection_failures": 2}
+    )
     some.prefill[0].behave = error(503)
     some.prefill[1].behave = handed_over
     for endpoint in some.decode:

@@ -49,7 +49,7 @@ def objects(notes):
 )
 async def test_prompts_are_prefilled_by_one_pod_and_answered_by_another(start_gateway, engine, notes, shared):
     """Nothing but labels, and an annotation for another connector or engine; and as pdGroup has it."""
-    gateway = await start_gateway(settings={"engine_metrics": False})
+    gateway = await start_gateway(settings={"engine_metrics_enabled": False})
     async with contextlib.AsyncExitStack() as stack:
         pods, addresses = [], []
         for role in ("prefill", "decode"):

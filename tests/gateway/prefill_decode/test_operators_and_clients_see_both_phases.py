@@ -26,7 +26,7 @@ async def serve_one(some, client, chat, handed_over, answer=b"{}", **headers):
 
 async def test_the_access_log_tells_both_endpoints(split, chat, handed_over):
     """Decision, endpoint, time and cached tokens of the prefill."""
-    some = await split("nixl", settings={"access_log": "json"})
+    some = await split("nixl", settings={"logging_access_log": "json"})
     await serve_one(some, await some.gateway.connect(), chat, handed_over)
     line = json.loads(some.gateway.log_lines()[0])
     assert line["selected_pod"] == "default/pod-1"
@@ -50,7 +50,7 @@ async def test_the_text_log_tells_it_in_a_word(split, chat, handed_over):
 
 async def test_failed_prefills_are_in_the_log(split, chat, handed_over):
     """Among the attempts, as those of the other phase."""
-    some = await split("nixl", prefill=2, settings={"access_log": "json"})
+    some = await split("nixl", prefill=2, settings={"logging_access_log": "json"})
     client = await some.gateway.connect()
     client.post(chat())
     (await some.prefill[0].call()).reset()
@@ -65,7 +65,7 @@ async def test_failed_prefills_are_in_the_log(split, chat, handed_over):
 
 async def test_trusted_clients_see_the_pair(split, chat, handed_over):
     """In the decision header."""
-    some = await split("nixl", settings={"trusted_clients": ("127.0.0.1",)})
+    some = await split("nixl", settings={"clients_trusted_networks": ("127.0.0.1",)})
     client = await some.gateway.connect()
     response = await serve_one(some, client, chat, handed_over, x_headgate_explain="1")
     decision = response.header("x-headgate-decision")

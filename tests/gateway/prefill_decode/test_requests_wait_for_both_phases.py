@@ -28,7 +28,7 @@ async def test_a_busy_prefill_is_waited_for(split, eventually):
 
 async def test_a_pool_where_nobody_decodes_is_waited_for(split, eventually):
     """Endpoints that only prefill answer nobody."""
-    pool = await split(prefill=1, decode=1, settings={"no_endpoint_wait_s": 60.0})
+    pool = await split(prefill=1, decode=1, settings={"queue_no_endpoint_wait_s": 60.0})
     (queue,) = pool.gateway.proxy.queues.all()
     pool.use(decode=[])
     client = await pool.gateway.connect()

@@ -9,7 +9,7 @@ from headgate.gateway import delivery, pages
 from headgate.gateway.queueing import gauges
 
 ROOM_FOR_ONE = {
-    "flow_control": True,
+    "queue_enabled": True,
     "queue_detector": "concurrency-detector",
     "queue_max_in_flight": 1,
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from headgate import api, routing, scheduling
@@ -17,7 +16,7 @@ from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
 ENDPOINT = routing.Endpoint("default/pod", "127.0.0.1", 1)
-SETTINGS = GatewaySettings(queue_detector="concurrency-detector", queue_max_in_flight=1_000_000)
+SETTINGS = GatewaySettings().replace(queue_detector="concurrency-detector", queue_max_in_flight=1_000_000)
 
 
 class Held:
@@ -115,7 +114,7 @@ async def test_one_that_cannot_be_told_keeps_the_news_from_nobody(proxy, caplog)
 async def test_room_at_an_endpoint_is_for_all_of_its_pools(proxy):
     """What ends for one pool makes room for those that wait for another with the same endpoint."""
     Held.sent = []
-    proxy.change(msgspec.structs.replace(SETTINGS, queue_max_in_flight=1))
+    proxy.change(SETTINGS.replace(queue_max_in_flight=1))
     other = api.ObjectRef("ModelServer", "default", "other")
     pools = [routing.Pool(key=key, endpoints=[ENDPOINT]) for key in (KEY, other)]
     proxy.use(routing.Snapshot(pools={pool.key: pool for pool in pools}))
@@ -135,8 +134,8 @@ async def test_settings_that_are_none_of_its_own_leave_a_queue_alone(proxy):
     """What flows have had is remembered."""
     queue = serve(proxy, ENDPOINT)
     capacity = queue.room.capacity
-    proxy.change(msgspec.structs.replace(SETTINGS, keep_alive_s=1.0))
+    proxy.change(SETTINGS.replace(clients_keep_alive_s=1.0))
     assert queue.room.capacity is capacity
-    proxy.change(msgspec.structs.replace(SETTINGS, queue_ttl_s=1.0))
+    proxy.change(SETTINGS.replace(queue_ttl_s=1.0))
     assert queue.room.capacity is not capacity
     assert queue.settings.ttl_s == 1.0

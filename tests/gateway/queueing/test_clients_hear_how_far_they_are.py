@@ -86,7 +86,7 @@ async def test_a_queue_that_refuses(pool, heard, eventually):
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_all_bytes_of_such_a_stream_are_logged(start_pool, endpoint, form):
     """Comments, and the event with which the queue ended it, as they were framed."""
-    pool = await start_pool(access_log=form)
+    pool = await start_pool(logging_access_log=form)
     await pool.ask("runs")
     await endpoint.call()
     asks = {"x_headgate_progress": "true", "x_request_id": "mine", "connection": "close"}
@@ -160,7 +160,7 @@ async def test_who_does_not_ask_hears_nothing(pool, endpoint):
 
 async def test_a_pool_without_endpoints(start_pool, endpoint):
     """The comment says what is waited for."""
-    pool = await start_pool(no_endpoint_wait_s=60.0)
+    pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([])
     client = await pool.wait("streams", stream=True, x_headgate_progress="1")
     pool.sweep(1.0)

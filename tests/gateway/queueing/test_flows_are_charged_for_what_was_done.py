@@ -42,7 +42,7 @@ A = {"x_headgate_fairness_id": "a"}
 @pytest.fixture
 async def first(start_pool):
     """A stream of the flow "a" with a prompt of 8 tokens, by Kthena's fairness; its pool, client and call."""
-    pool = await start_pool(kthena_environment=FAIR)
+    pool = await start_pool(queue_kthena_environment=FAIR)
     client = await pool.ask("x" * 31, stream=True, **A)
     return pool, client, await pool.endpoint.call()
 

@@ -2,7 +2,6 @@
 
 import math
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ TRUSTED, ANYONE = Peer("10.0.0.1", Networks(["10.0.0.0/8"])), Peer("192.0.2.1", 
 def read(*headers, peer=ANYONE, is_stream=True, is_http_1_0=False, **settings):
     lines = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     request = Request(b"POST", b"/v1/completions", lines, b"", True, is_http_1_0, 0.0, peer, b"gateway")
-    chosen = msgspec.structs.replace(GatewaySettings(), **settings)
+    chosen = GatewaySettings().replace(**settings)
     return asked.read(request, chosen, is_stream=is_stream)
 
 
@@ -39,16 +38,16 @@ def test_fairness_ids_name_the_flow(name):
 def test_the_fairness_id_comes_before_the_tenant():
     """A tenant is who a trusted proxy says; its own word of flows is finer."""
     tenant, own = ("x-tenant", "acme"), ("x-headgate-fairness-id", "batch")
-    assert read(tenant, peer=TRUSTED, tenant_header="X-Tenant").flow == "acme"
-    assert read(tenant, own, peer=TRUSTED, tenant_header="X-Tenant").flow == "batch"
-    assert read(tenant, tenant_header="X-Tenant").flow == "default-flow"
+    assert read(tenant, peer=TRUSTED, queue_tenant_header="X-Tenant").flow == "acme"
+    assert read(tenant, own, peer=TRUSTED, queue_tenant_header="X-Tenant").flow == "batch"
+    assert read(tenant, queue_tenant_header="X-Tenant").flow == "default-flow"
 
 
 def test_only_the_trusted_may_be_believed():
     """Where the settings say so, a client cannot choose its flow itself."""
     own = ("x-headgate-fairness-id", "mine")
-    assert read(own, fairness_ids="trusted").flow == "default-flow"
-    assert read(own, fairness_ids="trusted", peer=TRUSTED).flow == "mine"
+    assert read(own, queue_fairness_ids_from="trusted").flow == "default-flow"
+    assert read(own, queue_fairness_ids_from="trusted", peer=TRUSTED).flow == "mine"
 
 
 def test_long_ids_are_cut():

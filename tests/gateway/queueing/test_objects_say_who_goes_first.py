@@ -88,7 +88,7 @@ async def test_the_order_is_that_of_the_objects(pool, endpoint, eventually):
 async def test_the_less_important_make_room(pool, endpoint, eventually, waits, comes, reason):
     """Sheddable ones first, and critical ones for nobody."""
     proxy = pool.gateway.proxy
-    proxy.change(msgspec.structs.replace(proxy.settings, queue_max_requests=1))
+    proxy.change(proxy.settings.replace(queue_max_requests=1))
     runs = await pool.gateway.connect()
     runs.post({"model": "Default", "prompt": "runs"})
     await endpoint.call()

@@ -2,7 +2,6 @@
 
 import math
 
-import msgspec
 import pytest
 
 from headgate.gateway import explaining
@@ -34,7 +33,7 @@ async def test_a_pool_without_room(pool, endpoint):
 
 async def test_a_pool_without_endpoints(start_pool):
     """How long one is waited for."""
-    pool = await start_pool(no_endpoint_wait_s=45.0)
+    pool = await start_pool(queue_no_endpoint_wait_s=45.0)
     pool.gateway.serve([])
     assert explained(pool).waits == "no endpoint is ready: it waits up to 45 s for one"
 
@@ -48,7 +47,7 @@ async def test_a_pool_that_will_never_have_room(pool, monkeypatch):
 
 async def test_without_flow_control_nothing_waits(start_pool, endpoint):
     """Whatever the pool has room for."""
-    pool = await start_pool(flow_control=False)
+    pool = await start_pool(queue_enabled=False)
     await pool.ask()
     await endpoint.call()
     assert explained(pool).waits == ""
@@ -56,7 +55,7 @@ async def test_without_flow_control_nothing_waits(start_pool, endpoint):
 
 async def test_the_decision_tells_of_the_wait(start_pool, endpoint):
     """To a trusted client that asks for it."""
-    pool = await start_pool(trusted_clients=("127.0.0.0/8",))
+    pool = await start_pool(clients_trusted_networks=("127.0.0.0/8",))
     await pool.ask()
     first = await endpoint.call()
     client = await pool.wait(x_headgate_explain="1", x_headgate_fairness_id="team-a", x_priority="2")
@@ -70,7 +69,7 @@ async def test_the_decision_tells_of_the_wait(start_pool, endpoint):
 
 async def test_a_refusal_tells_why_it_was_dropped(start_pool, endpoint):
     """In the same line."""
-    pool = await start_pool(trusted_clients=("127.0.0.0/8",), queue_ttl_s=0.05)
+    pool = await start_pool(clients_trusted_networks=("127.0.0.0/8",), queue_ttl_s=0.05)
     await pool.ask()
     await endpoint.call()
     response = await pool.gateway.ask(x_headgate_explain="1")
@@ -93,9 +92,7 @@ async def test_the_share_of_each_bound_is_measured(start_pool, endpoint):
     assert pool.gateway.metric(f"{name}capacity_utilization_bytes", priority="1") == size / 5_000
     assert pool.gateway.metric(f"{name}global_capacity_utilization_requests") == 0.2
     assert pool.gateway.metric(f"{name}global_capacity_utilization_bytes") == 2 * size / 10_000
-    settings = msgspec.structs.replace(
-        pool.gateway.proxy.settings, queue_max_requests=0, queue_band_max_bytes=0
-    )
+    settings = pool.gateway.proxy.settings.replace(queue_max_requests=0, queue_band_max_bytes=0)
     pool.gateway.proxy.change(settings)
     told = pool.gateway.registry.render().decode()
     assert f"\n{name}global_capacity_utilization_requests{{" not in told

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 
-import msgspec
 import pytest
 
 from headgate import routing
@@ -76,7 +75,7 @@ async def test_the_least_important_make_room(start_pool, endpoint):
 
 async def test_nobody_is_there_to_answer(start_pool):
     """F10: a pool without endpoints is waited for, and not for ever."""
-    pool = await start_pool(no_endpoint_wait_s=0.05)
+    pool = await start_pool(queue_no_endpoint_wait_s=0.05)
     pool.gateway.serve([])
     response = await pool.gateway.ask()
     told(response, 503, "no_ready_endpoint", "rejected-no-endpoints")
@@ -91,7 +90,7 @@ async def test_nobody_waits_for_endpoints_where_that_is_not_wanted(pool):
 
 async def test_a_fault_is_not_waited_for(start_pool):
     """No Pod that comes will help."""
-    pool = await start_pool(no_endpoint_wait_s=60.0)
+    pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([], fault="its Secret has no certificates")
     response = await pool.gateway.ask()
     told(response, 503, "no_ready_endpoint", "rejected-no-endpoints")
@@ -101,7 +100,7 @@ async def test_a_fault_is_not_waited_for(start_pool):
 async def test_an_endpoint_comes(start_pool, endpoint, caplog, eventually):
     """F9: what waited for one goes on, and the log and a metric tell of both."""
     caplog.set_level(logging.INFO)
-    pool = await start_pool(no_endpoint_wait_s=60.0)
+    pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([])
     client = await pool.wait("from zero")
     waiting = "headgate_gateway_flow_control_waiting_for_endpoints"
@@ -116,7 +115,7 @@ async def test_an_endpoint_comes(start_pool, endpoint, caplog, eventually):
 
 async def test_the_pool_is_deleted(start_pool):
     """Nothing is left to wait for."""
-    pool = await start_pool(no_endpoint_wait_s=60.0)
+    pool = await start_pool(queue_no_endpoint_wait_s=60.0)
     pool.gateway.serve([])
     client = await pool.wait()
     pool.gateway.proxy.use(routing.Snapshot())
@@ -151,7 +150,7 @@ async def test_a_gateway_that_is_replaced_lets_them_wait(pool, endpoint):
 @pytest.mark.parametrize(("priority", "status"), [("-1", 429), ("0", 200), ("1", 200)])
 async def test_without_flow_control(start_pool, endpoint, priority, status):
     """F1 and F2: only what may be shed is refused by a saturated pool, and nothing waits."""
-    pool = await start_pool(flow_control=False)
+    pool = await start_pool(queue_enabled=False)
     await pool.ask()
     await endpoint.call()
     client = await pool.ask(x_priority=priority)
@@ -169,8 +168,8 @@ async def test_settings_change_while_requests_wait(pool, endpoint):
     await pool.ask()
     first = await endpoint.call()
     clients = [await pool.wait(f"waits {number}") for number in range(3)]
-    settings = msgspec.structs.replace(
-        pool.gateway.proxy.settings, queue_max_requests=1, queue_fairness="global-strict-fairness-policy"
+    settings = pool.gateway.proxy.settings.replace(
+        queue_max_requests=1, queue_fairness="global-strict-fairness-policy"
     )
     pool.gateway.proxy.change(settings)
     told(await pool.gateway.ask(), 429, "queue_full", "rejected-saturated")
@@ -190,7 +189,7 @@ async def test_anthropics_clients_get_their_form(start_pool, endpoint):
 
 async def test_the_access_log_tells_of_the_wait(start_pool, endpoint):
     """How long, in whose name, and why in vain."""
-    pool = await start_pool(access_log="json", queue_max_requests=1)
+    pool = await start_pool(logging_access_log="json", queue_max_requests=1)
     await pool.ask()
     first = await endpoint.call()
     await pool.wait("waits", x_priority="3", x_headgate_fairness_id="team-a")

@@ -32,7 +32,7 @@ async def test_requests_are_sent_one_after_the_other(pool, endpoint):
 
 async def test_an_endpoint_with_all_its_connections_is_waited_for(start_pool, endpoint):
     """What is predicted would let more go, but there is no connection for them."""
-    pool = await start_pool(queue_detector="predicted-work", max_endpoint_connections=1)
+    pool = await start_pool(queue_detector="predicted-work", endpoints_max_connections=1)
     await pool.ask("first")
     first = await endpoint.call()
     await pool.wait("second")
@@ -50,8 +50,10 @@ async def test_engines_that_are_waited_for_are_looked_at_often(pool, endpoint):
     await pool.wait()
     assert scraper.is_waited_for(load)
     settings = pool.gateway.proxy.settings
-    assert scraper.pace.after(None, 0.0) == settings.engine_metrics_interval_s
-    assert scraper.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(settings.engine_metrics_quick_s)
+    assert scraper.pace.after(None, 0.0) == settings.engine_metrics.interval_s
+    assert scraper.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(
+        settings.engine_metrics.busy_interval_s
+    )
 
 
 async def test_who_is_more_important_goes_first(pool, endpoint):

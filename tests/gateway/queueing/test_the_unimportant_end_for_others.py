@@ -5,7 +5,7 @@ import asyncio
 
 async def test_the_newest_that_may_be_shed_is_taken_back(start_pool, endpoint):
     """With a clean refusal, as it has no answer yet; the work at its endpoint ends, and the other goes."""
-    pool = await start_pool(queue_evicts=True, queue_max_in_flight=2)
+    pool = await start_pool(queue_evict_running=True, queue_max_in_flight=2)
     older = await pool.ask("older", x_priority="-1")
     kept = await endpoint.call()
     newer = await pool.ask("newer", x_priority="-1")
@@ -23,7 +23,7 @@ async def test_the_newest_that_may_be_shed_is_taken_back(start_pool, endpoint):
 
 async def test_nobody_is_taken_back_who_has_a_part_of_the_answer(start_pool, endpoint):
     """The more important one waits for its end."""
-    pool = await start_pool(queue_evicts=True)
+    pool = await start_pool(queue_evict_running=True)
     client = await pool.ask("sheddable", x_priority="-1")
     call = await endpoint.call()
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")

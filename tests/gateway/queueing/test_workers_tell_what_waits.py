@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from headgate.flow.sharing import Charge, Part, PoolShare
@@ -163,7 +162,7 @@ async def test_a_bound_that_has_changed_is_told(start_worker, endpoint):
     await endpoint.call()
     assert tell() is None
     proxy = pool.gateway.proxy
-    proxy.change(msgspec.structs.replace(proxy.settings, queue_max_requests=10))
+    proxy.change(proxy.settings.replace(queue_max_requests=10))
     assert tell().all.max_requests == 10
     assert tell() is None
 

@@ -5,7 +5,11 @@ import json
 
 import pytest
 
-QUICK = {"engine_metrics_interval_s": 0.05, "engine_metrics_quick_s": 0.02, "engine_metrics_per_s": 1000}
+QUICK = {
+    "engine_metrics_interval_s": 0.05,
+    "engine_metrics_busy_interval_s": 0.02,
+    "engine_metrics_max_per_s": 1000,
+}
 """A hundred looks in a second or two, so that a test of many looks takes no longer."""
 
 

@@ -204,7 +204,7 @@ async def test_endpoints_that_leave_are_looked_at_no_more(start_endpoint, start_
     gateway.serve([endpoint])
     await eventually(lambda: load_of(gateway).reading)
     settings = gateway.proxy.settings
-    gateway.proxy.change(type(settings)(engine_metrics=False))
+    gateway.proxy.change(settings.replace(engine_metrics_enabled=False))
     await eventually(lambda: load_of(gateway).reading is None)
     assert shown(gateway)["reading"] == {"state": "off"}
 
@@ -233,7 +233,7 @@ async def test_looks_at_a_time_are_bounded(start_endpoint, start_looking, eventu
 async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engine, looked):
     """More engines than turns: each is looked at in its turn."""
     endpoint = await start_endpoint(behave=engine)
-    gateway = await start_looking(*[endpoint] * 30, settings={"engine_metrics_per_s": 100})
+    gateway = await start_looking(*[endpoint] * 30, settings={"engine_metrics_max_per_s": 100})
     await looked(engine, 1)
     began, before = gateway.proxy.now(), gateway.proxy.scraper.pages["read"]
     await looked(engine, 60)
@@ -245,7 +245,9 @@ async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engi
 async def test_workers_share_the_looks(start_endpoint, start_looking, engine):
     """All of them together read no more pages in a second than one alone, and take no more of engines."""
     endpoint = await start_endpoint(behave=engine)
-    gateway = await start_looking(*[endpoint] * 8, settings={"workers": 4, "engine_metrics_per_s": 100})
+    gateway = await start_looking(
+        *[endpoint] * 8, settings={"workers_count": 4, "engine_metrics_max_per_s": 100}
+    )
     scraper = gateway.proxy.scraper
     assert scraper.pace.lookers == 4
     assert scraper.pace.round_s == pytest.approx(8 * 4 / 100)

@@ -77,7 +77,7 @@ async def test_errors_of_the_gateway(start_gateway, start_endpoint, anthropic_sd
     """They have Anthropic's form on its paths."""
     dead = await start_endpoint()
     await dead.stop()
-    sdk = anthropic_sdk(await start_gateway(dead, settings={"max_body_bytes": 2000}))
+    sdk = anthropic_sdk(await start_gateway(dead, settings={"clients_max_body_bytes": 2000}))
     with pytest.raises(anthropic.NotFoundError) as unknown:
         await sdk.messages.create(**{**ASKED, "model": "unknown"})
     assert unknown.value.body["error"]["type"] == "not_found_error"

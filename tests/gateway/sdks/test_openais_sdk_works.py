@@ -127,7 +127,7 @@ async def test_errors_of_the_gateway(start_gateway, start_endpoint, openai_sdk):
     """An unknown model, a body that is too long, and no endpoint are three exceptions."""
     dead = await start_endpoint()
     await dead.stop()
-    gateway = await start_gateway(dead, settings={"max_body_bytes": 2000})
+    gateway = await start_gateway(dead, settings={"clients_max_body_bytes": 2000})
     sdk = openai_sdk(gateway)
     with pytest.raises(openai.NotFoundError) as unknown:
         await sdk.chat.completions.create(model="unknown", messages=QUESTION)

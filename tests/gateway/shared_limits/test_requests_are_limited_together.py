@@ -32,7 +32,7 @@ def start(start_gateway, counting_endpoint, way):
     """Starts a gateway whose route counts in Redis."""
 
     async def start(settings: dict[str, object] | None = None, **tokens: int):
-        settings = {"rate_limit_wait_s": LONG_S} | (settings or {})
+        settings = {"rate_limits_wait_s": LONG_S} | (settings or {})
         limits = per_month(way.address, **tokens)
         return await start_gateway(counting_endpoint, settings=settings, limits=limits)
 
@@ -83,7 +83,7 @@ async def test_without_redis_requests_go_and_say_so(start, way, eventually):
 
 async def test_strict_gateways_refuse_without_redis(start, way, eventually):
     """They say that it is not the client's fault, and when to try again; a prompt too large is told that."""
-    gateway = await start({"rate_limit_strict": True}, input=100)
+    gateway = await start({"rate_limits_strict": True}, input=100)
     await way.close()
     (source,) = gateway.proxy.limit_sources.all()
     await eventually(lambda: source.trouble)
@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_ser
 
 async def test_only_hosts_that_may_be_named_are_spoken_to(start, way, eventually):
     """A route cannot make a gateway tell its password to any host."""
-    gateway = await start({"redis_hosts": ("redis.example",)}, input=100)
+    gateway = await start({"rate_limits_redis_hosts": ("redis.example",)}, input=100)
     (source,) = gateway.proxy.limit_sources.all()
     await eventually(lambda: source.trouble)
     assert "redis_hosts" in source.trouble

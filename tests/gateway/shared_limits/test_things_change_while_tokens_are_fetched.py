@@ -56,7 +56,7 @@ async def endpoint(start_endpoint):
 
 @pytest.fixture
 async def gateway(start_gateway, account, endpoint):
-    return await start_gateway(endpoint, settings={"rate_limit_wait_s": LONG_S}, limits=LIMITS)
+    return await start_gateway(endpoint, settings={"rate_limits_wait_s": LONG_S}, limits=LIMITS)
 
 
 @pytest.fixture

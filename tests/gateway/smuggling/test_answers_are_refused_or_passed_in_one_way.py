@@ -28,7 +28,7 @@ async def test_case(case, start_gateway, recording_endpoint, caplog):
     """The client's view agrees with the verdict, and the next request is served as if nothing had been."""
     recording_endpoint.script = case.sent
     recording_endpoint.closes_behind_script = "closes" in case.told
-    gateway = await start_gateway(recording_endpoint, settings={"retries": 0})
+    gateway = await start_gateway(recording_endpoint, settings={"endpoints_retries": 0})
     client = await gateway.connect()
     client.post()
     verdict = case.verdict

@@ -8,24 +8,38 @@ import click
 from headgate.cli.gateway import flags as gateway_flags
 
 
-@click.command()
+@click.command(cls=gateway_flags.GatewayCommand)
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File of settings, each under the name of its flag with _ for -; flags go before it. "
-    "A change of it is taken up while serving.",
+    help="YAML file of settings, in the sections shown below. Changes are applied while serving.",
 )
-@click.option("--check-config", is_flag=True, help="Judge flags and file, and serve nothing.")
+@click.option("--check-config", is_flag=True, help="Check all settings and exit.")
+@click.option(
+    "--show-settings",
+    is_flag=False,
+    flag_value="table",
+    type=click.Choice(["table", "json", "yaml"]),
+    help="Print every setting and where its value comes from, and exit. yaml prints a file of those that are "
+    "set.",
+)
 @gateway_flags.of_settings
-def gateway(config: Path | None, check_config: bool, flags: dict[str, Any]) -> None:
-    """Serve inference requests by the objects of an API server.
+def gateway(
+    config: Path | None, check_config: bool, show_settings: str | None, flags: dict[str, Any]
+) -> None:
+    """Serve inference requests, as the objects of an API server describe.
+
+    Each setting can be given as a flag, as an environment variable (HEADGATE_LISTEN_PORT for --listen-port),
+    and in the file of --config; the first of these counts.
 
     Example: headgate gateway --config examples/gateway.yaml --port 8080
     """
-    from headgate.cli.gateway import configuration, running
+    from headgate.cli.gateway import configuration, running, showing
 
     try:
-        if check_config:
+        if show_settings is not None:
+            click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
+        elif check_config:
             configuration.load(config, flags)
             click.echo(f"{config or 'the configuration'} is valid")
         else:

@@ -1,26 +1,34 @@
-"""The gateway's settings from its file and its flags: all of them valid, or every error with its place."""
+"""The gateway's settings from its file, the environment and its flags: all of them valid, or every error with
+its place.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 from headgate.cli import validation
-from headgate.cli.gateway import kthena, scheduler
+from headgate.cli.gateway import kthena, scheduler, suggesting
 from headgate.cli.manifests import Mapping as Tree
 from headgate.cli.manifests import Node, Scalar, Span, plain, read_document
 from headgate.cli.validation import Finding
-from headgate.cli.validation.spelling import closest
-from headgate.gateway import GatewaySettings, Setting, setting_types
+from headgate.gateway import GatewaySettings, Setting, old_settings, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
 
 log = logging.getLogger(__name__)
+
+COMMAND_LINE, ENVIRONMENT = "command line", "environment"
+
+_KUBERNETES_VALUE = re.compile(r"(tcp|udp|sctp)://")
+_KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)")
+"""Variables that Kubernetes sets for each Service: those of one named headgate-metrics begin as ours do."""
 
 
 class ConfigurationErrors(InvalidSettings):
@@ -37,33 +45,61 @@ class ConfigurationErrors(InvalidSettings):
         return "\n".join(parts[:-1]).rstrip("\n")
 
 
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings, and where those come from that do not have their default."""
+
+    settings: GatewaySettings
+    origins: dict[str, str]
+    """By path: a place in the file, an environment variable, or a flag."""
+
+
 def load(
     file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> GatewaySettings:
-    """The settings of the file, those of the flags over them, the defaults below; of the environment what has
-    the names of Kthena's queues.
+    """The settings in effect: see `load_with_origins`."""
+    return load_with_origins(file, flags, environment).settings
+
+
+def load_with_origins(
+    file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> Loaded:
+    """Flags go before the environment, the environment before the file, the file before defaults. `flags` are
+    by key, or by old name. Logs warnings.
 
     Raises ConfigurationErrors with all errors.
     """
     reading = _Reading(str(file) if file is not None else "")
     if file is not None:
-        reading.read()
-    for name, value in flags.items():
-        reading.take(setting_types.settings()[name], value, None)
-    settings = GatewaySettings(**reading.values)
-    all_read = not reading.findings
-    for name, problem in conflicts(settings):
-        # Of what could not be read, the default stands in, whose port nobody asked for.
-        if all_read or not name.endswith("_port"):
-            reading.report(name, problem)
+        reading.read_file()
+    reading.read_environment(environment)
+    reading.read_flags(flags)
+    settings = GatewaySettings().replace(**reading.values_by_key())
+    all_read = not reading.errors
+    for path, problem in conflicts(settings):
+        # A value that could not be read is replaced by the default, whose port nobody asked for.
+        if all_read or not path.endswith(".port"):
+            reading.report(path, problem)
     said, around = scheduler.read(settings), kthena.read(environment)
-    reading.findings += said.errors + around.errors
-    reading.lines |= said.lines
-    if reading.findings:
-        raise ConfigurationErrors(reading.findings, reading.lines)
-    for finding in said.others + around.others:
+    errors = reading.errors + said.errors + around.errors
+    if errors:
+        raise ConfigurationErrors(errors, reading.lines | said.lines)
+    for finding in reading.warnings + said.others + around.others:
         log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
-    return msgspec.structs.replace(settings, scheduling=said.content, kthena_environment=around.environment)
+    complete = settings.replace(scheduling_content=said.content, queue_kthena_environment=around.environment)
+    return Loaded(complete, {path: str(place) for path, place in reading.places.items()})
+
+
+class _Place(NamedTuple):
+    """Where a setting was set."""
+
+    source: str
+    """File, ENVIRONMENT or COMMAND_LINE."""
+    name: str
+    """As it is written there."""
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.span.start.line}" if self.span is not None else self.name
 
 
 class _Reading:
@@ -72,50 +108,129 @@ class _Reading:
     def __init__(self, file: str) -> None:
         self.file = file
         self.values: dict[str, Any] = {}
-        self.findings: list[Finding] = []
+        self.places: dict[str, _Place] = {}
+        self.errors: list[Finding] = []
+        self.warnings: list[Finding] = []
         self.lines: validation.Lines = {}
-        self._spans: dict[str, Span | None] = {}
 
-    def read(self) -> None:
+    def values_by_key(self) -> dict[str, Any]:
+        return {setting_types.settings()[path].key: value for path, value in self.values.items()}
+
+    # -- the file
+
+    def read_file(self) -> None:
         tree, problems, lines = read_document(self.file)
         self.lines = {self.file: lines}
-        self.findings += [validation.of_problem(problem) for problem in problems]
+        self.errors += [validation.of_problem(problem) for problem in problems]
         if tree is None or getattr(tree, "value", tree) is None:
             return
         if not isinstance(tree, Tree):
-            self.report("", "it must be a mapping from settings to values", span=tree.span)
+            self._error(_Place(self.file, "", tree.span), "it must be a mapping from sections to settings")
             return
+        sections = {section.name for section in setting_types.sections()}
+        old = []
         for name, entry in tree.entries.items():
-            setting = setting_types.settings().get(name)
-            if setting is None:
-                self._report_unknown(name, entry.key)
+            place = _Place(self.file, name, entry.key)
+            if name in sections and isinstance(entry.value, Tree):
+                self._read_section(name, entry.value)
+            elif plain(entry.value) is None and (name in sections or name in old_settings.RENAMED):
+                continue
+            elif name in old_settings.RENAMED:
+                old.append((name, entry))
+            elif name in sections:
+                place = _Place(self.file, name, entry.value.span)
+                self._error(place, "this is a section: it must be a mapping", suggesting.of_section(name))
+            else:
+                self._error(place, "there is no such setting", suggesting.of_name(name))
+        for name, entry in old:
+            self._take_node(old_settings.RENAMED[name], name, entry.value, entry.key)
+
+    def _read_section(self, section: str, tree: Tree) -> None:
+        for name, entry in tree.entries.items():
+            path = f"{section}.{name}"
+            if path not in setting_types.settings():
+                place = _Place(self.file, path, entry.key)
+                self._error(place, "there is no such setting", suggesting.of_name(name, section))
             elif plain(entry.value) is not None:
-                self.take(setting, _value(setting, entry.value), entry.value.span)
+                self._take_node(path, path, entry.value, entry.key)
 
-    def take(self, setting: Setting, value: object, span: Span | None) -> None:
-        """A value of the file, or with no span one of a flag."""
-        self._spans[setting.name] = span
+    def _take_node(self, path: str, written: str, node: Node, key: Span) -> None:
+        setting = setting_types.settings()[path]
+        if written != path and not self._may_use_old_name(setting, _Place(self.file, written, key)):
+            return
+        self._take(setting, _value(setting, node), _Place(self.file, written, node.span))
+
+    # -- the environment
+
+    def read_environment(self, environment: Mapping[str, str]) -> None:
+        variables = {setting.variable: setting for setting in setting_types.settings().values()}
+        for name, text in sorted(environment.items()):
+            if not name.startswith(setting_types.ENVIRONMENT_PREFIX) or _is_of_kubernetes(name, text):
+                continue
+            place = _Place(ENVIRONMENT, name)
+            if name not in variables:
+                if suggestion := suggesting.of_variable(name):
+                    self._error(place, "there is no such setting", suggestion)
+            elif text:
+                self._take(variables[name], text, place)
+
+    # -- flags
+
+    def read_flags(self, flags: Mapping[str, Any]) -> None:
+        for name, value in flags.items():
+            if (setting := setting_types.by_key().get(name)) is not None:
+                self._take(setting, value, _Place(COMMAND_LINE, setting.flags[0]))
+        for name, value in flags.items():
+            if name not in setting_types.by_key():
+                setting = setting_types.settings()[old_settings.RENAMED[name]]
+                place = _Place(COMMAND_LINE, "--" + name.replace("_", "-"))
+                if self._may_use_old_name(setting, place):
+                    self._take(setting, value, place)
+
+    # -- all of them
+
+    def _take(self, setting: Setting, value: Any, place: _Place) -> None:
+        self.places[setting.path] = place
+        convert = setting.parse if place.source == ENVIRONMENT else setting.convert
         try:
-            self.values[setting.name] = setting.convert(value)
+            self.values[setting.path] = convert(value)
         except ValueError as error:
-            self.report(setting.name, str(error), suggestion=_fix(setting, value))
+            self._error(place, str(error), suggesting.of_value(setting, value))
 
-    def report(self, name: str, message: str, *, suggestion: str = "", span: Span | None = None) -> None:
-        span = span or self._spans.get(name)
-        setting = setting_types.settings().get(name)
-        source, path = self.file, name
-        if span is None and setting is not None:
-            source, path = "command line", setting.flag
-        self.findings.append(
-            Finding(
-                file=source, severity="error", message=message, span=span, path=path, suggestion=suggestion
+    def _may_use_old_name(self, setting: Setting, place: _Place) -> bool:
+        """Warns of an old name. It is an error beside the new name in the same source."""
+        new = setting.flags[0] if place.source == COMMAND_LINE else setting.path
+        before = self.places.get(setting.path)
+        if before is not None and before.source == place.source:
+            self._error(
+                place, f"this is the old name of {new}, which is set as well", "remove one of the two"
             )
-        )
+            return False
+        self.warnings.append(_finding("warning", place, f"the name of this setting is now {new}", ""))
+        return True
 
-    def _report_unknown(self, name: str, span: Span) -> None:
-        near = closest(name.replace("-", "_"), setting_types.settings())
-        fix = f"did you mean {near}?" if near else "`headgate gateway --help` lists all settings"
-        self.report(name, "there is no such setting", suggestion=fix, span=span)
+    def report(self, path: str, message: str) -> None:
+        """An error in a setting that has been read, or has its default."""
+        setting = setting_types.settings()[path]
+        self._error(self.places.get(path, _Place(COMMAND_LINE, setting.flags[0])), message)
+
+    def _error(self, place: _Place, message: str, suggestion: str = "") -> None:
+        self.errors.append(_finding("error", place, message, suggestion))
+
+
+def _finding(severity: validation.Severity, place: _Place, message: str, suggestion: str) -> Finding:
+    return Finding(
+        file=place.source,
+        severity=severity,
+        message=message,
+        span=place.span,
+        path=place.name,
+        suggestion=suggestion,
+    )
+
+
+def _is_of_kubernetes(name: str, text: str) -> bool:
+    return bool(_KUBERNETES_VALUE.match(text) or _KUBERNETES_NAME.search(name))
 
 
 def _value(setting: Setting, node: Node) -> object:
@@ -123,10 +238,3 @@ def _value(setting: Setting, node: Node) -> object:
     if setting.is_text and isinstance(node, Scalar):
         return node.text
     return plain(node)
-
-
-def _fix(setting: Setting, value: object) -> str:
-    if setting.choices and isinstance(value, str) and (near := closest(value, setting.choices)):
-        return f"did you mean {near}?"
-    default = setting.default
-    return f"its default is {default:g}" if isinstance(default, int | float) else ""

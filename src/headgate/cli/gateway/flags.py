@@ -1,33 +1,58 @@
-"""A flag for every setting of the gateway, made from the setting's type."""
+"""A flag for every setting of the gateway, made from the setting's type; help shows them by section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
 from msgspec import inspect
 
-from headgate.gateway import Setting, setting_types
+from headgate.gateway import Setting, old_settings, setting_types
 
 Command = Callable[..., Any]
 
 
+class GatewayCommand(click.Command):
+    """Lists the flags of settings under their sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        keys = setting_types.by_key().keys()
+        others = [each for each in self.get_params(ctx) if each.name not in keys]
+        _write_options("Options", others, ctx, formatter)
+        params = {each.name: each for each in self.get_params(ctx)}
+        for section in setting_types.sections():
+            _write_options(section.name, [params[each.key] for each in section.settings], ctx, formatter)
+
+
 def of_settings(command: Command) -> Command:
-    """Gives a command the flags of all settings; those that were said come as one argument `flags`."""
+    """Gives a command the flags of all settings; those that were given come as one argument `flags`."""
+    return of_some_settings(*setting_types.settings())(command)
 
-    def with_flags(**given: Any) -> Any:
-        names = setting_types.settings().keys()
-        rest = {name: value for name, value in given.items() if name not in names}
-        return command(flags=said({name: given[name] for name in names}), **rest)
 
-    with_flags.__doc__ = command.__doc__
-    with_flags.__name__ = command.__name__
-    with_flags.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    decorated: Command = with_flags
-    for setting in reversed(setting_types.settings().values()):
-        decorated = click.option(setting.flag, setting.name, **_option(setting))(decorated)
-    return decorated
+def of_some_settings(*paths: str) -> Callable[[Command], Command]:
+    """Gives a command the flags of these settings, and those by their old names."""
+    wanted = [setting_types.settings()[path] for path in paths]
+    old = {name: path for name, path in old_settings.RENAMED.items() if _is_old_flag(name, path, paths)}
+    names = [*(setting.key for setting in wanted), *old]
+
+    def decorate(command: Command) -> Command:
+        def with_flags(**given: Any) -> Any:
+            rest = {name: value for name, value in given.items() if name not in names}
+            return command(flags=said({name: given[name] for name in names}), **rest)
+
+        with_flags.__doc__ = command.__doc__
+        with_flags.__name__ = command.__name__
+        with_flags.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+        decorated: Command = with_flags
+        for name, path in old.items():
+            option = _option(setting_types.settings()[path]) | {"hidden": True}
+            decorated = click.option(_flag(name), name, **option)(decorated)
+        for setting in reversed(wanted):
+            decorated = click.option(*setting.flags, setting.key, **_option(setting))(decorated)
+        return decorated
+
+    return decorate
 
 
 def said(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,6 +62,23 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None and value != ()
     }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _is_old_flag(old: str, path: str, paths: Collection[str]) -> bool:
+    return path in paths and _flag(old) not in setting_types.settings()[path].flags
+
+
+def _write_options(
+    title: str, params: list[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    records = [record for each in params if (record := each.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
 
 
 def _option(setting: Setting) -> dict[str, Any]:
@@ -54,6 +96,8 @@ def _option(setting: Setting) -> dict[str, Any]:
             option |= {"type": click.FloatRange(least, most), "metavar": metavar}
         case inspect.LiteralType(values=values):
             option["type"] = click.Choice([str(value) for value in values])
+        case inspect.StrType() if setting.name.endswith(("_file", "kubeconfig")):
+            option["type"] = click.Path(dir_okay=False)
         case inspect.ListType() | inspect.VarTupleType():
             option["multiple"] = True
             option["help"] += " Repeat it for more."

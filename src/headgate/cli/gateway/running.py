@@ -44,7 +44,7 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     past = _taken_over()
     settings = known(past.settings) if past is not None else None
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
-    logging.getLogger().setLevel(configuration.settings.log_level.upper())
+    logging.getLogger().setLevel(configuration.settings.logging.level.upper())
     try:
         handed_over = asyncio.run(_serve(configuration, registry, past))
     except* (OSError, StartError) as group:

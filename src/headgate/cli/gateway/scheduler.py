@@ -27,7 +27,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(settings: GatewaySettings) -> Said:
     """The file that the settings name; nothing if they name none."""
-    file = settings.scheduler_config
+    file = settings.scheduling.config_file
     if file is None:
         return Said()
     tree, problems, lines = read_document(file)
@@ -35,7 +35,7 @@ def read(settings: GatewaySettings) -> Said:
         told = [of_problem(problem) for problem in problems]
         return Said(errors=told or [_of_empty(file)], lines={file: lines})
     content: Any = plain(tree)
-    findings = judge(file, tree, content, allow_alpha=settings.allow_experimental_plugins)
+    findings = judge(file, tree, content, allow_alpha=settings.scheduling.allow_experimental_plugins)
     return Said(
         content=content,
         errors=[finding for finding in findings if finding.severity == "error"],
@@ -66,5 +66,5 @@ def _span(place: Place, problem: Problem) -> Span:
 
 
 def _of_empty(file: str) -> Finding:
-    fix = "say kind: EndpointPickerConfig, or leave the setting scheduler_config out"
+    fix = "say kind: EndpointPickerConfig, or remove the setting scheduling.config_file"
     return Finding(file=file, severity="error", message="it says nothing", suggestion=fix)

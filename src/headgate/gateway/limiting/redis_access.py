@@ -25,9 +25,13 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except ssl.SSLError as error:
-            raise Unreachable(f"redis_ca_file {self.ca_file} has no certificate in PEM: {error}") from error
+            raise Unreachable(
+                f"rate_limits.redis_ca_file {self.ca_file} has no certificate in PEM: {error}"
+            ) from error
         except OSError as error:
-            raise Unreachable(f"redis_ca_file {self.ca_file} cannot be read: {error.strerror}") from error
+            raise Unreachable(
+                f"rate_limits.redis_ca_file {self.ca_file} cannot be read: {error.strerror}"
+            ) from error
 
 
 def explained(error: Exception, access: RedisAccess, is_known: bool) -> str:
@@ -43,7 +47,11 @@ def _advice(error: Exception, text: str, access: RedisAccess, is_known: bool) ->
     if "mismatch" in text and "certificate" in text:
         return "its certificate has to name the host that the route does"
     if "certificate verify failed" in text:
-        return "redis_ca_file names the file of the authorities that are believed"
+        return "rate_limits.redis_ca_file names the file of the authorities that are believed"
     if is_known:
         return ""
-    return "redis_tls is set: does it speak TLS there?" if access.tls else "if it speaks TLS, set redis_tls"
+    return (
+        "rate_limits.redis_tls is set: does it speak TLS there?"
+        if access.tls
+        else "if it speaks TLS, set rate_limits.redis_tls"
+    )

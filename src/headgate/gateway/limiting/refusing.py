@@ -58,7 +58,7 @@ def _cut_off(name: str, lines: bytes) -> Refusal:
         type="service_unavailable_error",
         code="rate_limiter_unavailable",
         message=(
-            f"the limit of {name} is counted by a Redis that cannot be reached, and rate_limit_strict lets "
+            f"the limit of {name} is counted by a Redis that cannot be reached, and rate_limits.strict lets "
             "nothing go unseen; try again soon"
         ),
         retry_after_s=1,

@@ -64,12 +64,12 @@ class Sources:
         if source is None:
             transport = _transport(address, self._settings)
             source = self._by_address[address] = self._started(
-                f"redis://{address}", transport, self._settings.rate_limit_strict
+                f"redis://{address}", transport, self._settings.rate_limits.strict
             )
         return source
 
     def _started(self, name: str, transport: Transport, is_strict: bool) -> LeaseSource:
-        wait_s = self._settings.rate_limit_wait_s
+        wait_s = self._settings.rate_limits.wait_s
         source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict, self._expected)
         source.start()
         return source
@@ -77,7 +77,7 @@ class Sources:
     @property
     def _expected(self) -> int:
         """Gateway processes to reckon with until Redis says how many there are."""
-        return max(self._gateways, self._settings.rate_limit_gateways)
+        return max(self._gateways, self._settings.rate_limits.gateways)
 
     def there_are(self, gateways: int) -> None:
         """Takes that there are so many gateway processes, this one among them."""
@@ -115,8 +115,8 @@ class Sources:
     def change(self, settings: GatewaySettings) -> None:
         self._settings = settings
         for source in self.all():
-            is_strict = settings.rate_limit_strict and source is not self._gateway
-            source.change(settings.rate_limit_wait_s, is_strict)
+            is_strict = settings.rate_limits.strict and source is not self._gateway
+            source.change(settings.rate_limits.wait_s, is_strict)
 
     def wait(
         self, limit: RouteLimit, input_tokens: int, output_tokens: int, then: Callable[[], None]
@@ -162,12 +162,12 @@ def _transport(address: str, settings: GatewaySettings) -> Transport:
         parsed = Address.parse(address)
     except ValueError as error:
         return NoTransport(str(error))
-    if settings.redis_hosts and parsed.host not in settings.redis_hosts:
-        return NoTransport(f"{parsed.host} is not among the redis_hosts that routes may name")
+    if settings.rate_limits.redis_hosts and parsed.host not in settings.rate_limits.redis_hosts:
+        return NoTransport(f"{parsed.host} is not among the rate_limits.redis_hosts that routes may name")
     access = RedisAccess(
         username=os.environ.get(USERNAME) or None,
         password=os.environ.get(PASSWORD) or None,
-        tls=settings.redis_tls,
-        ca_file=settings.redis_ca_file,
+        tls=settings.rate_limits.redis_tls,
+        ca_file=settings.rate_limits.redis_ca_file,
     )
     return RedisTransport(parsed, access)

@@ -51,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_header: bytes = b"") -> Asked:
     """What the headers of a request say; where there is a `flow_header`, that alone names its flow."""
-    tenant_header = settings.tenant_header.lower().encode()
+    tenant_header = settings.queue.tenant_header.lower().encode()
     found: dict[bytes, str] = {}
     for name, value in request.headers:
         if (name in _KNOWN or name in (tenant_header, flow_header)) and name not in found:
@@ -72,10 +72,10 @@ def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_h
 def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) -> str:
     """Who the request is for: as it says itself, else as a trusted proxy says, else nobody in particular."""
     flow = ""
-    if request.is_from_trusted or settings.fairness_ids == "anyone":
+    if request.is_from_trusted or settings.queue.fairness_ids_from == "anyone":
         flow = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
-    if not flow and settings.tenant_header and request.is_from_trusted:
-        flow = found.get(settings.tenant_header.lower().encode(), "")
+    if not flow and settings.queue.tenant_header and request.is_from_trusted:
+        flow = found.get(settings.queue.tenant_header.lower().encode(), "")
     return _cut(flow) or DEFAULT_FLOW
 
 

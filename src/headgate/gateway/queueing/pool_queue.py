@@ -325,7 +325,7 @@ class PoolQueue:
         """The answer, with what is known here of a pool without endpoints."""
         if dropped.reason != reasons.NO_ENDPOINTS or self._is_removed:
             return reasons.refusal(dropped, str(self._pool.pool.key))
-        none = no_endpoint(self._pool, self._proxy.settings.max_endpoint_connections)
+        none = no_endpoint(self._pool, self._proxy.settings.endpoints.max_connections)
         return reasons.without_endpoints(dropped, none, waited_s)
 
     def _evict(self, waiting: Waiting, dropped: Dropped) -> None:

@@ -66,7 +66,7 @@ class Queues:
 
     def change(self, before: GatewaySettings, settings: GatewaySettings) -> None:
         """Goes on by other settings."""
-        if any(getattr(before, name) != getattr(settings, name) for name in making.NAMES):
+        if making.decides(before) != making.decides(settings):
             self._queueing = making.queueing(settings)
             for queue in self._queues.values():
                 queue.change(self._queueing)

@@ -39,7 +39,7 @@ class PoolRoom:
         """Goes on by other settings."""
         self.detector = queueing.capacity.detector
         """Which one says whether there is room."""
-        self.capacity = capacity.make(queueing.capacity, self._proxy.settings.max_endpoint_connections)
+        self.capacity = capacity.make(queueing.capacity, self._proxy.settings.endpoints.max_connections)
         self.capacity.take_share(self._share)
         self.look_around()
 

@@ -47,7 +47,7 @@ class Scraper:
 
     @property
     def timeout_s(self) -> float:
-        return self._proxy.settings.engine_metrics_timeout_s
+        return self._proxy.settings.engine_metrics.timeout_s
 
     def start(self) -> None:
         """Looks from now on, as far as the settings say so."""
@@ -58,16 +58,16 @@ class Scraper:
         """Takes up the pools and the settings as they are now."""
         settings = self._proxy.settings
         wanted: dict[routing.Endpoint, Target] = {}
-        if self.is_started and settings.engine_metrics:
+        if self.is_started and settings.engine_metrics.enabled:
             wanted = targets((pool.pool for pool in self._proxy.pools.values()), settings)
         # Each worker looks for itself, in its share of the turns and of the engines' time.
-        self._turn_s = settings.workers / settings.engine_metrics_per_s
+        self._turn_s = settings.workers.count / settings.engine_metrics.max_per_s
         self._pace = Pace(
-            rest_s=settings.engine_metrics_interval_s,
-            quick_s=settings.engine_metrics_quick_s,
-            lookers=settings.workers,
+            rest_s=settings.engine_metrics.interval_s,
+            quick_s=settings.engine_metrics.busy_interval_s,
+            lookers=settings.workers.count,
             round_s=len(wanted) * self._turn_s,
-            old_s=settings.engine_metrics_stale_s,
+            old_s=settings.engine_metrics.stale_s,
         )
         for endpoint, watch in list(self._watches.items()):
             if wanted.get(endpoint) == watch.target:

@@ -37,7 +37,7 @@ def targets(pools: Iterable[routing.Pool], settings: GatewaySettings) -> dict[ro
 
 def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySettings) -> Target:
     page = pool.metrics_pages.get(endpoint, routing.MetricsPage())
-    port = page.port or settings.engine_metrics_port or endpoint.port
+    port = page.port or settings.engine_metrics.port or endpoint.port
     is_https = page.is_https
     if is_https is None:
         is_https = pool.tls is not None and port == endpoint.port
@@ -45,7 +45,7 @@ def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySet
         endpoint=endpoint,
         engine=engines.of_pod(pool.labels.get(endpoint, {}), pool.engine),
         page_port=port,
-        page_path=page.path or settings.engine_metrics_path,
+        page_path=page.path or settings.engine_metrics.path,
         page_tls=(pool.tls or routing.Tls()) if is_https else None,
         tls=pool.tls,
         http2=pool.http2,

@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 
-_ADDRESSES = ("host", "port", "metrics_host", "metrics_port", "admin_host", "admin_port")
+_ADDRESSES = ("listen", "metrics", "admin")
+"""Sections of the settings."""
 
 Load = Callable[[], GatewaySettings]
-"""Reads file and flags. Raises InvalidSettings with all errors."""
+"""Reads file, environment and flags. Raises InvalidSettings with all errors."""
 
 
 class Configuration:
@@ -91,32 +92,36 @@ class Configuration:
 
     def keep_addresses(self, past: GatewaySettings) -> None:
         """Goes on with the addresses that there were: the new ones cannot be used."""
-        kept = {name: getattr(past, name) for name in _ADDRESSES}
+        kept = {section: getattr(past, section) for section in _ADDRESSES}
         wanted = self.settings
         self.settings = msgspec.structs.replace(wanted, **kept)
-        self.waiting |= {name: value for name, (_, value) in changes(self.settings, wanted).items()}
+        self.waiting |= {path: value for path, (_, value) in changes(self.settings, wanted).items()}
 
     def _take(self, new: GatewaySettings) -> bool:
         types = setting_types.settings()
         differing = changes(self.settings, new)
-        # What follows from other settings is none itself, and takes effect with them.
-        live = {n: value for n, (_, value) in differing.items() if n not in types or types[n].is_live}
-        self.waiting = {name: value for name, (_, value) in differing.items() if name not in live}
-        for name, (old, value) in differing.items():
-            if name not in types:
-                log.info("configuration: what the settings' files say has changed")
+        # Derived values take effect with the settings that they are computed from.
+        live = {
+            path: value for path, (_, value) in differing.items() if path not in types or types[path].is_live
+        }
+        self.waiting = {path: value for path, (_, value) in differing.items() if path not in live}
+        for path, (old, value) in differing.items():
+            if path not in types:
+                log.info("configuration: the content of the settings' files has changed")
                 continue
-            when = "" if name in live else ", with the next start or upgrade (SIGUSR2)"
-            log.info("configuration: %s is now %r instead of %r%s", name, value, old, when)
+            when = "" if path in live else ", with the next start or upgrade (SIGUSR2)"
+            log.info("configuration: %s is now %r instead of %r%s", path, value, old, when)
         if not differing:
             log.info("configuration: read again, nothing differs")
-        self.settings = msgspec.structs.replace(self.settings, **live)
+        self.settings = self.settings.replace(
+            **{path.replace(".", "_"): value for path, value in live.items()}
+        )
         return bool(live)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Reloads whenever the file has changed and then stayed as it is for a moment, until cancelled."""
         seen = self._signature
-        while self.file is not None or self.settings.scheduler_config is not None:
+        while self.file is not None or self.settings.scheduling.config_file is not None:
             await asyncio.sleep(POLL_S)
             before, seen = seen, self._look()
             if seen == before and seen != self._signature and self.reload():
@@ -124,7 +129,7 @@ class Configuration:
 
     def _look(self) -> tuple[int, ...]:
         """Differs when the file does, also where a link to it moved: Kubernetes changes ConfigMaps so."""
-        files = (self.file, self.settings.scheduler_config)
+        files = (self.file, self.settings.scheduling.config_file)
         return tuple(each for file in files if file is not None for each in _state_of(file))
 
     def shown(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 
 from headgate.flow.limits import Claim, Grant
 from headgate.flow.sharing import PoolReport, PoolShare
+from headgate.gateway import old_settings
 from headgate.gateway.settings import GatewaySettings
 from headgate.telemetry.sums import Family
 
@@ -17,7 +18,7 @@ from headgate.telemetry.sums import Family
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """The first message: who the worker is, and by which settings (names and values) it serves."""
+    """The first message: who the worker is, and by which settings (as `written`) it serves."""
 
     worker: int
     workers: int
@@ -149,9 +150,16 @@ Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count
 Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting
 
 
+def written(settings: GatewaySettings) -> dict[str, Any]:
+    """Settings as any version reads them."""
+    values: dict[str, Any] = msgspec.to_builtins(settings.by_path())
+    return old_settings.with_old_names(values)
+
+
 def known(settings: dict[str, Any]) -> GatewaySettings:
-    """The settings that this version knows, of those that another may have said."""
-    names = GatewaySettings.__struct_fields__
-    return msgspec.convert(
-        {name: value for name, value in settings.items() if name in names}, GatewaySettings
-    )
+    """The settings that this version knows, of those that any version wrote."""
+    nested: dict[str, dict[str, Any]] = {}
+    for path, value in old_settings.from_any_version(settings).items():
+        section, _, name = path.partition(".")
+        nested.setdefault(section, {})[name] = value
+    return msgspec.convert(nested, GatewaySettings)

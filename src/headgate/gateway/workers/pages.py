@@ -78,7 +78,7 @@ def admin_page(supervisor: Supervisor) -> Starlette:
         return _config(supervisor, answers)
 
     async def other(request: Request) -> Response:
-        most = min(supervisor.configuration.settings.max_body_bytes, channel.MAX_CARRIED_BYTES)
+        most = min(supervisor.configuration.settings.clients.max_body_bytes, channel.MAX_CARRIED_BYTES)
         body = await pages.read_body(request, most)
         if body is None:
             return JSONResponse({"message": f"the body is longer than {most} bytes"}, 413)

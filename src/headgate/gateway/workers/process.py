@@ -110,7 +110,7 @@ class WorkerProcess:
         begin = messages.Begin(
             slot,
             workers,
-            msgspec.to_builtins(settings),
+            messages.written(settings),
             list(listeners),
             keeps_accounts=is_one_of_many,
             shares_queues=is_one_of_many,

@@ -36,9 +36,9 @@ class Sockets:
             sock = socket.socket(fileno=each.descriptor)
             self._known.setdefault((each.use, each.host, each.port), []).append(sock)
         try:
-            self.api = self._open("api", settings.host, settings.port, settings.workers)
-            (self.metrics,) = self._open("metrics", settings.metrics_host, settings.metrics_port)
-            (self.admin,) = self._open("admin", settings.admin_host, settings.admin_port)
+            self.api = self._open("api", settings.listen.host, settings.listen.port, settings.workers.count)
+            (self.metrics,) = self._open("metrics", settings.metrics.host, settings.metrics.port)
+            (self.admin,) = self._open("admin", settings.admin.host, settings.admin.port)
         except OSError:
             past = {each.descriptor for each in handed_over}
             for sock in itertools.chain(*self._known.values()):

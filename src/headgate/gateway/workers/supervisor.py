@@ -75,7 +75,7 @@ class Supervisor:
         self.sockets = _open(configuration, past)
         self.sums = sums.Sums(past.kept)
         self.registry = registry
-        self.slots = [_Slot(number) for number in range(configuration.settings.workers)]
+        self.slots = [_Slot(number) for number in range(configuration.settings.workers.count)]
         self.accounts = Accounts(uuid.uuid4().hex)
         self._queues = SharedQueues(len(self.slots))
         self.workers: set[WorkerProcess] = set()
@@ -121,7 +121,7 @@ class Supervisor:
                     self._watch(worker)
                     await worker.connected.wait()
                     if worker in self._surplus:
-                        worker.retire(self.configuration.settings.retire_s)
+                        worker.retire(self.configuration.settings.shutdown.retire_s)
                 self._assign()
                 keeping = [tasks.create_task(self._keep(slot)) for slot in self.slots]
                 keeping.append(tasks.create_task(self._mind()))
@@ -139,10 +139,10 @@ class Supervisor:
 
     def change_settings(self) -> None:
         """Tells all workers the settings in effect."""
-        logging.getLogger().setLevel(self.configuration.settings.log_level.upper())
-        settings = msgspec.to_builtins(self.configuration.settings)
+        logging.getLogger().setLevel(self.configuration.settings.logging.level.upper())
+        settings = messages.written(self.configuration.settings)
         for worker in self.workers:
-            # By a shorter `worker_hang_s` it would seem to hang: it did not have to tell so often before.
+            # By a shorter `workers.hang_s` it would seem to hang: it did not have to tell so often before.
             worker.heard_at = time.monotonic()
             if not worker.tell(messages.Change(settings)):
                 log.error(
@@ -207,7 +207,7 @@ class Supervisor:
     async def _mind(self) -> None:
         """Kills workers that serve and of which nothing is heard: their share of the connections waits."""
         while True:
-            limit_s = self.configuration.settings.worker_hang_s
+            limit_s = self.configuration.settings.workers.hang_s
             pause_s = min(limit_s, MIND_S) if limit_s else MIND_S
             before = time.monotonic()
             await asyncio.sleep(pause_s)
@@ -263,7 +263,7 @@ class Supervisor:
         if self.is_stopping:
             successor.tell(messages.Leave())
         if old is not None and not old.ended.is_set():
-            old.retire(self.configuration.settings.retire_s)
+            old.retire(self.configuration.settings.shutdown.retire_s)
         if all(slot.worker is not None for slot in self.slots):
             self.serving.set()
 
@@ -296,17 +296,17 @@ class Supervisor:
         self.is_stopping = True
         for worker in self.workers:
             worker.tell(messages.Leave())
-        if settings.lameduck_s:
-            log.info("not ready any more; connections are still taken for %g s", settings.lameduck_s)
-            await asyncio.sleep(settings.lameduck_s)
+        if settings.shutdown.lameduck_s:
+            log.info("not ready any more; connections are still taken for %g s", settings.shutdown.lameduck_s)
+            await asyncio.sleep(settings.shutdown.lameduck_s)
         await self._end_keeping(keeping)
         self._is_open = False
         self.sockets.close_api()
         for worker in self.workers:
-            worker.tell(messages.Drain(settings.drain_s))
+            worker.tell(messages.Drain(settings.shutdown.drain_s))
         ending = [asyncio.ensure_future(worker.ended.wait()) for worker in self.workers]
         if ending:
-            await asyncio.wait(ending, timeout=settings.drain_s + KILL_AFTER_S)
+            await asyncio.wait(ending, timeout=settings.shutdown.drain_s + KILL_AFTER_S)
         for worker in list(self.workers):
             log.warning("worker %d (%d) did not end and is killed", worker.slot, worker.pid)
             worker.kill()
@@ -344,7 +344,7 @@ class Supervisor:
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
         return HandOver(
-            settings=msgspec.to_builtins(self.configuration.settings),
+            settings=messages.written(self.configuration.settings),
             workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
             sockets=self.sockets.hand_over(),
             kept=self.sums.kept,

@@ -24,7 +24,7 @@ from headgate.telemetry import sums
 
 COUNT_INTERVAL_S = 5.0
 """How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
-tells nothing for `worker_hang_s` seconds is taken to hang."""
+tells nothing for `workers.hang_s` seconds is taken to hang."""
 LAST_WORDS_S = 1.0
 
 
@@ -129,7 +129,7 @@ class _Worker:
 
     async def _tell_counts(self) -> None:
         while True:
-            hang_s = self._service.proxy.settings.worker_hang_s
+            hang_s = self._service.proxy.settings.workers.hang_s
             interval_s = min(COUNT_INTERVAL_S, hang_s / 4) if hang_s else COUNT_INTERVAL_S
             self._changed.clear()
             with suppress(TimeoutError):
@@ -154,7 +154,7 @@ class _Worker:
             if self._is_draining:
                 self._ended.set()
             else:
-                await self._drain(self._service.proxy.settings.drain_s)
+                await self._drain(self._service.proxy.settings.shutdown.drain_s)
 
     async def _do(self, order: messages.Order) -> None:
         proxy = self._service.proxy

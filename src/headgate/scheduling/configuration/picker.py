@@ -19,7 +19,7 @@ KIND = "EndpointPickerConfig"
 
 _DEFAULT = (("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("prefix-cache-scorer", 3.0))
 """Where nothing is configured."""
-ALPHA_FLAG = "allow_experimental_plugins"
+ALPHA_FLAG = "scheduling.allow_experimental_plugins"
 
 
 def read(said: Document, problems: Problems, *, allow_alpha: bool | None) -> Plan | None:

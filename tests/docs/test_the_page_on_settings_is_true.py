@@ -1,4 +1,4 @@
-"""docs/operations.md has the settings as the types have them, and its commands print what it says."""
+"""docs/settings.md has the settings as the types have them, and its commands print what it says."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "settings.md"
 COMMAND = re.compile(r"^```console\n\$ (headgate .*)\n((?:.*\n)*?)```$", re.M)
 
 
