@@ -1,8 +1,10 @@
 """The gateway's own errors: OpenAI's form, or Anthropic's on its path, with the right status."""
 
+import msgspec
 import pytest
 
 from headgate import api, routing
+from headgate.routing.patterns import RequestPattern, compile_string
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,28 @@ async def test_unknown_model(gateway):
     assert response.json["error"]["code"] == "model_not_found"
     assert "'gpt-x'" in response.json["error"]["message"]
     assert response.header("x-request-id")
+
+
+async def test_a_model_whose_rules_do_not_match(gateway, start_endpoint):
+    """404 `no_rule_matches`: it is served, but not like this; what the rules ask for is not told."""
+    endpoint = await start_endpoint(b"{}")
+    gateway.serve([endpoint])
+    snapshot = gateway.proxy.snapshot
+    (found,) = snapshot.models["m"]
+    gold = compile_string(api.StringMatch(exact="gold-secret"))
+    pattern = RequestPattern(headers=((b"x-tier", gold),))
+    strict = msgspec.structs.replace(found, rules=(msgspec.structs.replace(found.rules[0], pattern=pattern),))
+    gateway.proxy.use(
+        msgspec.structs.replace(snapshot, models={"m": (strict,)}, adapters={"adapter": (strict,)})
+    )
+    for model in ("m", "adapter"):
+        response = await gateway.ask({"model": model})
+        assert (response.status, response.json["error"]["code"]) == (404, "no_rule_matches")
+        message = response.json["error"]["message"]
+        assert f"the model '{model}' is served, but not for this request" in message
+        assert "x-tier" not in message
+        assert "gold-secret" not in message
+    assert (await gateway.ask({"model": "m"}, x_tier="gold-secret")).status == 200
 
 
 async def test_pool_without_endpoints(gateway):

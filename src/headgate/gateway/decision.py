@@ -165,7 +165,10 @@ def _look_for_pool(decision: Decision, known: Surroundings, request: Request) ->
     model = decision.model
     match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
     if match is None:
-        return Refusal.model_not_found(model) if known.is_ready else _not_ready()
+        if not known.is_ready:
+            return _not_ready()
+        is_known = routing.is_named(known.snapshot, model)
+        return Refusal.no_rule_matches(model) if is_known else Refusal.model_not_found(model)
     target = decision.target = known.splits.next(match.route.key, match.rule)
     if target is None:
         return _no_target(match, model)

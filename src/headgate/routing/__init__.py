@@ -12,7 +12,7 @@ from headgate.routing.inference_pools import InferencePool
 from headgate.routing.inference_pools import models as models_of
 from headgate.routing.inference_pools import named as named_pool
 from headgate.routing.limits import TokenLimits
-from headgate.routing.match import Match, match
+from headgate.routing.match import Match, is_named, match
 from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
@@ -89,6 +89,7 @@ __all__ = [
     "authorities_of",
     "conditions",
     "explain",
+    "is_named",
     "is_page_path",
     "match",
     "models_of",

@@ -16,6 +16,11 @@ class Match(msgspec.Struct, frozen=True):
     is_adapter: bool
 
 
+def is_named(snapshot: Snapshot, model: str) -> bool:
+    """Whether some route has the name as its model or as an adapter."""
+    return model in snapshot.models or model in snapshot.adapters
+
+
 def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match | None:
     """Finds the first rule, in the oldest route for the model first, that the request fits.
 
