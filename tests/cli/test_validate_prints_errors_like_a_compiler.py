@@ -317,3 +317,75 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
     assert "\x1b" not in output
     assert "\a" not in output
     assert "    6 |   mödel: 名\n      |   ^^^^^\n" in output
+
+
+SERVER_WITH = """
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelServer
+metadata: {{name: s}}
+spec:
+  inferenceEngine: vLLM
+  workloadSelector: {{matchLabels: {{app: s}}}}
+  {field}
+"""
+ROUTE_WITH = """
+apiVersion: networking.volcano.sh/v1alpha1
+kind: ModelRoute
+metadata: {{name: r}}
+spec:
+  modelName: m
+  rules:
+  - targetModels: [{{modelServerName: s}}]
+    {field}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "fix"),
+    [
+        (SERVER_WITH, "trafficPolicy: {timeout: 60}", "write 60s"),
+        (SERVER_WITH, 'trafficPolicy: {timeout: "60"}', "write 60s"),
+        (SERVER_WITH, "trafficPolicy: {timeout: 1.5}", "write 1.5s"),
+        (SERVER_WITH, "trafficPolicy: {retry: {attempts: 1, retryInterval: 1 s}}", "write 1s"),
+        (SERVER_WITH, "model: 8", 'put it in quotes: "8"'),
+        (SERVER_WITH, "model: [m]", "write the one item by itself: m"),
+        (SERVER_WITH, "workloadPort: 8000", "write a mapping with port, protocol, such as {port: 8000}"),
+        (SERVER_WITH, "workloadPort: {port: 8k}", "write a number: 8000"),
+        (
+            ROUTE_WITH,
+            "modelMatch: {headers: {x-tier: gold}}",
+            "write a mapping with exact, prefix, regex, such as {exact: gold}",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_answered_with_the_right_one(text: str, field: str, fix: str) -> None:
+    """As it can be written into the file."""
+    assert f"  fix: {fix}\n" in refused(text.format(field=field))
+
+
+def test_labels_without_their_mapping_are_sent_there() -> None:
+    """The most common slip in a selector."""
+    text = SERVER_WITH.format(field="workloadPort: {port: 80}").replace("{matchLabels: {app: s}}", "{app: s}")
+    assert "  fix: put it under matchLabels: matchLabels: {app: s}\n" in refused(text)
+
+
+def test_a_name_that_is_no_name_is_answered_with_one() -> None:
+    """In lower case, with dashes."""
+    text = SERVER_WITH.format(field="workloadPort: {port: 80}").replace("name: s}", "name: My_Server}")
+    assert "  fix: did you mean my-server?\n" in refused(text)
+
+
+def test_a_server_that_does_not_exist_is_answered_with_the_one_that_does() -> None:
+    """Among the manifests."""
+    text = SERVER_WITH.format(field="workloadPort: {port: 80}").replace("name: s}", "name: chat-large}")
+    text += "---" + ROUTE_WITH.format(field="").replace("modelServerName: s", "modelServerName: chat-lrge")
+    output = validate("-f", "-", stdin=text).output
+    assert "there is no ModelServer default/chat-lrge among these manifests" in output
+    assert "  fix: did you mean chat-large?\n" in output
+
+
+def test_a_kind_in_lower_case_is_an_error() -> None:
+    """A server would refuse it, whatever else it serves."""
+    output = refused("apiVersion: apps/v1\nkind: deployment\nmetadata: {name: d}\n")
+    assert "error: deployment default/d: kind: there is no kind deployment in apps/v1" in output
+    assert "  fix: did you mean Deployment?\n" in output

@@ -71,6 +71,36 @@ def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
     assert error.endswith(f"there is no such setting; did you mean {meant}?")
 
 
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("clients: {receive_timeout_s: 30s}", "write 30"),
+        ("clients: {receive_timeout_s: 1.5m}", "write 90"),
+        ("clients: {max_body_bytes: 32Mi}", "write 33554432"),
+        ("clients: {max_body_bytes: 4Gi}", "its default is 33554432"),
+        ("clients: {allowed_hosts: api.example.com}", "write a list: [api.example.com]"),
+        ('queue: {enabled: "yes"}', "write true"),
+        ("logging: {access_log: jsno}", "did you mean json?"),
+    ],
+)
+def test_a_value_of_another_form_is_answered_with_the_right_one(file: Path, written: str, fix: str) -> None:
+    """Durations and sizes with units, single items of lists, words for truth values."""
+    file.write_text(written + "\n")
+    (error,) = errors(file)
+    assert error.endswith(f"; {fix}")
+
+
+def test_flags_that_are_mistyped_are_answered_with_those_of_today() -> None:
+    """Near an old name, the new one is suggested; a number with a unit is told as in a file."""
+    told = CliRunner().invoke(main, ["gateway", "--max-bdy-bytes", "5"])
+    assert "--clients-max-body-bytes" in told.output
+    assert "'--max-body-bytes'" not in told.output
+    told = CliRunner().invoke(main, ["gateway", "--clients-max-body-bytes", "32Mi"])
+    assert '"32Mi" is not a whole number of bytes from 1024 to 1073741824; write 33554432' in told.output
+    told = CliRunner().invoke(main, ["up", "--scheduler-confg", "x"])
+    assert "Did you mean '--scheduling-config-file'?" in told.output
+
+
 def test_two_pages_cannot_have_one_port(file: Path) -> None:
     """Whoever comes second is told whose port it is."""
     file.write_text("admin: {port: 8080}\n")

@@ -54,6 +54,7 @@ def test_refused_manifests_are_told_with_every_error_and_their_place(new_machine
     assert "\n    spec.rules[0].targetModels[0].weight: Invalid value: 101" in done.stderr
     assert f"{file}:11: " in done.stderr
     assert "has no kind ModelRout" in done.stderr
+    assert f"For the line and the fix of each error: headgate validate -f {file}" in done.stderr
 
 
 def test_what_is_not_ready_in_time_is_explained(new_machine, tmp_path: Path):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -283,6 +284,10 @@ async def _apply(client: cluster.Client, manifests: list[Manifest]) -> str:
     refused = [outcome for outcome in outcomes if outcome.error]
     if refused:
         lines = [f"{outcome.manifest.source}: {outcome.error}" for outcome in refused]
+        files = dict.fromkeys(outcome.manifest.file for outcome in refused if outcome.manifest.file != "-")
+        if files:
+            named = " ".join(f"-f {shlex.quote(file)}" for file in files)
+            lines.append(f"For the line and the fix of each error: headgate validate {named}")
         raise StartError("\n".join([f"{len(refused)} of {len(outcomes)} objects were refused:", *lines]))
     applied = sum(outcome.changed for outcome in outcomes)
     return f"{applied} applied, {len(outcomes) - applied} as you left them"

@@ -10,7 +10,7 @@ from headgate.cli.gateway import flags as gateway_flags
 _PORT = click.IntRange(1, 65535)
 
 
-@click.command()
+@click.command(cls=gateway_flags.SettingsCommand)
 @click.argument("manifests", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
 @click.option(
     "--state",

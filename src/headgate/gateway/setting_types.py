@@ -86,6 +86,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         """The value as the setting has it. Raises ValueError, whose text says what is wanted instead."""
         return self._converted(value, strict=True)
 
+    def takes(self, value: object) -> bool:
+        """Whether it can have this value."""
+        try:
+            self.convert(value)
+        except ValueError:
+            return False
+        return True
+
     def parse(self, text: str) -> Any:
         """The value from text, as environment variables have it: a list has commas. Raises ValueError."""
         if self.is_list:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -13,7 +14,41 @@ from headgate.gateway import Setting, old_settings, setting_types
 Command = Callable[..., Any]
 
 
-class GatewayCommand(click.Command):
+class SettingsCommand(click.Command):
+    """For a flag that does not exist, suggests only names of today."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            shown = [each for each in self.get_params(ctx) if not getattr(each, "hidden", False)]
+            meant = {flag: flag for each in shown for flag in each.opts}
+            hidden = {_flag(old): path for old, path in old_settings.RENAMED.items()}
+            meant |= {old: setting_types.settings()[path].flags[0] for old, path in hidden.items()}
+            found = difflib.get_close_matches(error.option_name, meant, 3, 0.6)
+            known = {flag for each in shown for flag in each.opts}
+            possible = dict.fromkeys(meant[each] for each in found if meant[each] in known)
+            raise click.NoSuchOption(error.option_name, possibilities=[*possible], ctx=ctx) from None
+
+
+class _Number(click.ParamType[Any]):
+    """A number in the bounds of a setting."""
+
+    name = "number"
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._setting.parse(value) if isinstance(value, str) else self._setting.convert(value)
+        except ValueError as error:
+            from headgate.cli.gateway import suggesting  # takes long to import, which help should not
+
+            self.fail(f"{error}; {suggesting.of_value(self._setting, value)}", param, ctx)
+
+
+class GatewayCommand(SettingsCommand):
     """Lists the flags of settings under their sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -84,16 +119,14 @@ def _write_options(
 def _option(setting: Setting) -> dict[str, Any]:
     """How click is to read it. No flag has a default of its own: that is the file's, or the setting's."""
     option: dict[str, Any] = {"help": setting.description, "default": None}
-    if setting.default not in (None, (), []):
+    if setting.default not in (None, (), [], ""):
         option["help"] += f" Default: {_shown(setting.default)}."
     match setting.type:
         case inspect.BoolType():
             option["type"] = click.BOOL
-        case inspect.IntType(ge=least, le=most):
-            option |= {"type": click.IntRange(least, most), "metavar": "NUMBER"}
-        case inspect.FloatType(ge=least, le=most):
-            metavar = "SECONDS" if setting.name.endswith("_s") else "NUMBER"
-            option |= {"type": click.FloatRange(least, most), "metavar": metavar}
+        case inspect.IntType() | inspect.FloatType():
+            metavar = {"seconds": "SECONDS", "bytes": "BYTES"}.get(setting.unit, "NUMBER")
+            option |= {"type": _Number(setting), "metavar": metavar}
         case inspect.LiteralType(values=values):
             option["type"] = click.Choice([str(value) for value in values])
         case inspect.StrType() if setting.name.endswith(("_file", "kubeconfig")):

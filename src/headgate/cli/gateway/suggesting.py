@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 
+from headgate.cli.validation import numbers
 from headgate.cli.validation.spelling import closest
 from headgate.gateway import Setting, old_settings, setting_types
 
 _ALL = "`headgate gateway --help` lists all settings"
+_TRUTHS = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
+    ("false", "no", "off", "0"), "false"
+)
 _ALIKE = 0.9
 """How much a variable outside of all sections must look like one of ours to be taken for it."""
 
@@ -51,10 +55,19 @@ def of_value(setting: Setting, value: object) -> str:
     """For a value that a setting does not take."""
     if setting.choices and isinstance(value, str) and (near := closest(value, setting.choices)):
         return _meant(near)
+    if setting.is_list and isinstance(value, str | int | float):
+        return f"write a list: [{value}]"
     default = setting.default
     if isinstance(default, bool):
+        if str(value).lower() in _TRUTHS:
+            return f"write {_TRUTHS[str(value).lower()]}"
         return f"its default is {str(default).lower()}"
-    return f"its default is {default:g}" if isinstance(default, int | float) else ""
+    if not isinstance(default, int | float):
+        return ""
+    number = numbers.without_unit(value) if isinstance(value, str) else None
+    if number is not None and setting.takes(number):
+        return f"write {number}"
+    return f"its default is {default if isinstance(default, int) else f'{default:g}'}"
 
 
 def _meant(word: str) -> str:

@@ -16,11 +16,16 @@ from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, Span, place
 from headgate.cli.validation import suggestions
 from headgate.cli.validation.findings import Finding, Severity, about, unknown_field
 from headgate.cli.validation.kinds import Kind, Kinds
+from headgate.cli.validation.spelling import closest
 
 _DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _METADATA: Schema = {"metadata": metadata.SCHEMA}
 _MOST_ENTRIES = 1000
+_MISSING_OBJECT = re.compile(r"there is no (\w+) ([^/ ]+)/([^ ,;]+)")
 _NOT_OF_TYPE = re.compile(r'must be of type (\S+): "(\w+)"')
+
+Names = dict[tuple[str, str], list[str]]
+"""The names of the objects, by kind and namespace."""
 
 
 def judge(manifests: list[Manifest], kinds: Kinds, namespace: str = "default") -> list[Finding]:
@@ -50,8 +55,12 @@ def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Fin
         else:
             cases.append(_prepared(manifest, kind, namespace))
     others = admission.Gathered(case.obj for case in cases if case.has_identity)
+    names: Names = {}
     for case in cases:
-        findings += _of_object(case, others)
+        if case.has_identity:
+            names.setdefault((case.manifest.kind, case.namespace), []).append(case.obj["metadata"]["name"])
+    for case in cases:
+        findings += _of_object(case, others, names)
     return findings
 
 
@@ -125,7 +134,7 @@ def _of_definition(manifest: Manifest) -> Iterator[Finding]:
                 yield about(manifest, error.field, error.body(), namespace="")
 
 
-def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
+def _of_object(case: _Case, others: admission.View, names: Names) -> Iterator[Finding]:
     by_schema = structural.validate(case.schema, case.obj)
     mistyped = [error.field for error in by_schema if error.reason == "FieldValueTypeInvalid"]
     # What is inside a value of the wrong type means nothing there.
@@ -141,7 +150,7 @@ def _of_object(case: _Case, others: admission.View) -> Iterator[Finding]:
         if error.reason != "FieldValueRequired" or error.field not in misspelt:
             yield _refusal(case, error)
     for warning in (*case.written, *by_rules.warnings):
-        yield _warned(case, warning)
+        yield _warned(case, warning, names)
 
 
 def _meant(case: _Case, path: str) -> str:
@@ -159,7 +168,7 @@ def _unknown_kind(manifest: Manifest, kinds: Kinds, namespace: str) -> Finding:
     api_version, kind = _key(manifest)
     advice = kinds.advice(api_version, kind)
     severity: Severity = "note"
-    if kinds.is_headgates_group(api_version):
+    if kinds.is_headgates_group(api_version) or kinds.differs_in_case(api_version, kind):
         severity = "error"
         known = kinds.kinds_of(api_version)
         advice = advice or (f"its kinds are {', '.join(known)}" if known else "")
@@ -193,10 +202,15 @@ def _refusal(case: _Case, error: FieldError) -> Finding:
     )
 
 
-def _warned(case: _Case, warning: str) -> Finding:
+def _warned(case: _Case, warning: str, names: Names) -> Finding:
     """A warning of the rules, which begins with the path that it is about."""
     path, _, message = warning.partition(": ")
-    return about(case.manifest, path, message, namespace=case.namespace, severity="warning")
+    missing = _MISSING_OBJECT.match(message)
+    near = closest(missing[3], names.get((missing[1], missing[2]), [])) if missing else None
+    advice = f"did you mean {near}?" if near else ""
+    return about(
+        case.manifest, path, message, namespace=case.namespace, severity="warning", suggestion=advice
+    )
 
 
 def told(error: FieldError) -> str:

@@ -41,6 +41,10 @@ class Kinds:
     def is_headgates_group(self, api_version: str) -> bool:
         return api_version.partition("/")[0] in self._groups
 
+    def differs_in_case(self, api_version: str, kind: str) -> bool:
+        """Whether a kind is meant that is known, and its name is written with other letters."""
+        return kind.lower() in {known.lower() for known in self.kinds_of(api_version)}
+
     def advice(self, api_version: str, kind: str) -> str:
         """The kind that was most likely meant by an unknown one; "" if none is near."""
         key = (api_version, kind)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
-from headgate.api import structural
+from headgate.api import regex, structural
 from headgate.api.structural import FieldError, Schema
 from headgate.cli.manifests import Mapping, Place, Scalar, Sequence
 from headgate.cli.manifests.scalars import NotJson, resolve
+from headgate.cli.validation import numbers
 from headgate.cli.validation.spelling import closest
 
 _MOST_NAMES = 12
 _MOST_SCHEMAS = 10_000
 _LONGEST = 200
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]+")
 
 
 def schema_at(schema: Schema, steps: Iterable[str | int]) -> Schema:
@@ -43,6 +46,8 @@ def for_unknown(schema: Schema, place: Place) -> str:
         return f"did you mean {meant}?"
     name = place.steps[-1]
     names = schema_at(schema, place.steps[:-1]).get("properties", {})
+    if isinstance(place.node, Scalar) and (maps := [each for each in names if _is_of_texts(names[each])]):
+        return f"put it under {maps[0]}: {maps[0]}: {{{name}: {_written(place.node)}}}"
     elsewhere = [where for where, known in _fields(schema) if known == name]
     if elsewhere:
         return f"{name} is a field of {' and of '.join(elsewhere[:3])}"
@@ -52,9 +57,17 @@ def for_unknown(schema: Schema, place: Place) -> str:
     return f"the fields here are {', '.join(list(names)[:_MOST_NAMES])}{more}"
 
 
+def _is_of_texts(schema: Schema) -> bool:
+    """Whether any name may stand there, with text, as for labels."""
+    values = schema.get("additionalProperties")
+    return isinstance(values, dict) and values.get("type") == "string"
+
+
 def for_error(schema: Schema, error: FieldError, place: Place) -> str:
     """For a value that the schema refuses."""
     match error.reason:
+        case "FieldValueInvalid":
+            return _of_text(schema_at(schema, place.steps), error, place)
         case "FieldValueRequired":
             return _described(schema, place)
         case "FieldValueTypeInvalid":
@@ -62,6 +75,16 @@ def for_error(schema: Schema, error: FieldError, place: Place) -> str:
         case "FieldValueNotSupported":
             return _of_enum(schema_at(schema, place.steps), error.value)
     return ""
+
+
+def _of_text(schema: Schema, error: FieldError, place: Place) -> str:
+    if not isinstance(place.node, Scalar):
+        return ""
+    text = place.node.text
+    if "RFC 1123" in error.detail:
+        name = _NOT_IN_NAMES.sub("-", text.lower()).strip("-.")
+        return f"did you mean {name}?" if name and name != text else ""
+    return _as_text(schema, text)
 
 
 def _described(schema: Schema, place: Place) -> str:
@@ -74,22 +97,76 @@ def _described(schema: Schema, place: Place) -> str:
 
 
 def _of_type(schema: Schema, place: Place) -> str:
+    """For a value of another type than the schema wants."""
     wanted, node = schema.get("type"), place.node
     if isinstance(node, Scalar):
-        if wanted == "string":
-            return f'put it in quotes: "{node.text}"'
-        if wanted in ("integer", "number", "boolean") and node.is_quoted and _reads_as(node.text, wanted):
-            return f"write it without quotes: {node.text}"
-    if wanted == "array" and not isinstance(node, Sequence):
-        return "write a list: put a dash before each of its items"
-    if (
-        wanted == "object"
-        and isinstance(node, Sequence)
-        and node.items
-        and isinstance(node.items[0], Mapping)
-    ):
-        return "write a mapping: leave the dash out"
+        return _for_scalar(schema, node)
+    if isinstance(node, Sequence) and len(node.items) == 1:
+        only = node.items[0]
+        if wanted == "object" and isinstance(only, Mapping):
+            return "write a mapping: leave the dash out"
+        if isinstance(only, Scalar) and _takes(schema, only):
+            return f"write the one item by itself: {_written(only)}"
+    if wanted == "object" and isinstance(node, Sequence) and node.items:
+        return "write a mapping: leave the dash out" if isinstance(node.items[0], Mapping) else ""
+    return "write a list: put a dash before each of its items" if wanted == "array" else ""
+
+
+def _for_scalar(schema: Schema, node: Scalar) -> str:
+    match schema.get("type"):
+        case "string":
+            return _as_text(schema, node.text) or f'put it in quotes: "{node.text}"'
+        case "integer" | "number" | "boolean" as wanted:
+            if node.is_quoted and _reads_as(node.text, wanted):
+                return f"write it without quotes: {node.text}"
+            number = numbers.without_unit(node.text)
+            if number is not None and wanted == "integer":
+                return f"write a number: {number}"
+        case "array":
+            return "write a list: put a dash before each of its items"
+        case "object":
+            return _as_mapping(schema, node)
     return ""
+
+
+def _as_text(schema: Schema, text: str) -> str:
+    """For a number that is to be a duration, or another text with a unit: 60 lacks an s."""
+    try:
+        pattern = regex.compiled(schema["pattern"])
+    except (KeyError, regex.RegexError):
+        return ""
+    joined = text.replace(" ", "")
+    if not joined[:1].isdigit() or pattern.search(text):
+        return ""
+    return next((f"write {each}" for each in (joined, f"{joined}s") if pattern.search(each)), "")
+
+
+def _as_mapping(schema: Schema, node: Scalar) -> str:
+    """The fields that a mapping may have, and the value as the first of them that takes it."""
+    fields = schema.get("properties", {})
+    names = ", ".join(list(fields)[:_MOST_NAMES])
+    first = next((name for name, field in fields.items() if _takes(field, node)), None)
+    if first is not None:
+        return f"write a mapping with {names}, such as {{{first}: {_written(node)}}}"
+    return f"write a mapping with {names}" if names else ""
+
+
+def _takes(schema: Schema, node: Scalar) -> bool:
+    value = node.value
+    match schema.get("type"):
+        case "string":
+            return isinstance(value, str)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+    return False
+
+
+def _written(node: Scalar) -> str:
+    return f'"{node.text}"' if node.is_quoted else node.text
 
 
 def _reads_as(text: str, wanted: str) -> bool:

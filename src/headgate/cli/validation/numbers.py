@@ -1,0 +1,23 @@
+"""The plain number that was meant by a duration such as 30s, or by a size such as 32Mi."""
+
+from __future__ import annotations
+
+import re
+
+from headgate.api import duration
+
+_SIZE = re.compile(r"([0-9]{1,12}) ?([kKMGT])(i?)B?")
+_POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def without_unit(text: str) -> int | float | None:
+    """Seconds of a duration, or what a size counts; None for anything else."""
+    size = _SIZE.fullmatch(text)
+    if size is not None:
+        scale: int = (1024 if size[3] else 1000) ** _POWERS[size[2]]
+        return int(size[1]) * scale
+    try:
+        seconds = duration.parse(text.replace(" ", ""))
+    except duration.DurationError:
+        return None
+    return int(seconds) if seconds.is_integer() else seconds
