@@ -81,7 +81,7 @@ class Rig:
         flags = [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
         gateway = ["-m", "headgate", "gateway", "--kubeconfig", str(self.kubeconfig), *flags]
         with (self.scratch / "access.log").open("wb") as log:
-            self._spawn("gateway", *gateway, "--access-log", "json", stdout=log)
+            self._spawn("gateway", *gateway, "--logging-access-log", "json", stdout=log)
         self._find_gateway()
 
     def _spawn(self, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
