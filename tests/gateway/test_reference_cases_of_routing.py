@@ -91,7 +91,6 @@ async def world(start_gateway, start_endpoint):
 
 
 NOT_FOUND = (404, "model_not_found")
-NO_RULE = (404, "no_rule_matches")
 
 
 @dataclass
@@ -129,13 +128,13 @@ CASES = {
         [route("r", rule("a", match=BOTH))],
         [
             Ask("a", headers={"x-team": "a"}),
-            Ask(NO_RULE, headers={"x-team": "a"}, path="/v1/completions"),
-            Ask(NO_RULE, headers={"x-team": "b"}),
+            Ask(NOT_FOUND, headers={"x-team": "a"}, path="/v1/completions"),
+            Ask(NOT_FOUND, headers={"x-team": "b"}),
         ],
     ),
     "R3 the query is no part of the path": (
         [route("r", rule("a", match={"uri": {"exact": "/v1/embeddings"}}))],
-        [Ask("a", path="/v1/embeddings?x=/v1/chat"), Ask(NO_RULE, path="/v1/chat?/v1/embeddings")],
+        [Ask("a", path="/v1/embeddings?x=/v1/chat"), Ask(NOT_FOUND, path="/v1/chat?/v1/embeddings")],
     ),
     "R3 the first of several values of a header": (
         [route("r", rule("a", match=PREMIUM), rule("b"))],
@@ -150,7 +149,7 @@ CASES = {
                 loraAdapters=["lora", "other"],
             )
         ],
-        [Ask("a", body(model="lora")), Ask("b"), Ask(NO_RULE, body(model="other"))],
+        [Ask("a", body(model="lora")), Ask("b"), Ask(NOT_FOUND, body(model="other"))],
     ),
     "R4 expressions are searched": (
         [
@@ -163,12 +162,12 @@ CASES = {
         [
             Ask("a", headers={"x-tenant": "globex-prod"}),
             Ask("b", headers={"x-tenant": "initech-prod-2"}),
-            Ask(NO_RULE, headers={"x-tenant": "initech"}),
+            Ask(NOT_FOUND, headers={"x-tenant": "initech"}),
         ],
     ),
     "R5 an expression that is none never fits": (
         [route("r", rule("a", match=UNCLOSED), rule("b", match=PREMIUM))],
-        [Ask(NO_RULE), Ask("b", headers={"user-type": "premium"})],
+        [Ask(NOT_FOUND), Ask("b", headers={"user-type": "premium"})],
     ),
     "R6 an empty condition fits all": (
         [route("r", rule("a", match=EMPTY))],
@@ -180,7 +179,7 @@ CASES = {
     ),
     "R7 exact goes first": (
         [route("r", rule("a", match={"uri": {"exact": "/v1/score", "regex": ".*"}}))],
-        [Ask("a", path="/v1/score"), Ask(NO_RULE)],
+        [Ask("a", path="/v1/score"), Ask(NOT_FOUND)],
     ),
     "R11 adapters keep their name": (
         [route("r", rule("a"), model=None, loraAdapters=["lora"])],
@@ -191,7 +190,7 @@ CASES = {
             route("models", rule("a", match=PREMIUM), model="both"),
             route("adapters", rule("b"), loraAdapters=["both"], age=9),
         ],
-        [Ask(NO_RULE, body(model="both")), Ask("a", body(model="both"), headers={"user-type": "premium"})],
+        [Ask(NOT_FOUND, body(model="both")), Ask("a", body(model="both"), headers={"user-type": "premium"})],
     ),
     "R13 a route without a rule that fits lets the next try": (
         [route("older", rule("a", match=PREMIUM), age=9), route("younger", rule("b"))],

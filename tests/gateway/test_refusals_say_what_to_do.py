@@ -51,7 +51,7 @@ async def test_unknown_model(gateway):
 
 
 async def test_a_model_whose_rules_do_not_match(gateway, start_endpoint):
-    """404 `no_rule_matches`: it is served, but not like this; what the rules ask for is not told."""
+    """404 `model_not_found`: it is served, but not like this; what the rules ask for is not told."""
     endpoint = await start_endpoint(b"{}")
     gateway.serve([endpoint])
     snapshot = gateway.proxy.snapshot
@@ -64,7 +64,7 @@ async def test_a_model_whose_rules_do_not_match(gateway, start_endpoint):
     )
     for model in ("m", "adapter"):
         response = await gateway.ask({"model": model})
-        assert (response.status, response.json["error"]["code"]) == (404, "no_rule_matches")
+        assert (response.status, response.json["error"]["code"]) == (404, "model_not_found")
         message = response.json["error"]["message"]
         assert f"the model '{model}' is served, but not for this request" in message
         assert "x-tier" not in message

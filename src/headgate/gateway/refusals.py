@@ -59,7 +59,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     def no_rule_matches(cls, model: str) -> Refusal:
         """Says nothing of the rules: what they ask for may be a secret between operator and client."""
         why = f"the model {model[:256]!r} is served, but not for this request: no rule of its routes matches"
-        return cls.missing(f"{why}; check the path, the headers and the body", code="no_rule_matches")
+        return cls.missing(f"{why}; check the path, the headers and the body", code="model_not_found")
 
     @classmethod
     def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:
