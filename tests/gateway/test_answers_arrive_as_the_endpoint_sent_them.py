@@ -87,7 +87,7 @@ async def test_chunked_answer_for_a_client_of_either_version(gateway, endpoint, 
     """HTTP/1.0 knows no chunks: there the bytes alone are sent, until the connection closes."""
     client = await gateway.connect()
     client.send(
-        b'POST /v1/x HTTP/%b\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}' % version.encode()
+        b'POST /score HTTP/%b\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}' % version.encode()
     )
     call = await endpoint.call()
     for at in range(0, len(CHUNKED), 7):

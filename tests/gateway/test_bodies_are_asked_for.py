@@ -4,7 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.every_loop
 
-ASKING = b"POST /v1/x HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\n"
+ASKING = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\n"
 BODY = b'{"model":"m"}'
 
 
@@ -43,7 +43,7 @@ async def test_told_once_where_another_protocol_is_offered(gateway, endpoint):
     [
         ASKING + b"content-length: 0\r\n\r\n",
         ASKING.replace(b"HTTP/1.1", b"HTTP/1.0") + b"content-length: 13\r\n\r\n" + BODY,
-        ASKING.replace(b"POST /v1/x", b"GET /healthz") + b"\r\n",
+        ASKING.replace(b"POST /v1/completions", b"GET /healthz") + b"\r\n",
     ],
 )
 async def test_nothing_to_ask_for(gateway, endpoint, sent):

@@ -24,7 +24,7 @@ async def test_idle_connections_close_and_running_requests_end(gateway, endpoint
 async def test_request_that_is_still_coming_is_served(gateway, endpoint, eventually):
     """A client that has begun to send its request gets its answer."""
     client = await gateway.connect()
-    client.send(b'POST /v1/x HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"mod')
+    client.send(b'POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"mod')
     connection = next(iter(gateway.proxy.clients))
     await eventually(lambda: connection._reader.body_bytes)
     draining = asyncio.create_task(gateway.proxy.drain(60))

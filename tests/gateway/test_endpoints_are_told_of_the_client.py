@@ -79,7 +79,7 @@ async def test_hosts_may_change_from_request_to_request(gateway, endpoint):
     client = await gateway.connect()
     for host in ("a.example", "b.example:8080", "a.example"):
         client.send(
-            f'POST /v1 HTTP/1.1\r\nhost: {host}\r\ncontent-length: 13\r\n\r\n{{"model":"m"}}'.encode()
+            f'POST /score HTTP/1.1\r\nhost: {host}\r\ncontent-length: 13\r\n\r\n{{"model":"m"}}'.encode()
         )
         call = await endpoint.call()
         call.answer()

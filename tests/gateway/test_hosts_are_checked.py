@@ -56,7 +56,7 @@ async def test_every_request_of_a_connection_is_checked(start_gateway, endpoint)
     client = await gateway.connect()
     for host, status in (("api.example.com", 200), ("[::1]:8080", 200), ("api.example.com", 200), ("x", 421)):
         client.send(
-            f'POST /v1 HTTP/1.1\r\nhost: {host}\r\ncontent-length: 13\r\n\r\n{{"model":"m"}}'.encode()
+            f'POST /score HTTP/1.1\r\nhost: {host}\r\ncontent-length: 13\r\n\r\n{{"model":"m"}}'.encode()
         )
         assert (await client.response()).status == status
 

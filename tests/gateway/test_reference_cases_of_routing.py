@@ -87,7 +87,8 @@ class World:
 
 @pytest.fixture
 async def world(start_gateway, start_endpoint):
-    return World(await start_gateway(), start_endpoint)
+    """Any path is forwarded, as the references do it."""
+    return World(await start_gateway(settings={"clients_forwarded_paths": ("/*",)}), start_endpoint)
 
 
 NOT_FOUND = (404, "model_not_found")

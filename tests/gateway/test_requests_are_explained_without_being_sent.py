@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headgate import api, routing, serving
 from headgate.cli import main
 from headgate.fleet import AnswerSizes, PromptSizes
-from headgate.gateway import explaining, pages
+from headgate.gateway import explaining, forwarded, pages
 from headgate.gateway.decision import decide
 from headgate.gateway.destinations import destinations
 from headgate.gateway.explaining import View, explain
@@ -263,6 +263,7 @@ class _Known:
     def __init__(self, snapshot, pools, splits):
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
         self.destinations = destinations(snapshot, pools)
+        self.paths = forwarded.Paths()
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()
 

@@ -57,7 +57,7 @@ async def test_expectation_of_a_later_request_stays_out_of_a_running_answer(gate
     call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n01234")
     head = await client.head()
     assert head.status == 200
-    client.send(b"POST /v1/x HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\ncontent-length: 13\r\n\r\n")
+    client.send(b"POST /score HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\ncontent-length: 13\r\n\r\n")
     await asyncio.sleep(0.02)
     call.write(b"56789")
     assert await client.reader.readexactly(10) == b"0123456789"

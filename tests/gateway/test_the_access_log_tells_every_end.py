@@ -230,20 +230,22 @@ async def test_hostile_names(start_gateway, endpoint, form):
     for text in HOSTILE:
         path = "".join(each if each.isprintable() and each != " " else "%" for each in text)
         body = json.dumps({"model": text}).encode()
-        client = await gateway.connect()
-        client.send(f'POST /{path} HTTP/1.1\r\nhost: g\r\nx-request-id: a"b\\c\r\n'.encode())
-        client.send(b"content-length: %d\r\n\r\n" % len(body) + body)
-        assert (await client.response()).status in (400, 404)
-        client.close()
+        for target in (f"/{path}", "/v1/completions"):
+            client = await gateway.connect()
+            client.send(f'POST {target} HTTP/1.1\r\nhost: g\r\nx-request-id: a"b\\c\r\n'.encode())
+            client.send(b"content-length: %d\r\n\r\n" % len(body) + body)
+            assert (await client.response()).status in (400, 404)
+            client.close()
     lines = gateway.log_lines()
-    assert len(lines) == len(HOSTILE)
-    for line, text in zip(lines, HOSTILE, strict=True):
+    assert len(lines) == 2 * len(HOSTILE)
+    for line, text in zip(lines, [text for text in HOSTILE for _ in range(2)], strict=True):
         assert line.isascii()
         assert line.isprintable()
         assert len(line) < 8000
         if form == "json":
             members = json.loads(line)
-            assert members["status_code"] == 400 or members["model_name"] == text[:1024]
+            is_of_path = members["status_code"] == 400 or members["outcome"] == "path_not_forwarded"
+            assert is_of_path or members["model_name"] == text[:1024]
             assert members["request_id"] in (None, 'a"b\\c')
 
 

@@ -14,7 +14,7 @@ from headgate import routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import hashing
-from headgate.gateway import forms, prompt
+from headgate.gateway import forms, forwarded, prompt
 from headgate.gateway.destinations import Destination
 from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_model
 from headgate.gateway.refusals import Refusal
@@ -56,6 +56,8 @@ class Surroundings(Protocol):
     def answer_sizes(self) -> AnswerSizes: ...
     @property
     def is_ready(self) -> bool: ...
+    @property
+    def paths(self) -> forwarded.Paths: ...
     @property
     def believes_objectives(self) -> bool:
         """Whether all clients may name an objective, and not trusted ones only."""
@@ -111,6 +113,9 @@ class Decision:
 def decide(known: Surroundings, request: Request) -> Decision:
     """Finds the pool of the request and what is sent to it."""
     decision = Decision()
+    decision.refusal = known.paths.refusal(request.path)
+    if decision.refusal is not None:
+        return decision
     form: forms.Form | None = None
     fields = inspect(request.body)
     if not isinstance(fields, Fields):

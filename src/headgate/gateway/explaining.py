@@ -94,6 +94,7 @@ class _Explainer:
                 view.prompt_sizes,
                 view.answer_sizes,
                 view.is_ready,
+                view.paths,
                 view.believes_objectives,
                 given,
             ),

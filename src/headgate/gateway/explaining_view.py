@@ -10,6 +10,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
+from headgate.gateway import forwarded
 from headgate.gateway.destinations import Destination
 from headgate.gateway.policies import Policies
 from headgate.gateway.pool_state import PoolState
@@ -36,6 +37,7 @@ class View:
     token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
+    paths: forwarded.Paths = field(default_factory=forwarded.Paths)
 
     @classmethod
     def of_proxy(cls, proxy: Proxy) -> View:
@@ -53,6 +55,7 @@ class View:
             token_limits=proxy.token_limits,
             remote_prefill_tokens=proxy.settings.prefill.remote_min_tokens,
             believes_objectives=proxy.believes_objectives,
+            paths=proxy.paths,
         )
 
     @classmethod
@@ -88,6 +91,7 @@ class Supposing:
     prompt_sizes: PromptSizes
     answer_sizes: AnswerSizes
     is_ready: bool
+    paths: forwarded.Paths
     believes_objectives: bool
     given: routing.Target | None = None
     destinations: Mapping[str, Destination] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Which clients are believed and served, as the settings say: trusted networks, hosts, origins."""
+"""Whom the settings trust and what they let pass: networks, hosts, origins of web pages, paths."""
 
 from __future__ import annotations
 
-from headgate.gateway import cors, hosts, trust
+from headgate.gateway import cors, forwarded, hosts, trust
 from headgate.gateway.settings import GatewaySettings
 
 
@@ -12,6 +12,7 @@ class ClientPolicy:
     def __init__(self, settings: GatewaySettings) -> None:
         self.trusted = trust.Networks(settings.clients.trusted_networks)
         self.hosts = hosts.Hosts(settings.clients.allowed_hosts)
+        self.paths = forwarded.Paths(settings.clients.forwarded_paths)
         self.cors: cors.Cors | None = None
         """None where pages of other origins may do nothing."""
         if settings.cors.origins:

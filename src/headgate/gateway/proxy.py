@@ -17,7 +17,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import limits, local, trace
+from headgate.gateway import forwarded, limits, local, trace
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.kv_events import KvEventSources
@@ -161,6 +161,10 @@ class Proxy:
         is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
         policy = known.policy if is_as_before else self.policies.of(pool)
         return PoolState(pool, self.ledger, known.budget, policy, self.policies.decoding, known.rates)
+
+    @property
+    def paths(self) -> forwarded.Paths:
+        return self.policy.paths
 
     @property
     def believes_objectives(self) -> bool:

@@ -46,8 +46,9 @@ _NEEDED = {b"host", b"content-length", b"transfer-encoding"}
 _NONE: frozenset[bytes] = frozenset()
 RESERVED = (b"x-gateway-", b"x-headgate-")
 """Prefixes of headers by which gateways talk among themselves; from outside they mean nothing."""
-_FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip")
-"""Prefixes of headers that only a trusted client may send."""
+_FROM_TRUSTED = (*RESERVED, b"x-forwarded-", b"x-real-ip", b"x-amzn-sagemaker-")
+"""Prefixes of headers that only a trusted client may send. By the last, engines let `/invocations` choose
+another model than the body names, and open and close sessions."""
 LETTER_X = 120
 """Of names that do not begin with it, none is reserved: one comparison tells."""
 _HARMLESS = frozenset(

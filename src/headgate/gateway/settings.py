@@ -20,7 +20,7 @@ import msgspec
 from headgate import routing
 from headgate.flow.capacity.predicted import TARGET_S
 from headgate.flow.queue.settings import FairnessName, OrderingName
-from headgate.gateway import cors, hosts, trust
+from headgate.gateway import cors, forwarded, hosts, trust
 
 DAY_S = 86_400.0
 
@@ -168,6 +168,13 @@ class Clients(Section, frozen=True):
         tuple[str, ...],
         _setting(
             "Host names that requests may use, such as api.example.com or *.example.com; empty allows any."
+        ),
+    ] = ()
+    forwarded_paths: Annotated[
+        tuple[str, ...],
+        _setting(
+            "Paths that are forwarded to endpoints besides those of inference: /v1/decisions, or with * all "
+            "below one, /team-a/*."
         ),
     ] = ()
     write_buffer_bytes: Annotated[
@@ -616,6 +623,10 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
             for problem in trust.problems(settings.clients.trusted_networks)
         ),
         *(("clients.allowed_hosts", problem) for problem in hosts.problems(settings.clients.allowed_hosts)),
+        *(
+            ("clients.forwarded_paths", problem)
+            for problem in forwarded.problems(settings.clients.forwarded_paths)
+        ),
         *(("cors.origins", problem) for problem in origins),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),

@@ -22,7 +22,7 @@ from headgate.gateway.request import HOP_BY_HOP, RESERVED, nominated
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
-REQUEST = b'POST /v1 HTTP/1.%d\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}'
+REQUEST = b'POST /v1/completions HTTP/1.%d\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}'
 
 
 class _Transport(asyncio.Transport):

@@ -4,7 +4,7 @@ import h11
 
 CORPUS = "answers.txt"
 
-NEXT = b'POST /next HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}'
+NEXT = b'POST /v1/embeddings HTTP/1.1\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}'
 ABOUT_THE_MESSAGE = (b"content-length", b"transfer-encoding", b"connection", b"x-request-id")
 
 

@@ -2,7 +2,7 @@
 
 CORPUS = "requests.txt"
 
-NEXT = b'POST /next HTTP/1.1\r\nhost: next\r\ncontent-length: 23\r\n\r\n{"model":"m","next": 1}'
+NEXT = b'POST /v1/embeddings HTTP/1.1\r\nhost: next\r\ncontent-length: 23\r\n\r\n{"model":"m","next": 1}'
 
 
 def _message(line: bytes, host: bytes, headers: bytes, body: bytes) -> bytes:
@@ -20,7 +20,7 @@ async def test_case(case, start_gateway, recording_endpoint, caplog):
     gateway.proxy.new_request_id = lambda: b"id"
     client = await gateway.connect()
     client.send(case.sent + NEXT)
-    next_message = _message(b"POST /next", b"next", b"", b'{"model":"m","next": 1}')
+    next_message = _message(b"POST /v1/embeddings", b"next", b"", b'{"model":"m","next": 1}')
     expected = b""
     if case.verdict.startswith("one message"):
         told = {"line": b"POST /v1/completions", "host": b"g", "headers": b"", "body": b'{"model":"m"}'}

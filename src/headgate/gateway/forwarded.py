@@ -1,0 +1,102 @@
+"""Which paths the gateway forwards to endpoints: inference paths of the engines, and what a setting adds.
+
+Engines serve inference and management (load an adapter, sleep, update weights, run any RPC) on one port, so
+the list names what may pass, and whatever an engine adds later is closed until it is listed. Paths are
+compared byte by byte and forwarded as they came. A path that a server might rewrite before it routes
+(escapes, dot segments, double slashes, parameters) is rejected: two servers could take it for two paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headgate.gateway.refusals import Refusal
+
+SETTING = "clients.forwarded_paths"
+
+OPENAI = (
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/images/edits",
+    "/v1/images/generations",
+    "/v1/images/variations",
+    "/v1/moderations",
+    "/v1/responses",
+)
+ANTHROPIC = ("/v1/messages", "/v1/messages/count_tokens")
+VLLM = (
+    "/classify",
+    "/detokenize",
+    "/generative_scoring",
+    "/inference/v1/generate",
+    "/invocations",
+    "/pooling",
+    "/rerank",
+    "/score",
+    "/tokenize",
+    "/v1/chat/completions/batch",
+    "/v1/chat/completions/render",
+    "/v1/completions/render",
+    "/v1/rerank",
+    "/v1/score",
+    "/v2/embed",
+    "/v2/rerank",
+)
+SGLANG = ("/encode", "/generate", "/v1/classify", "/v1/detokenize", "/v1/tokenize")
+"""Those that vLLM does not have as well."""
+TRTLLM = ("/v1/videos/generations",)
+"""Those that neither has."""
+
+DEFAULT = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
+
+_SEGMENT = r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+"
+_PLAIN = re.compile(rf"/|(?:{_SEGMENT})+")
+"""The root, or segments that no server rewrites (RFC 3986, 3.3): not empty, not dots, no escapes, no `;`."""
+_SHOWN_CHARACTERS = 256
+
+
+class Paths:
+    """The default paths, and those of the setting: each is one path, or ends in `/*`."""
+
+    def __init__(self, added: Iterable[str] = ()) -> None:
+        added = tuple(added)
+        self._exact = DEFAULT.union(path for path in added if not path.endswith("/*"))
+        self._prefixes = tuple(path[:-1] for path in added if path.endswith("/*"))
+
+    def refusal(self, path: str) -> Refusal | None:
+        """Why a path, as the client wrote it and without its query, is not forwarded."""
+        if path in self._exact:
+            return None
+        if not _PLAIN.fullmatch(path):
+            return Refusal.bad_request(
+                f"servers could read the path {_shown(path)} in different ways: send it without escapes (%), "
+                "empty or dot segments, a slash at its end, backslashes and semicolons",
+                code="ambiguous_path",
+            )
+        if self._prefixes and path.startswith(self._prefixes):
+            return None
+        return Refusal.bad_request(
+            f"the path {_shown(path)} is not forwarded: the gateway forwards inference paths only, unless "
+            f"its setting {SETTING} names others",
+            code="path_not_forwarded",
+            status=404,
+        )
+
+
+def problems(paths: Iterable[str]) -> list[str]:
+    """What is wrong with each entry of the setting that cannot match."""
+    return [
+        f"{path[:_SHOWN_CHARACTERS]!r}: a path such as /v1/decisions, or all below one such as /team-a/*, is "
+        "needed, without escapes, a query, and empty or dot segments"
+        for path in paths
+        if path != "/*" and ("*" in path.removesuffix("/*") or not _PLAIN.fullmatch(path.removesuffix("/*")))
+    ]
+
+
+def _shown(path: str) -> str:
+    return repr(path[:_SHOWN_CHARACTERS])
