@@ -484,7 +484,8 @@ class RateLimits(Section, frozen=True):
     redis_hosts: Annotated[
         tuple[str, ...],
         _setting(
-            "Redis servers that routes may name, and that are sent $REDIS_PASSWORD; empty allows any.",
+            "Redis servers that routes may name, and the only ones that are sent $REDIS_PASSWORD. If empty, "
+            "routes may name any, and none is sent the password.",
             live=False,
         ),
     ] = ()

@@ -117,7 +117,7 @@ async def test_a_client_that_leaves_while_it_waits_uses_nothing(start, redis_ser
 
 
 async def test_only_hosts_that_may_be_named_are_spoken_to(start, way, eventually):
-    """A route cannot make a gateway tell its password to any host."""
+    """A route cannot make a gateway connect to a host that the setting does not name."""
     gateway = await start({"rate_limits_redis_hosts": ("redis.example",)}, input=100)
     (source,) = gateway.proxy.limit_sources.all()
     await eventually(lambda: source.trouble)

@@ -15,6 +15,8 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     username: str | None = None
     password: str | None = None
+    is_anonymous: bool = False
+    """Whether the settings do not name the host, so that it gets no credentials."""
     tls: bool = False
     ca_file: str | None = None
     """Whose certificates are believed, and no others; without it, those that the system believes."""
@@ -43,6 +45,11 @@ def explained(error: Exception, access: RedisAccess, is_known: bool) -> str:
 
 def _advice(error: Exception, text: str, access: RedisAccess, is_known: bool) -> str:
     if isinstance(error, AuthenticationError) or "unauthenticated" in text:
+        if access.is_anonymous:
+            return (
+                "the gateway sends its password to the hosts in its setting rate_limits.redis_hosts only: name this host "
+                "there, and start the gateway again"
+            )
         return "the gateway takes user and password from $REDIS_USERNAME and $REDIS_PASSWORD"
     if "mismatch" in text and "certificate" in text:
         return "its certificate has to name the host that the route does"

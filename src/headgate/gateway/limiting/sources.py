@@ -157,17 +157,21 @@ def _account(model: str, direction: str) -> str:
     return f"{model}:{direction}"
 
 
-def _transport(address: str, settings: GatewaySettings) -> Transport:
+def _transport(address: str, gateway_settings: GatewaySettings) -> Transport:
     try:
         parsed = Address.parse(address)
     except ValueError as error:
         return NoTransport(str(error))
-    if settings.rate_limits.redis_hosts and parsed.host not in settings.rate_limits.redis_hosts:
+    settings = gateway_settings.rate_limits
+    if settings.redis_hosts and parsed.host not in settings.redis_hosts:
         return NoTransport(f"{parsed.host} is not among the rate_limits.redis_hosts that routes may name")
+    # Whoever may write a ModelRoute names the host: only one that the operator named gets the credentials.
+    is_named = parsed.host in settings.redis_hosts
     access = RedisAccess(
-        username=os.environ.get(USERNAME) or None,
-        password=os.environ.get(PASSWORD) or None,
-        tls=settings.rate_limits.redis_tls,
-        ca_file=settings.rate_limits.redis_ca_file,
+        username=(os.environ.get(USERNAME) or None) if is_named else None,
+        password=(os.environ.get(PASSWORD) or None) if is_named else None,
+        is_anonymous=not is_named,
+        tls=settings.redis_tls,
+        ca_file=settings.redis_ca_file,
     )
     return RedisTransport(parsed, access)
