@@ -191,8 +191,9 @@ async def test_a_page_is_asked_with_no_more_than_a_message_carries(configuration
     monkeypatch.setattr(channel, "MAX_CARRIED_BYTES", 1000)
     supervisor = Supervisor(configuration, telemetry.Registry())
     app = pages.admin_page(supervisor)
+    host = [("host", "localhost")]
     statuses = [
-        (await answer(app, messages.Ask(1, "POST", "/debug/explain", "", b"x" * size))).status
+        (await answer(app, messages.Ask(1, "POST", "/debug/explain", "", b"x" * size, host))).status
         for size in (1000, 1001)
     ]
     assert statuses == [503, 413], "no worker is there, and too long"

@@ -29,9 +29,7 @@ class Hosts:
             return bad_host(f"host {_shown(host)} is neither a name nor an address, with or without a port")
         if self._any:
             return None
-        name = host.lower()
-        if not name.endswith(b"]"):
-            name = name.rpartition(b":")[0] or name
+        name = _without_port(host)
         if name in self._exact or (self._endings and name.endswith(self._endings)):
             return None
         return Refusal.bad_request(
@@ -40,6 +38,16 @@ class Hosts:
             code="unknown_host",
             status=421,
         )
+
+
+def named(host: bytes) -> bytes | None:
+    """The name or address in a `host` header, in lower case and without its port; None if it has none."""
+    return _without_port(host) if host and _HOST.fullmatch(host) else None
+
+
+def _without_port(host: bytes) -> bytes:
+    name = host.lower()
+    return name if name.endswith(b"]") else name.rpartition(b":")[0] or name
 
 
 def problems(patterns: Iterable[str]) -> list[str]:

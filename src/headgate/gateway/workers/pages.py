@@ -18,6 +18,7 @@ from starlette.routing import Route
 from headgate.gateway import pages
 from headgate.gateway.workers import channel
 from headgate.gateway.workers.messages import Answered
+from headgate.gateway.workers.page_hosts import KnownHosts
 from headgate.gateway.workers.process import NoAnswer, WorkerProcess
 from headgate.gateway.workers.supervisor import Supervisor
 from headgate.telemetry import sums
@@ -28,7 +29,7 @@ Shown = dict[str, Any]
 Answers = Mapping[WorkerProcess, Shown]
 
 
-def metrics_page(supervisor: Supervisor) -> Starlette:
+def metrics_page(supervisor: Supervisor) -> KnownHosts:
     """GET /metrics: the sums over all workers, those that have ended included."""
 
     async def metrics(request: Request) -> Response:
@@ -40,10 +41,11 @@ def metrics_page(supervisor: Supervisor) -> Starlette:
         )
         return Response(page, headers={"content-type": content_type})
 
-    return Starlette(routes=[Route("/metrics", metrics)])
+    app = Starlette(routes=[Route("/metrics", metrics)])
+    return KnownHosts(app, lambda: supervisor.configuration.settings, lambda settings: settings.metrics.host)
 
 
-def admin_page(supervisor: Supervisor) -> Starlette:
+def admin_page(supervisor: Supervisor) -> KnownHosts:
     """GET /healthz and /readyz, and under /debug what the workers know and do, as JSON.
 
     What is not known here is asked of one worker.
@@ -92,7 +94,7 @@ def admin_page(supervisor: Supervisor) -> Starlette:
         except NoAnswer as error:
             return JSONResponse({"message": str(error)}, 504)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/healthz", healthz),
             Route("/readyz", readyz),
@@ -104,6 +106,7 @@ def admin_page(supervisor: Supervisor) -> Starlette:
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )
+    return KnownHosts(app, lambda: supervisor.configuration.settings, lambda settings: settings.admin.host)
 
 
 def _response(answered: Answered) -> Response:
