@@ -194,6 +194,7 @@ class Client:
                 response.body = await self.reader.readexactly(int(length))
             else:
                 response.body = await self.reader.read()
+        _names_nothing_inside(response)
         return response
 
     async def _chunks(self) -> bytes:
@@ -220,6 +221,13 @@ class Client:
 
     def close(self) -> None:
         self.writer.transport.abort()
+
+
+def _names_nothing_inside(response: Response) -> None:
+    """Clients hear of errors by a code: where endpoints are, and what they are called, is for the log."""
+    if response.status >= 400 and response.header("x-headgate-decision") is None:
+        assert b"127.0.0." not in response.body, response.body
+        assert b"default/pod-" not in response.body, response.body
 
 
 def request(body: bytes | dict | None = None, path: str = "/v1/chat/completions", **headers: str) -> bytes:

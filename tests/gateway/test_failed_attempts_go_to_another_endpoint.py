@@ -137,14 +137,14 @@ async def test_pool_that_is_gone_meanwhile(start_gateway, start_endpoint, eventu
 
 
 async def test_nobody_can_be_reached(start_gateway, start_endpoint):
-    """503 with Retry-After, and a message that names the endpoint."""
+    """503 with Retry-After, and a line in the log that names the endpoint."""
     dead = await start_endpoint()
     await dead.stop()
     gateway = await start_gateway(dead)
     response = await gateway.ask()
     assert (response.status, response.header("retry-after")) == (503, "1")
     assert response.json["error"]["code"] == "endpoint_unreachable"
-    assert f"127.0.0.1:{dead.port} cannot be connected to" in response.json["error"]["message"]
+    assert f"127.0.0.1:{dead.port} cannot be connected to" in gateway.log_lines()[0]
 
 
 async def test_address_that_cannot_be_looked_up(start_gateway, start_endpoint):

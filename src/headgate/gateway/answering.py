@@ -215,8 +215,7 @@ class Answering(PairedDelivery):
             assert self.pool is not None
             self._send_on_new(self._proxy.connections(self.pool, self.load))
         else:
-            assert self.load is not None
-            self._attempt_failed("reset", f"{self.load.endpoint.address}: {message}")
+            self._attempt_failed("reset", f"broke off before its answer: {message}")
 
     def upstream_broke(self, message: str) -> None:
         """The endpoint's answer is not HTTP. Not retried: it may have done the work."""
@@ -225,7 +224,8 @@ class Answering(PairedDelivery):
             self._break_off("upstream_invalid", message)
         else:
             self._endpoint_failed("upstream_invalid")
-            self._refuse(Refusal.upstream(message, code="upstream_invalid"))
+            told = "the endpoint's answer is not valid HTTP"
+            self._refuse(Refusal.upstream(told, code="upstream_invalid", logged=message))
 
     def _pass_on(self, status: int, headers: list[Header], body: bytes) -> None:
         kept = [each for each in headers if each[0] == b"content-type"]

@@ -120,7 +120,7 @@ class Attempts(Delivery):
             self._connecting = None
             if isinstance(error, ConnectionRefusedError) and self.load is not None:
                 self._proxy.engine_restarted(self.load)  # its process has ended, and its cache with it
-            self._attempt_failed("connect", f"{connections.endpoint.address} {why_unreachable(error)}")
+            self._attempt_failed("connect", why_unreachable(error))
             return
         self._connecting = None
         assert self.pool is not None
@@ -130,30 +130,36 @@ class Attempts(Delivery):
 
     def _no_head_in_time(self) -> None:
         self._timer = None
-        assert self.load is not None
-        address = self.load.endpoint.address
         self._drop_upstream()
-        self._attempt_failed("timeout", f"{address} sent no response head in time")
+        self._attempt_failed("timeout", "sent no response head in time")
 
     # -- after a failure
 
     def _attempt_failed(self, reason: str, message: str) -> None:
-        """Ends an attempt that got no answer; tries another endpoint while that is allowed."""
+        """Ends an attempt that got no answer; tries another endpoint while that is allowed.
+
+        `message` says of the endpoint what it did, for the log.
+        """
         assert self.pool is not None
+        assert self.load is not None
+        address = self.load.endpoint.address
         self._end_attempt(reason)
         if self._may_retry(self.pool):
             self._retry()
         else:
-            self._give_up(reason, message)
+            self._give_up(reason, f"{address} {message}")
 
-    def _give_up(self, reason: str, message: str) -> None:
-        """Tells the client why the last attempt failed."""
+    def _give_up(self, reason: str, logged: str) -> None:
+        """Tells the client that the last attempt failed, and the log what happened where."""
         if reason == "timeout":
-            self._refuse(Refusal.upstream(message, code="upstream_timeout", status=504))
+            told, code = "no endpoint answered in time", "upstream_timeout"
+            self._refuse(Refusal.upstream(told, code=code, status=504, logged=logged))
         elif reason == "connect":
-            self._refuse(Refusal.unavailable(message, code="endpoint_unreachable"))
+            told, code = "no connection to an endpoint could be made", "endpoint_unreachable"
+            self._refuse(Refusal.unavailable(told, code=code, logged=logged))
         else:
-            self._refuse(Refusal.upstream(message, code="upstream_failed"))
+            told, code = "the endpoint failed before it answered", "upstream_failed"
+            self._refuse(Refusal.upstream(told, code=code, logged=logged))
 
     def _goes_elsewhere(self, status: int) -> bool:
         """Drops an answer that says to try elsewhere, where another endpoint can be asked."""

@@ -296,8 +296,14 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
             return Refusal.saturated(why, code="pool_saturated")
         return Refusal.unavailable(why, code="no_suited_endpoint")
     if not (pool.loads if pool.pairs is None else pool.pairs.decode):
-        why = pool.pool.fault or f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
-        return Refusal.unavailable(f"{key} has no ready endpoint: {why}", code="no_ready_endpoint")
+        fault = pool.pool.fault
+        no_pod = f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
+        why = "its status says why" if fault else no_pod
+        return Refusal.unavailable(
+            f"{key} has no ready endpoint: {why}",
+            code="no_ready_endpoint",
+            logged=f"{key} has no ready endpoint: {fault}" if fault else "",
+        )
     return Refusal.unavailable(
         f"every endpoint of {key} was tried or has {max_requests} requests from this gateway",
         code="endpoints_full",

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.settings import GatewaySettings
 
+_BROKE_OFF = {
+    "gateway_exhausted": "the gateway can open no further connection",
+    "idle_timeout": "the endpoint sent nothing for too long",
+    "prefill_failed": "the endpoint that prefilled the prompt failed",
+    "upstream_invalid": "the endpoint sent what is not valid HTTP",
+    "upstream_lost": "the endpoint closed the connection",
+}
+"""What clients are told, by the outcome; only the log has the words of systems, which may name addresses."""
 CLIENT_GONE = 499
 """Logged as the status of a request whose client left before the end of the answer (nginx's number)."""
 
@@ -137,7 +145,7 @@ class Exchange(Answering):
             return
         now = self.now()
         self.status = refusal.status
-        self.error_message = refusal.message
+        self.error_message = refusal.log_message
         self._settle(refusal.code, now)
         if self.request.wants_decision:
             self.request.answer_lines += decision_header.line(self, self._limits_told(), refusal.code)
@@ -160,7 +168,7 @@ class Exchange(Answering):
         """Its client has the head of a stream: the stream ends with the event that says why."""
         now = self.now()
         self.status = HTTPStatus.OK
-        self.error_message = refusal.message
+        self.error_message = refusal.log_message
         last = wait.refused(refusal, self.request.target)
         self._settle(refusal.code, now)
         self._client.write(last)
@@ -179,14 +187,18 @@ class Exchange(Answering):
             self._cut_off(outcome, message)
 
     def _cut_off(self, outcome: str, message: str) -> None:
-        refusal = Refusal.upstream(f"the answer broke off: {message}", code=outcome)
+        refusal = Refusal.upstream(
+            f"the answer broke off: {_BROKE_OFF.get(outcome, 'the endpoint failed')}",
+            code=outcome,
+            logged=f"the answer broke off: {message}",
+        )
         if self._answer is None or not self._answer.has_begun:
             self._answer = None
             self.bytes_out = 0
             self._refuse(refusal)
             return
         now = self.now()
-        self.error_message = refusal.message
+        self.error_message = refusal.log_message
         self._settle(outcome, now)
         last = self._answer.cut_off(lambda: error_event(refusal, self.request.target))
         if last is None:

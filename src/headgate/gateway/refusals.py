@@ -40,6 +40,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: int | None = None
     lines: bytes = b""
     """Further header lines, each with its CRLF."""
+    logged: str = ""
+    """What the log says instead of the message: with the addresses and names that clients do not see."""
+
+    @property
+    def log_message(self) -> str:
+        return self.logged or self.message
 
     @classmethod
     def bad_request(cls, message: str, *, code: str, param: str | None = None, status: int = 400) -> Refusal:
@@ -62,13 +68,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls.missing(f"{why}; check the path, the headers and the body", code="model_not_found")
 
     @classmethod
-    def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:
+    def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1, logged: str = "") -> Refusal:
         return cls(
             status=503,
             type="service_unavailable_error",
             code=code,
             message=message,
             retry_after_s=retry_after_s,
+            logged=logged,
         )
 
     @classmethod
@@ -83,8 +90,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls(status=500, type="server_error", code="internal_error", message=message)
 
     @classmethod
-    def upstream(cls, message: str, *, code: str, status: int = 502) -> Refusal:
-        return cls(status=status, type="upstream_error", code=code, message=message)
+    def upstream(cls, message: str, *, code: str, status: int = 502, logged: str = "") -> Refusal:
+        return cls(status=status, type="upstream_error", code=code, message=message, logged=logged)
 
     def body(self, *, anthropic: bool) -> bytes:
         if anthropic:

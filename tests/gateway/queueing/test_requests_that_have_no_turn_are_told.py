@@ -94,7 +94,8 @@ async def test_a_fault_is_not_waited_for(start_pool):
     pool.gateway.serve([], fault="its Secret has no certificates")
     response = await pool.gateway.ask()
     told(response, 503, "no_ready_endpoint", "rejected-no-endpoints")
-    assert "its Secret has no certificates" in response.json["error"]["message"]
+    assert "its status says why" in response.json["error"]["message"]
+    assert "its Secret has no certificates" in pool.gateway.log_lines()[0]
 
 
 async def test_an_endpoint_comes(start_pool, endpoint, caplog, eventually):

@@ -41,7 +41,9 @@ def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refus
     """The same where the pool has no endpoint; `none` says why, to those that do not wait for one."""
     if waited_s < 1:
         return msgspec.structs.replace(none, lines=lines(dropped.reason))
-    return _refusal(dropped, f"{none.message}, and none came in {waited_s:.0f} s")
+    waited = f", and none came in {waited_s:.0f} s"
+    logged = f"{none.logged}{waited}" if none.logged else ""
+    return msgspec.structs.replace(_refusal(dropped, f"{none.message}{waited}"), logged=logged)
 
 
 def _refusal(dropped: Dropped, message: str) -> Refusal:
