@@ -530,6 +530,13 @@ class Scheduling(Section, frozen=True):
     allow_experimental_plugins: Annotated[
         bool, _setting("Whether that file may use plugins that their authors call experimental.")
     ] = False
+    ignore_auth: Annotated[
+        bool,
+        _setting(
+            "Whether to start although that file has Kthena's `auth` section: the gateway checks no tokens, "
+            "so every request is let in."
+        ),
+    ] = False
     content: Annotated[dict[str, Any] | None, _derived("The content of config_file.")] = None
 
 

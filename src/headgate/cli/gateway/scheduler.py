@@ -11,7 +11,7 @@ from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_docu
 from headgate.cli.validation import Finding, Lines, of_problem
 from headgate.flow import configuration
 from headgate.gateway import GatewaySettings
-from headgate.scheduling.configuration import Problem
+from headgate.scheduling.configuration import AUTH, Problem, without_auth
 
 LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
 
@@ -35,11 +35,18 @@ def read(settings: GatewaySettings) -> Said:
         told = [of_problem(problem) for problem in problems]
         return Said(errors=told or [_of_empty(file)], lines={file: lines})
     content: Any = plain(tree)
+    ignored: list[Finding] = []
+    if settings.scheduling.ignore_auth and isinstance(content, dict) and content.get(AUTH) is not None:
+        # Left out of what workers read, too: they judge the content once more.
+        content = without_auth(content)
+        message = "nobody is authenticated by this section, as ignore_auth is set: every request is let in"
+        span = place_of(tree, AUTH).span
+        ignored.append(Finding(file=file, severity="warning", message=message, span=span, path=AUTH))
     findings = judge(file, tree, content, allow_alpha=settings.scheduling.allow_experimental_plugins)
     return Said(
         content=content,
         errors=[finding for finding in findings if finding.severity == "error"],
-        others=[finding for finding in findings if finding.severity != "error"],
+        others=ignored + [finding for finding in findings if finding.severity != "error"],
         lines={file: lines},
     )
 

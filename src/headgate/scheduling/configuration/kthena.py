@@ -13,6 +13,11 @@ from headgate.scheduling.configuration.problems import Problems, meant
 from headgate.scheduling.plugins import Filter, Plugin, Scorer
 from headgate.scheduling.plugins.catalogue import KTHENA
 
+AUTH = "auth"
+"""The section of a file by which Kthena's router authenticates requests."""
+IGNORE_AUTH = "scheduling.ignore_auth"
+"""The gateway's setting by which the section may be there without being enforced."""
+
 
 class _PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
@@ -46,7 +51,7 @@ class _Scheduler(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: _Scheduler | None = None
-    auth: dict[str, Any] | None = None
+    auth: Any = None
 
 
 _DEFAULT = _Scheduler(
@@ -62,21 +67,39 @@ _DEFAULT = _Scheduler(
 
 def is_meant(document: Mapping[str, Any]) -> bool:
     """With all of it under `scheduler`, or as older files have it, bare."""
-    return "kind" not in document and ("scheduler" in document or _is_bare(document))
+    return "kind" not in document and (
+        "scheduler" in document or _is_bare(document) or _has_only_auth(document)
+    )
 
 
 def _is_bare(document: Mapping[str, Any]) -> bool:
     return "pluginConfig" in document or isinstance(document.get("plugins"), Mapping)
 
 
+def _has_only_auth(document: Mapping[str, Any]) -> bool:
+    auth = document.get(AUTH)
+    return isinstance(auth, Mapping) and bool({"issuer", "audiences", "jwksUri"} & auth.keys())
+
+
+def without_auth(document: dict[str, Any]) -> dict[str, Any]:
+    """For those who let nobody in by it, or have said that they ignore it."""
+    return {name: value for name, value in document.items() if name != AUTH}
+
+
 def read(document: Mapping[str, Any], problems: Problems) -> Plan | None:
     """What the router would do by this file, without its errors; says what is skipped."""
+    if document.get(AUTH) is not None:
+        problems.error(
+            AUTH,
+            "Kthena's router lets in only requests with a token by this section; the gateway checks no "
+            "tokens, so every request would be let in",
+            "authenticate before the gateway and remove the section, or let everybody in by the setting "
+            f"{IGNORE_AUTH}",
+        )
     if "scheduler" not in document and _is_bare(document):
-        scheduler, at = read_struct(_Scheduler, document, "", problems), ""
+        scheduler, at = read_struct(_Scheduler, without_auth(dict(document)), "", problems), ""
     else:
         said = read_struct(_Document, document, "", problems)
-        if said is not None and said.auth is not None:
-            problems.warning("auth", "the gateway checks no tokens: this part has no effect")
         scheduler, at = said.scheduler if said is not None else None, "scheduler."
     scheduler = scheduler or _DEFAULT
     plugins = _configured(scheduler, at, problems)

@@ -1,0 +1,82 @@
+"""A configuration that authenticated requests elsewhere does not start a gateway that lets everybody in."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli import main
+from headgate.cli.gateway import configuration
+
+SCHEDULER = "scheduler:\n  plugins:\n    Score: {enabled: [{name: least-request}]}\n"
+AUTH = "auth:\n  issuer: https://issuer.example\n  jwksUri: https://issuer.example/jwks\n"
+BARE = "pluginConfig: []\nplugins: {Score: {enabled: [{name: least-request}]}}\n"
+
+
+@pytest.mark.parametrize("text", [SCHEDULER + AUTH, AUTH + BARE, AUTH, SCHEDULER + "auth: {}\n"])
+def test_auth_is_refused_with_place_reason_and_fix(tmp_path, text):
+    """Wherever in the file it stands, and whether the rest is there or not."""
+    file = tmp_path / "router.yaml"
+    file.write_text(text)
+    with pytest.raises(configuration.ConfigurationErrors) as raised:
+        configuration.load(None, {"scheduling_config_file": str(file)})
+    [line] = str(raised.value).splitlines()
+    at = text[: text.index("auth:")].count("\n") + 1
+    assert line.startswith(f"{file}:{at}:")
+    for part in ("error: auth:", "checks no tokens", "every request would be let in", "ignore_auth"):
+        assert part in line
+
+
+def test_an_empty_section_is_none(tmp_path):
+    """`auth:` with nothing behind it authenticates nobody in Kthena either."""
+    file = tmp_path / "router.yaml"
+    file.write_text(f"{SCHEDULER}auth:\n")
+    assert configuration.load(None, {"scheduling_config_file": str(file)}).scheduling.content is not None
+
+
+def test_a_setting_lets_it_pass_and_says_so(tmp_path, caplog):
+    """The rest of the file counts then, and the log warns that everybody is let in."""
+    file = tmp_path / "router.yaml"
+    file.write_text(SCHEDULER + AUTH)
+    settings = configuration.load(None, {"scheduling_config_file": str(file), "scheduling_ignore_auth": True})
+    assert settings.scheduling.content is not None
+    assert "scheduler" in settings.scheduling.content
+    assert "auth" not in settings.scheduling.content
+    [warning] = [record.getMessage() for record in caplog.records if "auth" in record.getMessage()]
+    assert "every request is let in" in warning
+
+
+def test_validate_finds_it(tmp_path):
+    """Before anything is started."""
+    file = tmp_path / "router.yaml"
+    file.write_text(SCHEDULER + AUTH)
+    done = CliRunner().invoke(main, ["validate", str(file)])
+    assert done.exit_code == 1
+    assert "checks no tokens" in done.output
+
+
+async def test_a_gateway_does_not_start(kubeconfig, tmp_path):
+    """The process ends with the reason, and never listens."""
+    file = tmp_path / "router.yaml"
+    file.write_text(SCHEDULER + AUTH)
+    command = [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(kubeconfig), "--port", "0"]
+    command += ["--metrics-port", "0", "--admin-port", "0", "--scheduling-config-file", str(file)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "auth" in done.stderr
+    assert "ignore_auth" in done.stderr
+    assert "is ready" not in done.stderr
+
+
+async def test_a_running_gateway_does_not_take_it_up(start_gateway, tmp_path, eventually):
+    """It goes on by what it had, and its readiness page says what is wrong with the file."""
+    file, settings = tmp_path / "router.yaml", tmp_path / "gateway.yaml"
+    file.write_text(SCHEDULER)
+    settings.write_text(f"scheduling: {{config_file: {file}}}\nlogging: {{access_log: off}}\n")
+    gateway = await start_gateway("--config", str(settings))
+    file.write_text(SCHEDULER + AUTH)
+    await eventually(lambda: "checks no tokens" in str(gateway.get("/readyz").json()))
+    assert gateway.get("/readyz").status_code == 200
+    assert gateway.config()["scheduling"]["configuration"]["dialect"] == "Kthena"
