@@ -80,7 +80,15 @@ def run(
     if flow is None:
         flags: tuple[str, ...] = ("--queue-enabled", "false")
     else:
-        flags = ("--queue-enabled", "true", "--queue-fairness", flow.band.fairness, *_ENDLESS)
+        flags = (
+            "--queue-enabled",
+            "true",
+            "--queue-fairness-ids-from",
+            "anyone",
+            "--queue-fairness",
+            flow.band.fairness,
+            *_ENDLESS,
+        )
     (proxies.CACHE / "run").mkdir(parents=True, exist_ok=True)
     gateway = Headgate(flags=flags, apart=(TENANT_HEADER, apart) if apart else None)
     gateway.passes_bytes = False  # type: ignore[misc]

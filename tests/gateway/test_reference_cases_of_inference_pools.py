@@ -160,7 +160,7 @@ async def world(start_gateway, start_endpoint):
     endpoints = [await start_endpoint() for _ in range(3)]
     for endpoint in endpoints:
         endpoint.behave = answer
-    return World(await start_gateway(), endpoints)
+    return World(await start_gateway(settings={"queue_objectives_from": "anyone"}), endpoints)
 
 
 async def test_a8_a_target_is_asked_for_under_its_own_name(world):
@@ -336,10 +336,10 @@ async def test_an_objective_goes_before_criticality(world, headers, priority):
 
 
 @pytest.mark.parametrize(("trusted", "priority"), [((), 0), (("127.0.0.0/8",), 10)])
-async def test_objectives_may_be_left_to_trusted_clients(start_gateway, start_endpoint, trusted, priority):
-    """As whoever names one decides the priority of a request."""
+async def test_objectives_are_left_to_trusted_clients(start_gateway, start_endpoint, trusted, priority):
+    """Unless a setting says otherwise, as whoever names one decides the priority of a request."""
     endpoints = [await start_endpoint(behave=answer) for _ in range(3)]
-    settings = {"queue_objectives_from": "trusted", "clients_trusted_networks": trusted}
+    settings = {"clients_trusted_networks": trusted}
     world = World(await start_gateway(settings=settings), endpoints)
     world.apply(new_pool(models="m"), objective("high", 10))
     seen = world.note(NEW_POOL)

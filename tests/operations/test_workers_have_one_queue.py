@@ -82,7 +82,15 @@ async def test_all_workers_hold_no_more_than_one_queue(start_gateway, held, post
 
 async def test_what_a_flow_used_counts_at_every_worker(start_gateway, engine, post, eventually):
     """By usage: whichever worker served it, it stands the same at both."""
-    gateway = await start_gateway(*ONE_EACH, "--queue-fairness", "windowed-usage", "--queue-ttl-s", "600")
+    by_usage = (
+        "--queue-fairness",
+        "windowed-usage",
+        "--queue-ttl-s",
+        "600",
+        "--queue-fairness-ids-from",
+        "anyone",
+    )
+    gateway = await start_gateway(*ONE_EACH, *by_usage)
     served = post(gateway, 12, **{"x-headgate-fairness-id": "greedy"})
     await eventually(lambda: served.count(200) == 12)
     engine.hold.set()

@@ -37,6 +37,7 @@ class View:
     token_limits: RouteLimits = field(default_factory=RouteLimits)
     remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
+    """Objects alone do not say whom a gateway trusts: the request is taken for one that is believed."""
     paths: forwarded.Paths = field(default_factory=forwarded.Paths)
 
     @classmethod

@@ -17,7 +17,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded, limits, local, trace
+from headgate.gateway import forwarded, limits, local, trace, trust
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.kv_events import KvEventSources
@@ -168,7 +168,7 @@ class Proxy:
 
     @property
     def believes_objectives(self) -> bool:
-        return self.settings.queue.objectives_from == "anyone"
+        return trust.believes(self.settings.queue.objectives_from, is_trusted=False)
 
     def candidates(
         self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]

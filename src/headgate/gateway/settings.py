@@ -421,19 +421,20 @@ class Queue(Section, frozen=True):
         ),
     ] = False
     objectives_from: Annotated[
-        Literal["anyone", "trusted"],
+        trust.Speakers,
         _setting(
             "Whose requests may name an InferenceObjective, which sets their priority: anyone's, or only "
             "those from trusted networks."
         ),
-    ] = "anyone"
+    ] = "trusted"
     fairness_ids_from: Annotated[
-        Literal["anyone", "trusted"],
+        trust.Speakers,
         _setting(
             "Whose x-gateway-inference-fairness-id and similar headers choose the flow of a request: "
-            "anyone's, or only those from trusted networks."
+            "anyone's, or only those from trusted networks. The flow of other requests is their API key or "
+            "address."
         ),
-    ] = "anyone"
+    ] = "trusted"
     tenant_header: Annotated[
         str,
         _setting(

@@ -3,6 +3,9 @@
 A client that is trusted, such as a load balancer, speaks for the clients behind it: what it says in
 `x-forwarded-*` and `forwarded` is passed on with its own address behind, and its `x-headgate-*` and
 `x-gateway-*` headers count. What any other client says there is replaced by what the gateway knows itself.
+
+Who is trusted is decided here alone: `Peer.is_trusted`, by the network that a client connects from, and for
+headers that a setting may open to everybody, `believes`.
 """
 
 from __future__ import annotations
@@ -10,12 +13,21 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
 
 Header = tuple[bytes, bytes]
 """Lower-case name and value."""
 
+Speakers: TypeAlias = Literal["anyone", "trusted"]
+"""Whose word counts, as a setting says it."""
+
 _FOR = re.compile(r'(?:^|[;,\s])for="?([^";,\s]+)', re.IGNORECASE)
 _WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
+
+
+def believes(speakers: Speakers, *, is_trusted: bool) -> bool:
+    """Whether a header counts that only these may send, from a client that is trusted or not."""
+    return is_trusted or speakers == "anyone"
 
 
 class Networks:

@@ -12,8 +12,10 @@ ROOM_FOR_ONE = {
     "queue_enabled": True,
     "queue_detector": "concurrency-detector",
     "queue_max_in_flight": 1,
+    "queue_fairness_ids_from": "anyone",
+    "queue_objectives_from": "anyone",
 }
-"""Nothing depends on how fast anything is."""
+"""Nothing depends on how fast anything is; clients say who they are, as the references have it."""
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,9 @@ from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
 ENDPOINT = routing.Endpoint("default/pod", "127.0.0.1", 1)
-SETTINGS = GatewaySettings().replace(queue_detector="concurrency-detector", queue_max_in_flight=1_000_000)
+SETTINGS = GatewaySettings().replace(
+    queue_detector="concurrency-detector", queue_max_in_flight=1_000_000, queue_fairness_ids_from="anyone"
+)
 
 
 class Held:

@@ -22,8 +22,9 @@ def read(*headers, peer=ANYONE, is_stream=True, is_http_1_0=False, **settings):
 
 
 def test_a_request_that_says_nothing():
-    """It is of the common flow, and in no hurry."""
-    assert read() == asked.Asked(flow="default-flow")
+    """It is of the flow of its client's address, and in no hurry."""
+    assert read() == asked.Asked(flow="192.0.2.1")
+    assert read(peer=Peer("", Networks([]))) == asked.Asked(flow="default-flow")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_a_request_that_says_nothing():
 )
 def test_fairness_ids_name_the_flow(name):
     """Under each of the names that are in use."""
-    assert read((name, "team-a")).flow == "team-a"
+    assert read((name, "team-a"), peer=TRUSTED).flow == "team-a"
 
 
 def test_the_fairness_id_comes_before_the_tenant():
@@ -40,19 +41,51 @@ def test_the_fairness_id_comes_before_the_tenant():
     tenant, own = ("x-tenant", "acme"), ("x-headgate-fairness-id", "batch")
     assert read(tenant, peer=TRUSTED, queue_tenant_header="X-Tenant").flow == "acme"
     assert read(tenant, own, peer=TRUSTED, queue_tenant_header="X-Tenant").flow == "batch"
-    assert read(tenant, queue_tenant_header="X-Tenant").flow == "default-flow"
+    assert read(tenant, queue_tenant_header="X-Tenant").flow == "192.0.2.1"
 
 
 def test_only_the_trusted_may_be_believed():
-    """Where the settings say so, a client cannot choose its flow itself."""
+    """A client cannot choose its flow itself, unless the settings say so."""
     own = ("x-headgate-fairness-id", "mine")
-    assert read(own, queue_fairness_ids_from="trusted").flow == "default-flow"
-    assert read(own, queue_fairness_ids_from="trusted", peer=TRUSTED).flow == "mine"
+    assert read(own).flow == "192.0.2.1"
+    assert read(own, peer=TRUSTED).flow == "mine"
+    assert read(own, queue_fairness_ids_from="anyone").flow == "mine"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("authorization", "Bearer sk-1"),
+        ("authorization", "bearer  sk-1"),
+        ("x-api-key", "sk-1"),
+        ("api-key", "sk-1"),
+    ],
+)
+def test_an_api_key_is_a_flow_that_does_not_tell_it(header):
+    """However it is sent; another key is another flow, and the address is told beside it."""
+    found = read(header)
+    assert found.flow == read(("x-api-key", "sk-1")).flow
+    assert found.flow.startswith("key-")
+    assert "sk-1" not in found.flow
+    assert found.address == "192.0.2.1"
+    assert read(("x-api-key", "sk-2")).flow != found.flow
+
+
+def test_one_host_has_one_ipv6_network():
+    """Of which it can use every address."""
+    flows = {read(peer=Peer(f"2001:db8::{each}", Networks([]))).flow for each in range(1, 9)}
+    assert flows == {"2001:db8::/64"}
+
+
+def test_the_client_behind_a_trusted_proxy_is_meant():
+    """And not the proxy."""
+    assert read(("x-forwarded-for", "198.51.100.7"), peer=TRUSTED).flow == "198.51.100.7"
+    assert read(("x-forwarded-for", "198.51.100.7")).flow == "192.0.2.1"
 
 
 def test_long_ids_are_cut():
     """What is kept and shown of a client's word is bounded."""
-    assert read(("x-headgate-fairness-id", "x" * 5000)).flow == "x" * asked.MAX_FLOW_CHARACTERS
+    assert read(("x-headgate-fairness-id", "x" * 5000), peer=TRUSTED).flow == "x" * asked.MAX_FLOW_CHARACTERS
 
 
 @pytest.mark.parametrize(

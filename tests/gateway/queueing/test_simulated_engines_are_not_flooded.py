@@ -28,7 +28,12 @@ async def engines():
 async def test_a_burst_of_streams_and_others(start_gateway, engines, monkeypatch):
     """Of all tenants, with and without progress; each is answered whole, and they have four at a time."""
     gateway = await start_gateway(
-        *engines, settings={"queue_detector": "concurrency-detector", "queue_max_in_flight": 2}
+        *engines,
+        settings={
+            "queue_detector": "concurrency-detector",
+            "queue_max_in_flight": 2,
+            "queue_fairness_ids_from": "anyone",
+        },
     )
     running_at_once = []
     begin = Booking.__init__

@@ -47,8 +47,8 @@ def _advice(error: Exception, text: str, access: RedisAccess, is_known: bool) ->
     if isinstance(error, AuthenticationError) or "unauthenticated" in text:
         if access.is_anonymous:
             return (
-                "the gateway sends its password to the hosts in its setting rate_limits.redis_hosts only: name "
-                "this host there, and start the gateway again"
+                "the gateway sends its password to the hosts in its setting rate_limits.redis_hosts "
+                "only: name this host there, and start the gateway again"
             )
         return "the gateway takes user and password from $REDIS_USERNAME and $REDIS_PASSWORD"
     if "mismatch" in text and "certificate" in text:

@@ -5,17 +5,20 @@ Read only of requests that have to wait.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from headgate.gateway import limits, trust
 
 if TYPE_CHECKING:
     from headgate.gateway.request import Request
     from headgate.gateway.settings import GatewaySettings
 
 DEFAULT_FLOW = "default-flow"
-"""Of requests that come in nobody's name; so the Endpoint Picker calls it."""
+"""Of requests from a client without key and address, as on Unix sockets; so the Endpoint Picker calls it."""
 MAX_FLOW_CHARACTERS = 128
 """Names are cut here: those that begin alike are one flow."""
 MAX_S = 1e9
@@ -34,8 +37,9 @@ _DEADLINES_MS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
 _SILENCES_S = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """After how long without a byte the SDKs of OpenAI and Anthropic give it up."""
 PROGRESS = b"x-headgate-progress"
+_API_KEYS = (b"authorization", b"x-api-key", b"api-key")
 
-_KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS))
+_KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S, PROGRESS, *_API_KEYS))
 _YES = ("1", "true", "yes")
 
 
@@ -43,6 +47,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What one request asks for; times are in seconds since its arrival."""
 
     flow: str
+    address: str = ""
+    """Of the client, where the flow is its API key, which nobody has checked; empty otherwise."""
     objective_s: float = math.inf
     patience_s: float = math.inf
     """How long its client waits at most."""
@@ -61,22 +67,42 @@ def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_h
     patiences = [_positive(found.get(name)) / 1e3 for name in _DEADLINES_MS]
     if not wants_progress:  # whoever hears of its progress does not wait in silence
         patiences += (_positive(found.get(name)) for name in _SILENCES_S)
+    if flow_header:
+        flow, address = _cut(found.get(flow_header, "")), ""
+    else:
+        flow, address = _flow(found, request, settings)
     return Asked(
-        flow=_flow(found, request, settings) if not flow_header else _cut(found.get(flow_header, "")),
+        flow=flow,
+        address=address,
         objective_s=min(_positive(found.get(name)) / 1e3 for name in OBJECTIVES_MS),
         patience_s=min(patiences),
         wants_progress=wants_progress,
     )
 
 
-def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) -> str:
-    """Who the request is for: as it says itself, else as a trusted proxy says, else nobody in particular."""
+def _flow(found: dict[bytes, str], request: Request, settings: GatewaySettings) -> tuple[str, str]:
+    """Who the request is for: as somebody says who is believed, else the client by its API key or address.
+
+    With a key, the address comes second: keys are made up as easily as fairness ids.
+    """
+    is_trusted = request.is_from_trusted
     flow = ""
-    if request.is_from_trusted or settings.queue.fairness_ids_from == "anyone":
+    if trust.believes(settings.queue.fairness_ids_from, is_trusted=is_trusted):
         flow = next((found[name] for name in FAIRNESS_IDS if found.get(name)), "")
-    if not flow and settings.queue.tenant_header and request.is_from_trusted:
+    if not flow and settings.queue.tenant_header and is_trusted:
         flow = found.get(settings.queue.tenant_header.lower().encode(), "")
-    return _cut(flow) or DEFAULT_FLOW
+    if flow := _cut(flow):
+        return flow, ""
+    address = limits.counted_as(request.client_address)
+    key = next((found[name] for name in _API_KEYS if found.get(name)), "")
+    return (_of_key(key), address or DEFAULT_FLOW) if key else (address or DEFAULT_FLOW, "")
+
+
+def _of_key(value: str) -> str:
+    """A name for an API key that does not tell the key."""
+    scheme, _, rest = value.partition(" ")
+    key = rest.strip() if scheme.lower() == "bearer" else value
+    return "key-" + hashlib.blake2b(key.encode(), digest_size=6, person=b"headgate-flow").hexdigest()
 
 
 def _cut(flow: str) -> str:

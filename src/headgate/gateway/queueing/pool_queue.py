@@ -19,6 +19,7 @@ from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waitin
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import asked, charging, reasons
 from headgate.gateway.queueing.alarm import Alarm
+from headgate.gateway.queueing.flow_names import FlowNames
 from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
@@ -68,6 +69,8 @@ class PoolQueue:
         """How many these are."""
         self.sharing: Sequence[PoolQueue] = (self,)
         """The queues of all pools that have endpoints of this one's, itself among them."""
+        self.names = FlowNames(queueing.flow)
+        """Which flows there are."""
         self.kinds = Kinds()
         """How many wait, as metrics tell them apart."""
         self._positions = Positions()
@@ -153,6 +156,7 @@ class PoolQueue:
         self.room.change(queueing)
         self._flow.capacity = self.room.capacity
         self._flow.change(queueing.flow, self._proxy.now())
+        self.names.settings = queueing.flow
         self.counts_all = self.settings.goes_by_usage
         if self.tally is not None:
             self.tally.was_active = True  # others go by the bounds that were told last
@@ -192,12 +196,14 @@ class PoolQueue:
         proxy = self._proxy
         request, decision = exchange.request, exchange.decision
         says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
+        flow = self.names.of(says)
+        self.names.came(flow, says)
         ttl_s = self.settings.ttl_s
         if decision.body is not request.body:
             request.body = b""  # of the two, one is sent
         waiting = Waiting(
             exchange,
-            flow=says.flow,
+            flow=flow,
             priority=decision.scheduled.priority,
             work=charging.work(decision.scheduled, proxy.prefixes, self._pool.loads),
             size=len(decision.body),
@@ -247,9 +253,10 @@ class PoolQueue:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
             settings = self._proxy.settings
-            flow = asked.read(
+            says = asked.read(
                 exchange.request, settings, is_stream=decision.stream, flow_header=self._flow_header
-            ).flow
+            )
+            flow = self.names.of(says)
             work = decision.scheduled.prompt_tokens + decision.scheduled.output_tokens
             order = 0
         taken = charging.taken_by(exchange, work)
@@ -338,6 +345,7 @@ class PoolQueue:
 
     def _end(self, wait: Wait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
+        self.names.went(wait.place.flow)
         self.kinds.went(wait)
         self.held -= 1
         self._proxy.queues.held -= 1
