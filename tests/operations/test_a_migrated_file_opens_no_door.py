@@ -1,6 +1,7 @@
 """A configuration that authenticated requests elsewhere does not start a gateway that lets everybody in."""
 
 import asyncio
+import logging
 import subprocess
 import sys
 
@@ -46,6 +47,35 @@ def test_a_setting_lets_it_pass_and_says_so(tmp_path, caplog):
     assert "auth" not in settings.scheduling.content
     [warning] = [record.getMessage() for record in caplog.records if "auth" in record.getMessage()]
     assert "every request is let in" in warning
+
+
+def test_no_variable_of_the_environment_is_passed_over_in_silence(tmp_path, caplog):
+    """Those of Kthena's router that have no effect here are each told, with what to use instead."""
+    caplog.set_level(logging.INFO)
+    environment = {
+        "ACCESS_LOG_FORMAT": "json",
+        "DRAIN_TIMEOUT": "5m",
+        "FAIRNESS_MAX_QPS": "7",
+        "SESSION_BOOST_HEADER": "x-session",
+        "HOME": "/root",
+    }
+    assert configuration.load(None, {}, environment).queue.kthena_environment == {}
+    told = {record.getMessage().split(": ")[2] for record in caplog.records}
+    assert told == environment.keys() - {"HOME"}
+    assert "use the setting shutdown.drain_s" in caplog.text
+    assert "ENABLE_FAIRNESS_SCHEDULING is not true" in caplog.text
+
+
+def test_a_file_that_goes_before_the_environment_says_so(tmp_path, caplog):
+    """Both may say how requests wait, and one of them has no effect."""
+    file = tmp_path / "picker.yaml"
+    file.write_text(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\n"
+        "flowControl: {maxRequests: 10}\ndataLayer: {injectDefaults: false}\n"
+    )
+    configuration.load(None, {"scheduling_config_file": str(file)}, {"ENABLE_FAIRNESS_SCHEDULING": "true"})
+    assert "ENABLE_FAIRNESS_SCHEDULING: without effect: flowControl of" in caplog.text
+    assert "dataLayer.injectDefaults: without effect" in caplog.text
 
 
 def test_validate_finds_it(tmp_path):

@@ -10,6 +10,7 @@ import msgspec
 
 from headgate import cluster
 from headgate.controllers.statuses import StatusController
+from headgate.controllers.unattended import UnattendedObjects
 
 
 class ControllersConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +32,10 @@ async def run_controllers(
     """
     async with cluster.Client.from_kubeconfig(config.kubeconfig) as client:
         statuses = StatusController(client, config.namespace)
+        unattended = UnattendedObjects(client, config.namespace)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(statuses.run(config.workers, on_ready))
+            beside = tasks.create_task(unattended.run())
             await stop.wait()
             running.cancel()
+            beside.cancel()

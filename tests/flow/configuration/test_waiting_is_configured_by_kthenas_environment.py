@@ -60,9 +60,9 @@ def test_session_boost():
 
 
 @pytest.mark.parametrize("name", ["ENABLE_FAIRNESS_SCHEDULING", "ENABLE_SESSION_BOOST"])
-def test_what_is_off_says_nothing(name):
-    """Whatever else is set."""
-    assert read(**{name: "false"}, FAIRNESS_MAX_QPS="nonsense") == (None, [])
+def test_what_is_off_is_told(name):
+    """Whatever else is set has no effect then, right or wrong."""
+    assert read(**{name: "false"}, FAIRNESS_MAX_QPS="nonsense") == (None, [("note", "FAIRNESS_MAX_QPS")])
 
 
 def test_both_at_once_are_refused():

@@ -25,6 +25,7 @@ from headgate.api.admission import (
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import NOBODY, View
 from headgate.api.admission.place import Place
+from headgate.api.unattended import UNATTENDED
 
 __all__ = ["KINDS", "check", "default"]
 
@@ -79,6 +80,8 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
     metadata.check(group, kind, place["metadata"], found)
     rules = _RULES.get((group, kind))
     if rules is not None and (old is None or _desired(new) != _desired(old)):
+        if (told := UNATTENDED.get((group, kind))) is not None:
+            found.warn(place["kind"], told)
         rules(place, None if old is None else Place(old), others, found)
     return found
 

@@ -83,7 +83,14 @@ def load_with_origins(
     errors = reading.errors + said.errors + around.errors
     if errors:
         raise ConfigurationErrors(errors, reading.lines | said.lines)
-    for finding in reading.warnings + said.others + around.others:
+    others = reading.warnings + said.others + around.others
+    if said.says_how_to_wait and around.environment:
+        told = f"without effect: flowControl of {settings.scheduling.config_file} goes before the environment"
+        others += [
+            Finding(file="environment", severity="warning", message=told, span=None, path=name)
+            for name in around.environment
+        ]
+    for finding in others:
         log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
     complete = settings.replace(scheduling_content=said.content, queue_kthena_environment=around.environment)
     return Loaded(complete, {path: str(place) for path, place in reading.places.items()})

@@ -1,4 +1,4 @@
-"""The environment of Kthena's router, as far as it says how requests wait."""
+"""The environment of Kthena's router: what it says of how requests wait, and warnings for all else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import msgspec
 
 from headgate.cli.validation import Finding
 from headgate.flow import configuration
+
+_INSTEAD = {
+    "ACCESS_LOG_ENABLED": "use the setting logging.access_log",
+    "ACCESS_LOG_FORMAT": "use the setting logging.access_log",
+    "ACCESS_LOG_OUTPUT": "the access log goes to standard output",
+    "DRAIN_TIMEOUT": "use the setting shutdown.drain_s",
+    "METRICS_SCRAPE_INTERVAL": "use the setting engine_metrics.interval_s",
+    "REDIS_HOST": "each ModelRoute names the Redis that counts its limit",
+}
+"""Variables that the router reads and the gateway does not."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +34,9 @@ def read(environment: Mapping[str, str]) -> Said:
     named = {name: environment[name] for name in configuration.ENVIRONMENT if name in environment}
     problems = configuration.Problems()
     queueing = configuration.of_kthena(named, problems)
+    for name, instead in _INSTEAD.items():
+        if environment.get(name):
+            problems.warning(name, "the gateway does not read it", instead)
     findings = [
         Finding(
             file="environment",

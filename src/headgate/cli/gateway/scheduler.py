@@ -23,6 +23,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[Finding] = []
     others: list[Finding] = []
     lines: Lines = {}
+    says_how_to_wait: bool = False
+    """Whether it has the queues of pools, too."""
 
 
 def read(settings: GatewaySettings) -> Said:
@@ -42,12 +44,14 @@ def read(settings: GatewaySettings) -> Said:
         message = "nobody is authenticated by this section, as ignore_auth is set: every request is let in"
         span = place_of(tree, AUTH).span
         ignored.append(Finding(file=file, severity="warning", message=message, span=span, path=AUTH))
-    findings = judge(file, tree, content, allow_alpha=settings.scheduling.allow_experimental_plugins)
+    allow_alpha = settings.scheduling.allow_experimental_plugins
+    findings = judge(file, tree, content, allow_alpha=allow_alpha)
     return Said(
         content=content,
         errors=[finding for finding in findings if finding.severity == "error"],
         others=ignored + [finding for finding in findings if finding.severity != "error"],
         lines={file: lines},
+        says_how_to_wait=configuration.read(content, allow_alpha=allow_alpha).queueing is not None,
     )
 
 

@@ -50,6 +50,13 @@ def of_kthena(environment: Mapping[str, str], problems: Problems) -> Queueing | 
     if is_fair and is_boosted:
         problems.error(SESSIONS, f"{FAIRNESS} is set as well, and there is one queue", "unset one of them")
         return None
+    for switch, is_on, prefix in (
+        (FAIRNESS, is_fair, "FAIRNESS_"),
+        (SESSIONS, is_boosted, "SESSION_BOOST_"),
+    ):
+        for name in ENVIRONMENT:
+            if name.startswith(prefix) and said.text(name) and not is_on:
+                problems.note(name, f"without effect, as {switch} is not true")
     if is_fair:
         return _fairness(said)
     return _sessions(said) if is_boosted else None

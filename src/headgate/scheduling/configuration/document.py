@@ -18,6 +18,8 @@ _GATES = {
     "enableLegacyMetrics": "the gateway has metrics of its own",
 }
 """What stands against each gate; "" where what it asks for is the case anyway."""
+_ALWAYS = ("dataLayer", "prepareDataPlugins")
+"""Gates that cannot be closed."""
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -120,6 +122,8 @@ def judge_header(said: Document, problems: Problems) -> None:
             problems.error(path, f"{gate}: a gate is true or false", f"say {name}=true")
         elif state != "false" and _GATES[name]:
             problems.warning(path, f"{name} has no effect: {_GATES[name]}")
+        elif state == "false" and name in _ALWAYS:
+            problems.warning(path, f"{gate} has no effect: the gateway does that in any case")
 
 
 def judge_references(said: Document, types: Mapping[str, str], problems: Problems) -> None:
@@ -139,10 +143,15 @@ def judge_references(said: Document, types: Mapping[str, str], problems: Problem
             if value is not None:
                 why = "endpoints come from the objects of the API server"
                 problems.warning(f"{where}.{field}", f"without effect: {why}")
-        if layer.cross_replica_syncer_plugin_ref:
-            problems.warning(
-                f"{where}.crossReplicaSyncerPluginRef", "without effect: gateways share no state"
-            )
+        for field, given in (
+            ("crossReplicaSyncerPluginRef", layer.cross_replica_syncer_plugin_ref),
+            ("crossReplicaSyncInterval", layer.cross_replica_sync_interval),
+        ):
+            if given:
+                problems.warning(f"{where}.{field}", "without effect: gateways share no state")
+        if not layer.inject_defaults:
+            told = "without effect: the gateway reads engines by itself in any case"
+            problems.warning(f"{where}.injectDefaults", told)
 
 
 def _references(said: Document) -> Iterator[tuple[str, str]]:

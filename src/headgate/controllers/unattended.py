@@ -1,0 +1,97 @@
+"""Says in the status of objects that nothing acts on them: else they would look as if they were at work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headgate import api, cluster
+from headgate.api.unattended import UNATTENDED
+from headgate.controllers import conditions
+
+COMPONENT = "headgate-controller"
+READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
+
+Unattended: TypeAlias = (
+    api.Model | api.AutoscalingPolicy | api.AutoscalingPolicyBinding | api.VariantAutoscaling
+)
+KINDS: tuple[type[Unattended], ...] = (
+    api.Model,
+    api.AutoscalingPolicy,
+    api.AutoscalingPolicyBinding,
+    api.VariantAutoscaling,
+)
+
+
+class UnattendedObjects:
+    """Follows the objects of these kinds, and writes one condition to each."""
+
+    def __init__(
+        self,
+        client: cluster.Client,
+        namespace: str | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._objects: dict[tuple[type[Unattended], api.ObjectKey], Unattended] = {}
+        self._queue: cluster.WorkQueue[tuple[type[Unattended], api.ObjectKey]] = cluster.WorkQueue()
+        self._events = cluster.EventRecorder(client, COMPONENT, clock)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in KINDS:
+                informer: cluster.Informer[Any] = cluster.Informer(
+                    self._client, kind, self._namespace, may_be_absent=True
+                )
+                informer.subscribe(self._changed)
+                tasks.create_task(informer.run())
+            tasks.create_task(self._events.run())
+            tasks.create_task(cluster.run_workers(self._queue, self._reconcile, 1))
+
+    def _changed(self, change: cluster.Change[Any]) -> None:
+        subject = type(change.object), change.object.metadata.key
+        if change.new is None:
+            self._objects.pop(subject, None)
+        else:
+            self._objects[subject] = change.new
+            self._queue.add(subject)
+
+    async def _reconcile(self, subject: tuple[type[Unattended], api.ObjectKey]) -> float | None:
+        obj = self._objects.get(subject)
+        if obj is None:
+            return None
+        meta, resource = obj.metadata, obj.resource
+        finding = conditions.Finding(READY, False, NOT_IMPLEMENTED, UNATTENDED[resource.group, resource.kind])
+        said = list(obj.status.conditions) if obj.status is not None else []
+        now = api.timestamps.seconds(self._clock().timestamp())
+        before = api.ObservedStatus(conditions=said)
+        due = conditions.observed(before, [finding], meta.generation, now)
+        if sorted(due.conditions, key=_type) == sorted(said, key=_type):
+            return None
+        # An API server wants every condition to have a message, even an empty one.
+        written = [{"message": ""} | msgspec.to_builtins(each) for each in due.conditions]
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"conditions": written},
+        }
+        try:
+            await self._client.patch(
+                type(obj), meta.name, meta.namespace, patch, subresource="status", field_manager=COMPONENT
+            )
+        except (cluster.NotFound, cluster.Conflict):
+            return None  # the informer brings what there is now
+        for condition in conditions.news(before, due):
+            told = f"{condition.type}: {condition.message}"
+            self._events.record(obj, cluster.EventType.WARNING, condition.reason, told)
+        return None
+
+
+def _type(condition: api.Condition) -> str:
+    return condition.type
