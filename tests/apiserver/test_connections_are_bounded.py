@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -81,15 +82,27 @@ async def test_a_request_that_does_not_arrive_in_time_is_given_up(small: Running
 
 
 async def test_a_connection_too_many_is_told_to_come_again(small: Running, connect: Connect) -> None:
-    """Beyond the limit a connection gets 429 and Retry-After; when one ends, there is room again."""
-    async with connect(), connect(), connect():
-        async with connect() as (reader, writer), connect() as (refused, _):
-            assert (await last_words(refused))[0] == 429
-            writer.write(head(small))
-            assert b" 200 " in await reader.readline()
+    """While all are being answered, one more gets 429 and Retry-After; when one ends, there is room again."""
+    watch = head(small, "/api/v1/configmaps?watch=true")
+    async with connect() as first, connect() as second, connect() as third:
+        async with connect() as fourth:
+            for reader, writer in (first, second, third, fourth):
+                writer.write(watch)
+                assert b" 200 " in await reader.readline()
+            async with connect() as (refused, _):
+                assert (await last_words(refused))[0] == 429
         async with asyncio.timeout(30):
             while not await _is_served(small, connect):
                 await asyncio.sleep(0.01)
+
+
+async def test_idle_connections_make_room_for_others(small: Running, connect: Connect) -> None:
+    """At the limit, the connection that has been idle for longest is closed for a new one."""
+    async with connect() as (idle, _), connect(), connect(), connect():
+        assert await _is_served(small, connect)
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ConnectionError):
+                assert await idle.read() == b""
 
 
 async def _is_served(server: Running, connect: Connect) -> bool:

@@ -39,7 +39,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
         identity = pki.ensure(config.state / "pki", config.host, now)
         limits = config.connections.affordable()
         listener = serving.listening_socket(config.host, config.port)
-        connections.let_go_of_the_stalled(listener, limits)
+        serving.drop_stalled(listener, limits)
         url = _url(config.host, listener.getsockname()[1])
         server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity, limits))
         kubeconfig = config.state / "kubeconfig"

@@ -61,9 +61,10 @@ async def _serve(
     leave = signals.upgrade
     try:
         async with asyncio.TaskGroup() as tasks:
+            here = supervisor.sockets
             shown = [
-                tasks.create_task(_page(pages.metrics_page(supervisor), supervisor.sockets.metrics, leave)),
-                tasks.create_task(_page(pages.admin_page(supervisor), supervisor.sockets.admin, leave)),
+                tasks.create_task(_page("metrics", pages.metrics_page, here.metrics, supervisor, leave)),
+                tasks.create_task(_page("admin", pages.admin_page, here.admin, supervisor, leave)),
             ]
             beside: list[Coroutine[Any, Any, None]] = [
                 configuration.watch(supervisor.change_settings),
@@ -83,9 +84,20 @@ async def _serve(
             supervisor.sockets.close()
 
 
-async def _page(app: serving.Application, sock: socket.socket, leave: asyncio.Event) -> None:
+async def _page(
+    name: str,
+    make: Callable[[Supervisor], serving.Application],
+    sock: socket.socket,
+    supervisor: Supervisor,
+    leave: asyncio.Event,
+) -> None:
     """On a copy of the socket: it stays open for who comes after an upgrade."""
-    await serving.serve_page(app, socket.socket(fileno=os.dup(sock.fileno())), leave)
+
+    def rejected(reason: serving.Reason) -> None:
+        supervisor.page_rejections.labels(name, reason).value += 1
+
+    listener = socket.socket(fileno=os.dup(sock.fileno()))
+    await serving.serve_page(make(supervisor), listener, leave, rejected=rejected)
 
 
 async def _announce(supervisor: Supervisor) -> None:

@@ -95,8 +95,14 @@ class Supervisor:
         self._restarts = telemetry.Counter(
             "headgate_gateway_worker_restarts", "Workers started in the place of one that ended by itself."
         )
+        self.page_rejections = telemetry.Counter(
+            "headgate_gateway_page_connections_rejected",
+            "Connections to the metrics page and the admin pages that were ended for exceeding a limit.",
+            ("page", "reason"),
+        )
         registry.add(
             self._restarts,
+            self.page_rejections,
             telemetry.Gauge(
                 "headgate_gateway_workers", "Worker processes by their state.", ("state",), self._states
             ),
