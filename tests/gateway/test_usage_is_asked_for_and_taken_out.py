@@ -89,10 +89,10 @@ def test_an_event_without_end_is_not_held_without_end():
 
 
 def test_the_extension_of_a_chunk_is_not_kept():
-    """It may be as long as it likes, and arrive in pieces."""
+    """It may arrive in pieces."""
     stream = EventStream(is_chunked=True, takes_usage=True)
     passed = b"".join(
-        stream.feed(b) for b in [b"a;", *[b"x" * 50] * 100, b"\r", b"\n: waiting\n\n\r\n0\r\n\r\n"]
+        stream.feed(b) for b in [b"a;", *[b"x" * 50] * 50, b"\r", b"\n: waiting\n\n\r\n0\r\n\r\n"]
     )
     assert uncoded(passed) == b": waiting\n"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import httptools
 
 from headgate.gateway import cors
+from headgate.gateway.chunks import Chunks
 from headgate.gateway.document import Document
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
@@ -35,7 +36,7 @@ class Answer:
     that cannot be passed on.
     """
 
-    __slots__ = ("_body", "_head", "ends_with_connection", "is_plain", "keep_alive", "unchunker")
+    __slots__ = ("_body", "_framing", "_head", "ends_with_connection", "is_plain", "keep_alive", "unchunker")
 
     def __init__(
         self,
@@ -52,8 +53,10 @@ class Answer:
         self.keep_alive = may_keep_alive
         self.ends_with_connection = False
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
-        self.unchunker: Unchunker | None = None
+        self.unchunker: Chunks | None = None
         """Takes a framing off that the client does not know; None where it knows that of the answer."""
+        self._framing: Chunks | None = None
+        """Bounds the framing of chunks that pass as they come; None where something else does."""
         self._body: EventStream | Document | None = None
         """What changes the body on its way; None where it passes as it came."""
         parts = [status_line(status), request.answer_lines, limit_lines]
@@ -85,8 +88,9 @@ class Answer:
             pass
         elif chunked:
             if request.is_http_1_0:
-                self.unchunker = Unchunker()
+                self.unchunker = Chunks()
             else:
+                self._framing = None if is_changed else Chunks()
                 parts.append(b"transfer-encoding: chunked\r\n")
         elif length is None:
             self.ends_with_connection = True
@@ -134,6 +138,8 @@ class Answer:
             data = self._body.feed(data) if data or self._is_holding else data
             if self._is_holding:
                 return b""
+        elif self._framing is not None:
+            self._framing.follow(data)
         if self._head:
             data, self._head = self._head + data, b""
         return data
@@ -147,7 +153,9 @@ class Answer:
     def change(self) -> Callable[[bytes], bytes] | None:
         """Makes of further bytes what the client gets; None where they pass as they come."""
         body = self._body
-        return None if body is None or (isinstance(body, Document) and body.is_plain) else body.feed
+        if body is None:
+            return None if self._framing is None else self._framing.follow
+        return None if isinstance(body, Document) and body.is_plain else body.feed
 
     def flush(self) -> bytes:
         """What is held back at the end of a complete answer."""
@@ -172,21 +180,3 @@ def media_type(headers: list[Header]) -> bytes:
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             return b""
     return kind
-
-
-class Unchunker:
-    """Takes the chunk framing off, for clients of HTTP/1.0."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def feed(self, data: bytes) -> bytes:
-        self._parser.feed_data(data)
-        body = b"".join(self._parts)
-        self._parts.clear()
-        return body

@@ -155,7 +155,7 @@ class Answering(PairedDelivery):
         assert answer is not None
         assert load is not None
         if answer.unchunker is not None:
-            data = answer.unchunker.feed(data)
+            data, _ = answer.unchunker.feed(data)
         self.heard_at = load.heard_at = now
         if data:
             if not self.first_byte_at:

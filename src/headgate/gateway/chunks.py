@@ -1,21 +1,29 @@
-"""Chunk framing (RFC 9112, 7.1) of an answer whose payload is changed on the way."""
+"""Chunk framing (RFC 9112, 7.1) of an answer: taken off where its payload is changed, and bounded always."""
 
 from __future__ import annotations
 
+import httptools
+
 LAST_CHUNK = b"0\r\n\r\n"
-_LINE_BYTES = 64
+MAX_LINE_BYTES = 4096
+"""Of the size of a chunk with its extensions, which mean nothing to anybody here."""
+MAX_TRAILER_BYTES = 16 * 1024
+"""Of all trailers together."""
 
 
 class Chunks:
-    """Takes the framing off. It must have been checked before: llhttp reads the same bytes first."""
+    """Takes the framing off. Apart from its length, it must have been checked before: llhttp reads the same
+    bytes first, and bounds nothing.
+    """
 
-    __slots__ = ("_line", "_remaining")
+    __slots__ = ("_line", "_remaining", "_trailer_bytes")
 
     def __init__(self) -> None:
         self._line = b""
         """What has come of a line between chunks."""
         self._remaining = 0
         """Bytes that the chunk still has, its line end included; -1 behind the last chunk."""
+        self._trailer_bytes = 0
 
     @property
     def is_between(self) -> bool:
@@ -26,15 +34,26 @@ class Chunks:
     def is_ended(self) -> bool:
         return self._remaining < 0
 
+    def follow(self, data: bytes) -> bytes:
+        """The same bytes, of which only the framing matters. Raises HttpParserError as `feed` does."""
+        if len(data) <= self._remaining:
+            self._remaining -= len(data)
+        else:
+            self.feed(data)
+        return data
+
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The payload of the chunks, and the bytes from the last chunk on, which pass as they are."""
+        """The payload of the chunks, and the bytes from the last chunk on, which pass as they are.
+
+        Raises HttpParserError for framing that is too long.
+        """
         payload: list[bytes] = []
         data = self._line + data
         self._line = b""
         at = 0
         while at < len(data):
             if self._remaining < 0:
-                return b"".join(payload), data[at:]
+                return b"".join(payload), self._trailers(data[at:])
             if self._remaining:
                 piece = data[at : at + self._remaining]
                 at += len(piece)
@@ -42,11 +61,13 @@ class Chunks:
                 # The last two bytes of what remains are the line end of the chunk.
                 payload.append(piece[: max(0, len(piece) - max(0, 2 - self._remaining))])
                 continue
-            end = data.find(b"\r\n", at)
+            end = data.find(b"\r\n", at, at + MAX_LINE_BYTES)
             if end < 0:
-                line = data[at:]
-                # Extensions of a chunk mean nothing here, and are not kept.
-                self._line = line if len(line) <= _LINE_BYTES else line[:_LINE_BYTES] + b";" + line[-1:]
+                self._line = data[at:]
+                if len(self._line) >= MAX_LINE_BYTES:
+                    raise httptools.HttpParserError(
+                        f"the size of a chunk with its extensions has more than {MAX_LINE_BYTES} bytes"
+                    )
                 break
             size = int(data[at:end].partition(b";")[0], 16)
             if size == 0:
@@ -55,6 +76,12 @@ class Chunks:
             self._remaining = size + 2
             at = end + 2
         return b"".join(payload), b""
+
+    def _trailers(self, data: bytes) -> bytes:
+        self._trailer_bytes += len(data)
+        if self._trailer_bytes > MAX_TRAILER_BYTES:
+            raise httptools.HttpParserError(f"its trailers have more than {MAX_TRAILER_BYTES} bytes")
+        return data
 
 
 def chunk(payload: bytes) -> bytes:

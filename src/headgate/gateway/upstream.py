@@ -161,15 +161,14 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None or write is None:
             self._receive_first(exchange, data)
             return
+        change = self._change
         try:
             self._parser.feed_data(data)
+            passed = data if change is None else change(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
             return
-        change = self._change
-        if change is None:
-            write(data)
-        elif passed := change(data):
+        if passed:
             write(passed)
         self.passed_bytes += len(data)
         if data[-1] != _NEWLINE or self._cut or _USAGE in data:
@@ -194,10 +193,10 @@ class UpstreamConnection(asyncio.Protocol):
                 if self._complete:
                     raise httptools.HttpParserError("bytes after the end of the response")
                 self._parser.feed_data(data)
+            exchange.forward(data, now)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._answer_is_invalid(exchange, error)
             return
-        exchange.forward(data, now)
         if self._complete:
             self._finish(exchange, now)
         else:
@@ -283,9 +282,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head is None and name.lower() in _FRAMING:
+        name = name.lower()
+        if self._head is not None:
+            self._headers.append((name, value))
+        elif name in _FRAMING:
             raise httptools.HttpParserError("a trailer speaks of the length of the body")
-        self._headers.append((name.lower(), value))
 
     def on_message_complete(self) -> None:
         self._complete = True
