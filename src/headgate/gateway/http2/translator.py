@@ -7,6 +7,7 @@ requests. To the user it is the transport; to the socket it is the protocol.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, cast
 
 from h2 import events
@@ -24,6 +25,8 @@ WINDOW_BYTES = 1 << 20
 """How much of an answer may be on its way: also the most that waits while its client reads nothing."""
 MAX_UNREAD_BYTES = 4 << 20
 """Of what an endpoint does not read: one that asks for acknowledgements without end is left."""
+MAX_TABLE_BYTES = 4096
+"""Of headers that are remembered for an endpoint: one that offers more would get all of them."""
 _MOST_SENT_BYTES = 1 << 16
 """In one frame, which the socket has to take whole: some endpoints agree to 16 MB."""
 _OWN_SETTINGS = {
@@ -52,7 +55,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._authority = b""
         """Its address: what requests are for that name no host."""
         self._http2 = _Connection(_CONFIGURATION)
-        self._frames = FrameFilter()
+        self._frames = FrameFilter(time.monotonic())
+        self._unread = b""
+        """What the endpoint has sent and waits for the next turn of the event loop."""
+        self._lost: tuple[Exception | None] | None = None
+        """How the connection ended, while something is still unread."""
+        self._is_paused = False
+        """Whether the user takes nothing more for now."""
         self._heard = False
         self._stream_id = 0
         """Of the request under way; 0 while there is none."""
@@ -89,6 +98,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._user.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._unread:
+            self._unread += data  # it was on its way as reading was paused
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """As many frames as one turn of the event loop is given to; the rest waits for the next."""
         if self._error is not None:
             return
         passed: list[bytes] = []
@@ -97,12 +113,14 @@ class Translator(asyncio.Transport, asyncio.Protocol):
                 self._heard = True
                 if data.startswith(b"HTTP/1"):
                     raise Http2Error("the endpoint speaks HTTP/1.1, and its pool says HTTP/2")
-            for event in self._http2.receive_data(self._frames.feed(data)):
+            for event in self._http2.receive_data(self._frames.feed(data, time.monotonic())):
                 self._take(event, passed)
             self._send_body()
             self._flush()
             self._check_what_is_unread()
             self._mind_goaway()
+            if self._frames.rest:
+                self._read_later(self._frames.rest)
         except Http2Error as error:
             self._fail(error)
         except ProtocolError as error:
@@ -113,8 +131,27 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if passed:
             self._user.data_received(b"".join(passed))
 
+    def _read_later(self, data: bytes) -> None:
+        self._unread = data
+        self._pause_socket()
+        asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        data, self._unread = self._unread, b""
+        if data:
+            self._read(data)
+        if self._unread:
+            return
+        if self._lost is not None:
+            self.connection_lost(*self._lost)
+        elif not self._is_paused:
+            self._resume_socket()
+
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
+        if self._unread and not self._closing:
+            self._lost = (error,)  # all that came before it still counts
+            return
         self._user.connection_lost(self._error or error)
 
     def pause_writing(self) -> None:
@@ -139,16 +176,26 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         try:
             self._stream_id = self._http2.get_next_available_stream_id()
             self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)
+            self._frames.request_sent()
             self._send_body()
             self._flush()
         except ProtocolError as error:
             self._fail(NotTakenError(f"the endpoint cannot be sent the request by HTTP/2: {error}"))
 
     def pause_reading(self) -> None:
+        self._is_paused = True
+        self._pause_socket()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if not self._unread:
+            self._resume_socket()
+
+    def _pause_socket(self) -> None:
         if self._socket is not None and not self._socket.is_closing():
             self._socket.pause_reading()
 
-    def resume_reading(self) -> None:
+    def _resume_socket(self) -> None:
         if self._socket is not None and not self._socket.is_closing():
             self._socket.resume_reading()
 
@@ -162,6 +209,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def abort(self) -> None:
         self._closing = True
+        self._unread = b""
         if self._socket is not None:
             self._socket.abort()
 
@@ -176,6 +224,10 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
         Of an answer with a length, the user may have asked the next before the stream of this one ended.
         """
+        if isinstance(event, events.RemoteSettingsChanged):
+            encoder = self._http2.encoder
+            if encoder.header_table_size > MAX_TABLE_BYTES:
+                encoder.header_table_size = MAX_TABLE_BYTES
         if isinstance(event, events.DataReceived):
             self._http2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         if self._stream_id == 0 or getattr(event, "stream_id", 0) != self._stream_id:
@@ -221,6 +273,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             sent, rest = self._body[:size], self._body[size:]
             self._body = rest if rest else _NOTHING  # an empty part would hold all of the prompt
             self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
+            self._frames.body_sent(size)
             self._flush()
 
     def _flush(self) -> None:
