@@ -7,12 +7,13 @@ import logging
 import ssl
 import uuid
 from collections.abc import Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import redis.asyncio
+from redis._parsers import _AsyncRESP2Parser
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, Presence, Standing
@@ -27,6 +28,13 @@ OF_ONE_KEY = "WRONGTYPE"
 """In an error that is not about the server: somebody else keeps something under the key."""
 TIMEOUT_S = 2.0
 """For a connection, and for an answer on it."""
+EXCHANGE_S = 10.0
+"""For all answers to what is asked together."""
+MAX_ANSWER_BYTES = 64 * 1024
+"""Of one answer; a grant has 200."""
+MAX_DEPTH = 8
+"""Arrays within arrays."""
+_TOO_LONG = f"it sent an answer of more than {MAX_ANSWER_BYTES} bytes"
 
 
 class _Call(NamedTuple):
@@ -35,6 +43,59 @@ class _Call(NamedTuple):
     script: str
     key: str
     arguments: list[str | int]
+
+
+class _BoundedReader:
+    """What comes from Redis, up to a limit. A server says itself how long its answer is, and whatever it
+    says, as much would be kept."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self.left = MAX_ANSWER_BYTES
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def readexactly(self, size: int) -> bytes:
+        self._take(size)
+        return await self._stream.readexactly(size)
+
+    async def readline(self) -> bytes:
+        try:
+            line = await self._stream.readline()
+        except ValueError as error:  # of a line that is longer than what the stream keeps
+            raise InvalidResponse(_TOO_LONG) from error
+        self._take(len(line))
+        return line
+
+    def _take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise InvalidResponse(_TOO_LONG)
+
+
+class _BoundedParser(_AsyncRESP2Parser):
+    """In Python: hiredis keeps all of an answer that never ends, and makes room for each array at once."""
+
+    def on_connect(self, connection: redis.asyncio.Connection) -> None:
+        super().on_connect(connection)  # type: ignore[no-untyped-call]
+        assert self._stream is not None
+        self._bounded = _BoundedReader(self._stream)
+        self._stream = cast(asyncio.StreamReader, self._bounded)
+
+    async def read_response(self, disable_decoding: bool = False) -> Any:
+        self._bounded.left = MAX_ANSWER_BYTES
+        self._depth = 0
+        return await super().read_response(disable_decoding)
+
+    async def _read_response(self, disable_decoding: bool = False) -> Any:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise InvalidResponse(f"it sent an answer that is nested deeper than {MAX_DEPTH} arrays")
+        try:
+            return await super()._read_response(disable_decoding)
+        finally:
+            self._depth -= 1
 
 
 class _AtOnce(redis.asyncio.Connection):
@@ -69,6 +130,7 @@ class RedisTransport:
         """Raises Unreachable."""
         options: dict[str, Any] = {
             "connection_class": _AtOnce,
+            "parser_class": _BoundedParser,
             "host": self._address.host,
             "port": self._address.port or DEFAULT_PORT,
             "username": self._access.username,
@@ -99,7 +161,8 @@ class RedisTransport:
             noted = redis_members.arguments(self._name, presence)
             calls.append(_Call(redis_members.NOTE, redis_members.KEY, noted))
         try:
-            results = await self._call(calls)
+            async with asyncio.timeout(EXCHANGE_S):
+                results = await self._call(calls)
         except (RedisError, OSError, ValueError, EOFError, RuntimeError) as error:
             # RuntimeError is what uvloop says of a connection that was closed while it was opened.
             await self._drop()

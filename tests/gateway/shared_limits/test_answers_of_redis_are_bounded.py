@@ -1,0 +1,90 @@
+"""A server that answers as no Redis does costs little, and counts as one that is away."""
+
+import asyncio
+import contextlib
+import random
+import resource
+
+import pytest
+
+from headgate.api.addresses import Address
+from headgate.gateway.limiting.lease_source import LeaseSource
+from headgate.gateway.limiting.redis_access import RedisAccess
+from headgate.gateway.limiting.redis_transport import RedisTransport
+
+MB = 1 << 20
+ENDLESS = b"x" * 65536
+ANSWERS = {
+    "a bulk string of 99 GB": (b"$99999999999\r\n", ENDLESS, "more than 65536 bytes"),
+    "a bulk string of 4 GB in an array": (b"*1\r\n$4000000000\r\n", ENDLESS, "more than 65536 bytes"),
+    "two thousand million items": (b"*2147483647\r\n", b":1\r\n" * 10_000, "more than 65536 bytes"),
+    "arrays of arrays": (b"", b"*1\r\n" * 10_000, "nested deeper than 8"),
+    "large arrays of arrays": (b"", b"*100000\r\n" * 1_000, "nested deeper than 8"),
+    "a line without end": (b"+", ENDLESS, "more than 65536 bytes"),
+    "an error without end": (b"-", ENDLESS, "more than 65536 bytes"),
+    "a number without end": (b":", b"1" * 65536, "more than 65536 bytes"),
+    "a negative length": (b"$-7\r\n", b"", ""),
+    "no RESP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", "Protocol"),
+}
+
+
+class Hostile:
+    """Answers every command in the same way, and goes on with it for 64 MB."""
+
+    def __init__(self, begin: bytes, more: bytes) -> None:
+        self._begin, self._more = begin, more
+        self.sent = 0
+        self.closed = 0
+
+    async def start(self) -> Address:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return Address.parse(f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}")
+
+    async def _serve(self, reader, writer) -> None:
+        with contextlib.suppress(OSError):
+            while await reader.read(65536):
+                writer.write(self._begin)
+                while self._more and self.sent < 64 * MB:
+                    writer.write(self._more)
+                    self.sent += len(self._more)
+                    await writer.drain()
+        self.closed += 1
+        writer.transport.abort()
+
+    def stop(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture
+async def connect():
+    """Starts such a server, and a gateway's source that counts there."""
+    started = []
+
+    async def start(begin: bytes, more: bytes):
+        server = Hostile(begin, more)
+        transport = RedisTransport(await server.start(), RedisAccess())
+        source = LeaseSource("redis", transport, asyncio.get_running_loop(), random.Random(0), 1.0, False)
+        source.start()
+        started.append((server, source))
+        return server, source
+
+    yield start
+    for server, source in started:
+        await source.close()
+        server.stop()
+
+
+@pytest.mark.parametrize(("begin", "more", "why"), ANSWERS.values(), ids=ANSWERS)
+async def test_a_hostile_answer_closes_the_connection(connect, eventually, begin, more, why):
+    """Soon, with little memory, and with a reason; requests go by the local share."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    server, source = await connect(begin, more)
+    budget = source.budget("m:input", 1000, 60)
+    asked = asyncio.Event()
+    source.ask(budget, 10, asked.set)
+    await eventually(lambda: source.trouble)
+    assert why in source.trouble
+    await eventually(lambda: server.closed)
+    assert server.sent < 16 * MB, "of which most waits in the buffers of the kernel"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
+    assert budget.take(1, asyncio.get_running_loop().time())
