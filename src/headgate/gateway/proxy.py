@@ -373,7 +373,6 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.limit_sources.close()
-        self.kv_events.close()
 
     def statistics(self) -> dict[str, Any]:
         return {

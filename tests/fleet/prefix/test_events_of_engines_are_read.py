@@ -143,7 +143,7 @@ STORED = ["BlockStored", [1], None, [1, 2], 2]
 def test_what_is_no_batch_is_refused(payload):
     """Whoever reaches the port could send it."""
     with pytest.raises(InvalidEventsError):
-        kv_events.read(payload)
+        list(kv_events.read(payload))
 
 
 anything = st.recursive(
@@ -168,7 +168,7 @@ kinds = st.sampled_from(["BlockStored", "BlockRemoved", "AllBlocksCleared"])
 def test_nothing_but_events_comes_out(events):
     """Whatever is inside: events, or an InvalidEventsError."""
     try:
-        found = kv_events.read(encode([0.0, events]))
+        found = list(kv_events.read(encode([0.0, events])))
     except InvalidEventsError:
         return
     assert all(isinstance(event, Stored | Removed | Cleared) for event in found)

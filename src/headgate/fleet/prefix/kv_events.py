@@ -1,19 +1,29 @@
 """What engines publish of their caches: batches of blocks stored and removed, as vLLM and SGLang write them.
 
 MessagePack, in two forms: events as arrays whose first element is their type, or as maps with `type`. What
-arrives is bounded and checked here, once: whoever can reach the port of an engine could have sent it.
+arrives is bounded and checked here, once: whoever can reach the port of an engine could have sent it. Lengths
+are checked before anything is decoded, as a megabyte of empty arrays would become 70 MB of objects.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
 MAX_EVENTS = 16_384
 MAX_BLOCKS = 65_536
 """Of one event."""
+MAX_TOKENS = 1 << 20
+"""Of one event."""
+SLICE_BLOCKS = 1024
+SLICE_TOKENS = 65_536
+"""An event with more than one of these comes as several, so that others have their turns between them."""
+MAX_VALUE_BYTES = 1024
+"""Of a value that is no list, in MessagePack."""
+EXTRA_CHARACTERS = 1024
 MAX_BLOCK_TOKENS = 8192
 MAX_HASH_BYTES = 64
 MAX_GROUPS = 64
@@ -24,16 +34,6 @@ _KEEP_ALL = frozenset({"full_attention", "mla_attention", "sink_full_attention"}
 
 EngineHash: TypeAlias = int | bytes
 """What an engine calls a block: nothing is known of how it is made."""
-
-_FIELDS = {
-    "BlockStored": (
-        *("block_hashes", "parent_block_hash", "token_ids", "block_size"),
-        *("lora_id", "medium", "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind"),
-    ),
-    "BlockRemoved": ("block_hashes", "medium", "group_idx"),
-    "AllBlocksCleared": (),
-}
-"""Names of the places of the array form, after the type. Further ones are not looked at."""
 
 
 class InvalidEventsError(ValueError):
@@ -77,17 +77,94 @@ Event: TypeAlias = Stored | Removed | Cleared
 
 GPU = "GPU"
 
+_NOTHING = b"\xc0"
+_NIL = msgspec.Raw(_NOTHING)
+_LONG_MAPS = (0xDE, 0xDF)
+_ARRAY_HEADERS = {0xDC: 3, 0xDD: 5}
+"""Bytes before the first item of long arrays."""
+_Hash: TypeAlias = int | Annotated[bytes, msgspec.Meta(max_length=MAX_HASH_BYTES)]
+_Hashes: TypeAlias = Annotated[list[_Hash], msgspec.Meta(max_length=MAX_BLOCKS)]
+_Events: TypeAlias = Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_EVENTS)]
+
+
+class _Batch(msgspec.Struct, array_like=True):
+    ts: msgspec.Raw
+    events: _Events
+
+
+class _BatchMap(msgspec.Struct):
+    events: _Events
+
+
+class _Kind(msgspec.Struct, array_like=True):
+    type: str
+
+
+class _KindMap(_Kind, array_like=False):
+    type: str = ""
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    """The places of the array form; those that are not known come after them, and are not looked at."""
+
+    type: str
+    block_hashes: _Hashes
+    parent_block_hash: _Hash | None = None
+    token_ids: Annotated[list[int], msgspec.Meta(max_length=MAX_TOKENS)] | None = None
+    block_size: int = -1
+    lora_id: msgspec.Raw = _NIL
+    medium: msgspec.Raw = _NIL
+    lora_name: msgspec.Raw = _NIL
+    extra_keys: msgspec.Raw = _NIL
+    group_idx: msgspec.Raw = _NIL
+    kv_cache_spec_kind: msgspec.Raw = _NIL
+
+
+class _StoredMap(_Stored, array_like=False):
+    pass
+
+
+class _Removed(msgspec.Struct, array_like=True):
+    type: str
+    block_hashes: _Hashes
+    medium: msgspec.Raw = _NIL
+    group_idx: msgspec.Raw = _NIL
+
+
+class _RemovedMap(_Removed, array_like=False):
+    pass
+
+
 _decode = msgspec.msgpack.Decoder().decode
+_decode_keys = msgspec.msgpack.Decoder(
+    Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_BLOCKS)]
+).decode
+_decode_batch = msgspec.msgpack.Decoder(_Batch).decode
+_decode_batch_map = msgspec.msgpack.Decoder(_BatchMap).decode
 
 
-def read(payload: bytes) -> list[Event]:
-    """The events of a batch; types that are not known are left out. Raises InvalidEventsError."""
+class _Form(NamedTuple):
+    """What decodes the type of an event, blocks stored and blocks removed."""
+
+    kind: Callable[[bytes], _Kind]
+    stored: Callable[[bytes], _Stored]
+    removed: Callable[[bytes], _Removed]
+
+
+_decoder = msgspec.msgpack.Decoder
+_ARRAYS = _Form(_decoder(_Kind).decode, _decoder(_Stored).decode, _decoder(_Removed).decode)
+_MAPS = _Form(_decoder(_KindMap).decode, _decoder(_StoredMap).decode, _decoder(_RemovedMap).decode)
+
+
+def read(payload: bytes) -> Iterator[Event]:
+    """The events of a batch, one after the other as each is decoded; types that are not known are left out.
+
+    Raises InvalidEventsError, also after some events.
+    """
     try:
-        batch = _decode(payload)
-        events = batch["events"] if isinstance(batch, dict) else batch[1]
-        if not isinstance(events, list) or len(events) > MAX_EVENTS:
-            raise InvalidEventsError(f"a batch has a list of at most {MAX_EVENTS} events")
-        found = [_event(event) for event in events]
+        batch = _decode_batch_map(payload) if _is_map(payload) else _decode_batch(payload)
+        for event in batch.events:
+            yield from _read(bytes(event))
     except (
         msgspec.DecodeError,
         UnicodeDecodeError,
@@ -97,56 +174,107 @@ def read(payload: bytes) -> list[Event]:
         OverflowError,
     ) as error:
         raise InvalidEventsError(f"no batch of events: {error}") from error
-    return [event for event in found if event is not None]
 
 
-def _event(event: Any) -> Event | None:
-    if isinstance(event, dict):
-        kind, told = event.get("type"), event
-    else:
-        kind = event[0]
-        told = dict(zip(_FIELDS.get(kind, ()), event[1:], strict=False))
-    if kind == "AllBlocksCleared":
-        return Cleared()
-    if kind not in _FIELDS:
-        return None
-    hashes = _hashes(told["block_hashes"])
-    medium, group = _text(told.get("medium")) or GPU, _group(told.get("group_idx"))
-    if kind == "BlockRemoved":
-        return Removed(hashes=hashes, medium=medium, group=group)
-    return _stored(told, hashes, medium, group)
+def size(event: Event) -> int:
+    """How many blocks it names."""
+    return 0 if isinstance(event, Cleared) else len(event.hashes)
 
 
-def _stored(told: dict[str, Any], hashes: tuple[EngineHash, ...], medium: str, group: int) -> Stored:
-    block_tokens, tokens = told["block_size"], told["token_ids"]
-    least = 1 if tokens else 0
-    if not isinstance(block_tokens, int) or not least <= block_tokens <= MAX_BLOCK_TOKENS:
+def _is_map(payload: bytes) -> bool:
+    return bool(payload) and (payload[0] & 0xF0 == 0x80 or payload[0] in _LONG_MAPS)
+
+
+def _read(event: bytes) -> Iterator[Event]:
+    form = _MAPS if _is_map(event) else _ARRAYS
+    match form.kind(event).type:
+        case "BlockStored":
+            yield from _stored(form.stored(event))
+        case "BlockRemoved":
+            yield from _removed(form.removed(event))
+        case "AllBlocksCleared":
+            yield Cleared()
+
+
+def _removed(told: _Removed) -> Iterator[Removed]:
+    medium, group = _text(told.medium) or GPU, _group(told.group_idx)
+    for begin in range(0, len(told.block_hashes) or 1, SLICE_BLOCKS):
+        hashes = tuple(told.block_hashes[begin : begin + SLICE_BLOCKS])
+        yield Removed(hashes=hashes, medium=medium, group=group)
+
+
+def _stored(told: _Stored) -> Iterator[Stored]:
+    """What is more than a slice follows on the slice before, as blocks that are told of later do."""
+    hashes, tokens, block_tokens = told.block_hashes, told.token_ids, told.block_size
+    if not (1 if tokens else 0) <= block_tokens <= MAX_BLOCK_TOKENS:
         raise InvalidEventsError(f"block_size is a number from 1 to {MAX_BLOCK_TOKENS}")
-    if not isinstance(tokens, list) or (tokens and len(tokens) != len(hashes) * block_tokens):
+    if tokens is None or (tokens and len(tokens) != len(hashes) * block_tokens):
         raise InvalidEventsError("a block has block_size token_ids")
-    parent = told.get("parent_block_hash")
-    adapter = told.get("lora_name") or told.get("lora_id")
-    extra = _extra(told.get("extra_keys") or (), told.get("lora_name"))
-    layers = told.get("kv_cache_spec_kind")
-    return Stored(
-        hashes=hashes,
-        parent=None if parent is None else _hashes([parent])[0],
-        tokens=array("I", tokens),
-        block_tokens=block_tokens,
-        adapter="" if adapter is None else str(adapter)[:256],
-        medium=medium,
-        extra=repr(extra)[:1024] if any(extra) else "",
-        group=group,
-        is_whole=layers in _KEEP_ALL if isinstance(layers, str) else not group,
-    )
+    lora_name = _value(told.lora_name)
+    adapter = lora_name or _value(told.lora_id)
+    layers, group = _value(told.kv_cache_spec_kind), _group(told.group_idx)
+    medium = _text(told.medium) or GPU
+    extra = _extra(told.extra_keys, lora_name)
+    parent = told.parent_block_hash
+    size = max(min(SLICE_BLOCKS, SLICE_TOKENS // max(block_tokens, 1)), 1)
+    for begin in range(0, len(hashes) or 1, size):
+        end = begin + size
+        yield Stored(
+            hashes=tuple(hashes[begin:end]),
+            parent=parent,
+            tokens=array("I", tokens[begin * block_tokens : end * block_tokens]),
+            block_tokens=block_tokens,
+            adapter="" if adapter is None else str(adapter)[:256],
+            medium=medium,
+            extra=extra,
+            group=group,
+            is_whole=layers in _KEEP_ALL if isinstance(layers, str) else not group,
+        )
+        parent, extra = hashes[min(end, len(hashes)) - 1] if hashes else None, ""
 
 
-def _extra(keys: Any, adapter: Any) -> list[Any]:
-    """Of each block, what divides the cache besides the adapter, which comes first."""
-    return [key[1:] if adapter and isinstance(key, list) and key[:1] == [adapter] else key for key in keys]
+def _value(raw: msgspec.Raw) -> Any:
+    """What stands in MessagePack, which is short."""
+    data = bytes(raw)
+    if data == _NOTHING:
+        return None
+    if len(data) > MAX_VALUE_BYTES:
+        raise InvalidEventsError(f"a value of {len(data)} bytes: the most is {MAX_VALUE_BYTES}")
+    return _decode(data)
 
 
-def _group(told: Any) -> int:
+def _extra(raw: msgspec.Raw, adapter: Any) -> str:
+    """What divides the cache besides the adapter, by blocks; empty where nothing does.
+
+    Engines put anything there. Only as much is decoded as counts: the beginning.
+    """
+    data = bytes(raw)
+    header = _ARRAY_HEADERS.get(data[0], 1)
+    if data == _NOTHING or data.count(_NOTHING, header) == len(data) - header:
+        return ""
+    keys = [bytes(key) for key in _decode_keys(raw)]
+    if not any(_key(key, adapter) for key in keys):
+        return ""
+    text = "["
+    for key in keys:
+        text += f"{_key(key, adapter)!r}, "
+        if len(text) > EXTRA_CHARACTERS:
+            break
+    return text[:EXTRA_CHARACTERS]
+
+
+def _key(data: bytes, adapter: Any) -> Any:
+    """What divides the cache at one block; the adapter comes first, and is told already."""
+    if data == _NOTHING:
+        return None
+    if len(data) > MAX_VALUE_BYTES:
+        return data[:MAX_VALUE_BYTES]
+    key = _decode(data)
+    return key[1:] if adapter and isinstance(key, list) and key[:1] == [adapter] else key
+
+
+def _group(raw: msgspec.Raw) -> int:
+    told = _value(raw)
     if told is None:
         return 0
     if type(told) is not int or not 0 <= told < MAX_GROUPS:
@@ -154,15 +282,6 @@ def _group(told: Any) -> int:
     return told
 
 
-def _hashes(told: Any) -> tuple[EngineHash, ...]:
-    if not isinstance(told, list) or len(told) > MAX_BLOCKS:
-        raise InvalidEventsError(f"block_hashes is a list of at most {MAX_BLOCKS}")
-    for each in told:
-        is_hash = type(each) is int or (type(each) is bytes and len(each) <= MAX_HASH_BYTES)
-        if not is_hash:
-            raise InvalidEventsError(f"a hash is a number or at most {MAX_HASH_BYTES} bytes")
-    return tuple(told)
-
-
-def _text(value: Any) -> str:
+def _text(raw: msgspec.Raw) -> str:
+    value = _value(raw)
     return value[:64] if isinstance(value, str) else ""

@@ -8,7 +8,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import zmq.asyncio
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import ExactIndex, kv_events
@@ -49,7 +48,7 @@ class Source:
         self.is_silent = False
         self._told = ""
 
-    def listen(self, context: zmq.asyncio.Context) -> None:
+    def listen(self) -> None:
         """Subscribes to each rank, also for another time."""
         self.end()
         events, endpoint = self.target.events, self.target.endpoint
@@ -65,14 +64,11 @@ class Source:
             for rank in range(events.ranks)
         ]
         self._heard = 0
-        self._tasks = [self._proxy.spawn(self._run(rank, context)) for rank in self.ranks]
+        self._tasks = [self._proxy.spawn(self._run(rank)) for rank in self.ranks]
 
-    async def _run(self, rank: Subscription, context: zmq.asyncio.Context) -> None:
+    async def _run(self, rank: Subscription) -> None:
         try:
-            await rank.run(context)
-        except zmq.ZMQError as error:
-            rank.state, rank.problem = "lost", f"cannot be listened to: {error}"
-            self._changed()
+            await rank.run()
         except Exception as error:
             # A fault of ours with what some engine sends: belief is still there.
             log.exception("listening to %s", self.target.endpoint.name)
@@ -146,11 +142,11 @@ class Source:
     def is_overdue(self, now: float) -> bool:
         return self._owed_since is not None and now - self._owed_since > SILENT_S
 
-    def fall_silent(self, context: zmq.asyncio.Context) -> None:
+    def fall_silent(self) -> None:
         """Listens anew: what it holds is believed until it is heard of."""
         self.is_silent = True
         self._owed_since = None
-        self.listen(context)
+        self.listen()
         self._tell()
 
 
@@ -164,7 +160,6 @@ class KvEventSources:
         self.tokens = PromptTokens(proxy, self.exact)
         self.silences = 0
         self._past: Counter[str] = Counter()
-        self._context: zmq.asyncio.Context | None = None
         self._is_started = False
 
     def start(self) -> None:
@@ -181,13 +176,11 @@ class KvEventSources:
                 source.end()
                 self.tokens.forget(load)
                 del self.sources[load]
-        if wanted and self._context is None:
-            self._context = zmq.asyncio.Context()
         self._proxy.prefixes.exact = self.exact if wanted else None
         for load, target in wanted.items():
-            if load not in self.sources and self._context is not None:
+            if load not in self.sources:
                 source = self.sources[load] = Source(target, load, self._proxy, self.exact)
-                source.listen(self._context)
+                source.listen()
 
     def _wanted(self) -> dict[fleet.EndpointLoad, Target]:
         found: dict[fleet.EndpointLoad, Target] = {}
@@ -213,10 +206,10 @@ class KvEventSources:
     def sweep(self, now: float) -> None:
         """Called about once a second."""
         for source in self.sources.values():
-            if source.is_overdue(now) and self._context is not None:
+            if source.is_overdue(now):
                 self.silences += 1
                 self._past.update(source.counts())
-                source.fall_silent(self._context)
+                source.fall_silent()
 
     def counts(self) -> Counter[str]:
         """Messages by what became of them."""
@@ -243,9 +236,3 @@ class KvEventSources:
             "messages": dict(source.counts()),
             "heard_s_ago": None if heard_at is None else round(now - heard_at, 3),
         }
-
-    def close(self) -> None:
-        """Called once no task runs any more."""
-        if self._context is not None:
-            self._context.destroy(linger=0)
-            self._context = None

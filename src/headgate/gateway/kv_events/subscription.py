@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-import zmq
-import zmq.asyncio
-from zmq.utils.monitor import parse_monitor_message
-
 from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.account import TooManyBlocksError
+from headgate.gateway.kv_events import zmtp
 from headgate.gateway.kv_events.order import Order
 
 log = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-MAX_WAITING = 100_000
-"""Messages that wait to be read; more are dropped, and missed."""
 MAX_REPEATED = 200_000
 REPEAT_TIMEOUT_S = 10.0
 """Between two messages that are repeated."""
-HEARTBEAT_MS = 5000
-RECONNECT_MS, RECONNECT_MOST_MS = 200, 5000
+RECONNECT_S, RECONNECT_MOST_S = 0.2, 5.0
+SLICE_BLOCKS = 2048
+"""So many blocks are put to use without a pause, in a few milliseconds: nearly any message has fewer."""
+EVENT_BLOCKS = 8
+"""What an event costs besides its blocks, in blocks; and so does a message."""
+BLOCK_BYTES = 1024
+"""So much of a message costs as much as a block, whatever is in it."""
+REST = 3.0
+"""How many times longer than the work the pause is: requests need the event loop, too."""
 END = 2**64 - 1
+_EVERYTHING = b"\1"
+"""Subscribes to all topics."""
 
 State: TypeAlias = Literal["connecting", "live", "lost"]
 
@@ -52,10 +56,7 @@ class Subscription:
         changed: Callable[[], None],
     ) -> None:
         """`begin_anew` is called where all that was told of before holds no more."""
-        place = f"[{host}]" if ":" in host else host
-        self._address = f"tcp://{place}:{port}"
-        self._replay_address = f"tcp://{place}:{replay_port}" if replay_port else ""
-        self._is_ipv6 = ":" in host
+        self._host, self._port, self._replay_port = host, port, replay_port
         self._apply = apply
         self._begin_anew = begin_anew
         self._changed = changed
@@ -66,61 +67,46 @@ class Subscription:
         self.counts = Counter({"read": 0, "repeated": 0, "invalid": 0, "missed": 0})
         """Messages."""
         self.problem = ""
+        self._blocks = 0
+        """Put to use since the last pause."""
+        self._worked_s = 0.0
+        """CPU time that they took."""
 
-    async def run(self, context: zmq.asyncio.Context) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
-        socket = self._socket(context, zmq.SUB)
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        monitor = socket.get_monitor_socket(events)
-        poller = zmq.asyncio.Poller()
-        poller.register(socket, zmq.POLLIN)
-        poller.register(monitor, zmq.POLLIN)
+        pause_s = RECONNECT_S
+        while True:
+            try:
+                peer = await zmtp.connect(self._host, self._port, b"SUB")
+            except OSError as error:
+                self.problem = str(error)
+            else:
+                pause_s = RECONNECT_S
+                await self._listen(peer)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RECONNECT_MOST_S)
+
+    async def _listen(self, peer: zmtp.Peer) -> None:
+        """Until the connection ends."""
         try:
-            socket.connect(self._address)
-            while True:
-                ready = dict(await poller.poll())
-                if monitor in ready:
-                    told = parse_monitor_message(await monitor.recv_multipart())
-                    await self._connection_changed(told["event"], context)
-                if socket in ready:
-                    await self._take(await socket.recv_multipart(), context)
-                    # What is there already is received at once, and a flood must not hold up requests.
-                    await asyncio.sleep(0)
-        finally:
-            socket.disable_monitor()
-            monitor.close(linger=0)
-            socket.close(linger=0)
-
-    def _socket(self, context: zmq.asyncio.Context, kind: int) -> zmq.asyncio.Socket:
-        socket = context.socket(kind)
-        for option, value in (
-            (zmq.LINGER, 0),
-            (zmq.RCVHWM, MAX_WAITING),
-            (zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES),
-            (zmq.HEARTBEAT_IVL, HEARTBEAT_MS),
-            (zmq.RECONNECT_IVL, RECONNECT_MS),
-            (zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS),
-            (zmq.IPV6, int(self._is_ipv6)),
-        ):
-            socket.setsockopt(option, value)
-        return socket
-
-    async def _connection_changed(self, event: int, context: zmq.asyncio.Context) -> None:
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            await peer.send(_EVERYTHING)
             self.problem = ""
             self.state = "live"
             self._changed()
-            await self._catch_up(None, context)
-        elif self.state == "live":
-            self.state, self.problem = "lost", "the publisher has closed the connection"
+            await self._catch_up(None)
+            while True:
+                await self._take(await peer.receive())
+                # What is there already is received at once, and a flood must not hold up requests.
+                await asyncio.sleep(0)
+        except OSError as error:
+            self.state, self.problem = "lost", str(error)
             self._order = Order()
             self.is_complete = False
             self._changed()
+        finally:
+            peer.close()
 
-    async def _take(self, frames: list[bytes], context: zmq.asyncio.Context) -> None:
-        if self.state == "lost":
-            return  # it was on its way as the connection closed
+    async def _take(self, frames: list[bytes]) -> None:
         try:
             number, payload = _parts(frames)
         except _NoEventsError as error:
@@ -131,41 +117,53 @@ class Subscription:
         if verdict == "restart":
             self._begin_anew()
             self.is_complete = False
-        if self.state != "live":
-            self.state = "live"
-            self._changed()
         if verdict in ("gap", "restart") and number:
-            await self._catch_up(number, context)
+            await self._catch_up(number)
         if number >= self._order.expected:
             if not number:
                 self.is_complete = True
-            self._use(number, payload, "read")
+            await self._use(number, payload, "read")
         self._changed()
 
-    def _use(self, number: int, payload: bytes, counted_as: str) -> None:
+    async def _use(self, number: int, payload: bytes, counted_as: str) -> None:
+        """What a message says holds at once, unless it is a large one."""
         self._order.take(number, payload)
+        blocks, began = 0, time.thread_time()
         try:
-            events = kv_events.read(payload)
-            for event in events:
+            for event in kv_events.read(payload):
                 self._apply(event)
+                blocks += EVENT_BLOCKS + kv_events.size(event)
+                if blocks >= SLICE_BLOCKS:
+                    self._worked_s += time.thread_time() - began
+                    await self._rest()
+                    blocks, began = 0, time.thread_time()
         except (kv_events.InvalidEventsError, TooManyBlocksError) as error:
             # What this message said is missing from now on.
             self.counts["invalid"] += 1
             self.problem = str(error)
             self.is_complete = False
-            return
-        self.counts[counted_as] += 1
+        else:
+            self.counts[counted_as] += 1
+        self._worked_s += time.thread_time() - began
+        self._blocks += blocks + EVENT_BLOCKS + len(payload) // BLOCK_BYTES
+        if self._blocks >= SLICE_BLOCKS:
+            await self._rest()
 
-    async def _catch_up(self, until: int | None, context: zmq.asyncio.Context) -> None:
+    async def _rest(self) -> None:
+        """Leaves the event loop to others, however much an engine tells."""
+        worked_s, self._worked_s, self._blocks = self._worked_s, 0.0, 0
+        await asyncio.sleep(REST * worked_s)
+
+    async def _catch_up(self, until: int | None) -> None:
         """Asks for what was missed before the message `until`; None for all that there is so far.
 
         If it is not all to be had, what was told of before may not hold any more.
         """
-        if self._replay_address:
+        if self._replay_port:
             try:
-                await self._repeat(until, context)
-            except (TimeoutError, _NoEventsError) as error:
-                self.problem = str(error) or "the publisher does not repeat what was missed"
+                await self._repeat(self._replay_port, until)
+            except (OSError, _NoEventsError) as error:
+                self.problem = f"the publisher does not repeat what was missed: {error}".removesuffix(": ")
         if until is not None and self._order.expected < until:
             self._miss(until)
         self._changed()
@@ -179,32 +177,31 @@ class Subscription:
         self.is_complete = False
         self._order.skip_to(until)
 
-    async def _repeat(self, until: int | None, context: zmq.asyncio.Context) -> None:
-        socket = self._socket(context, zmq.DEALER)
+    async def _repeat(self, port: int, until: int | None) -> None:
+        peer = await zmtp.connect(self._host, port, b"DEALER")
         try:
-            socket.connect(self._replay_address)
             async with asyncio.timeout(REPEAT_TIMEOUT_S):
-                await socket.send_multipart([b"", self._order.expected.to_bytes(8, "big")])
+                await peer.send(b"", self._order.expected.to_bytes(8, "big"))
             for _ in range(MAX_REPEATED):
                 async with asyncio.timeout(REPEAT_TIMEOUT_S):
-                    number, payload = _parts(await socket.recv_multipart())
+                    number, payload = _parts(await peer.receive())
                 if number == END or not payload:
                     # A publisher that remembers nothing has said nothing.
                     self.is_complete = self.is_complete or not self._order.expected
                     return
-                self._repeated(number, payload, until)
+                await self._repeated(number, payload, until)
                 await asyncio.sleep(0)  # others have their turn between two messages
         finally:
-            socket.close(linger=0)
+            peer.close()
 
-    def _repeated(self, number: int, payload: bytes, until: int | None) -> None:
+    async def _repeated(self, number: int, payload: bytes, until: int | None) -> None:
         if number < self._order.expected or (until is not None and number >= until):
             return
         if number > self._order.expected:
             self._miss(number)
         elif not number:
             self.is_complete = True
-        self._use(number, payload, "repeated")
+        await self._use(number, payload, "repeated")
 
 
 def _parts(frames: list[bytes]) -> tuple[int, bytes]:

@@ -1,0 +1,236 @@
+"""Whoever answers at the port of an engine's KV events costs the gateway little memory, and no long turns."""
+
+import asyncio
+import contextlib
+import resource
+import time
+
+import msgspec
+import pytest
+
+from headgate import routing
+from headgate.fleet.prefix.account import MAX_BLOCKS
+from headgate.gateway.kv_events import zmtp
+
+MB = 1 << 20
+PATIENCE_S = 30.0
+MORE, LONG, COMMAND = 1, 2, 4
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\5READY\x0bSocket-Type\0\0\0\3PUB"
+
+
+def frame(flags, payload, size=None):
+    size = len(payload) if size is None else size
+    return bytes([flags | LONG]) + size.to_bytes(8, "big") + payload
+
+
+def message(number, *events):
+    payload = msgspec.msgpack.encode([0.0, events, 0])
+    return frame(MORE, b"kv") + frame(MORE, number.to_bytes(8, "big")) + frame(0, payload)
+
+
+class Publisher:
+    """Accepts subscribers, and sends what a test tells it."""
+
+    def __init__(self, greeting=GREETING, ready=None):
+        self.greeting = greeting
+        self.ready = frame(COMMAND, READY) if ready is None else ready
+        self.peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.accepted = 0
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _accept(self, reader, writer):
+        self.accepted += 1
+        writer.write(self.greeting + self.ready)
+        peer = Peer(reader, writer)
+        self.peers.put_nowait(peer)
+        await peer.read_on()
+
+    async def peer(self):
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.peers.get()
+
+    def close(self):
+        self._server.close()
+        while not self.peers.empty():
+            self.peers.get_nowait().writer.transport.abort()
+
+
+class Peer:
+    """One subscriber, as its publisher sees it."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.received = bytearray()
+        self.lost = asyncio.Event()
+
+    async def read_on(self):
+        with contextlib.suppress(OSError):
+            while data := await self.reader.read(65536):
+                self.received += data
+        self.lost.set()
+        self.writer.transport.abort()
+
+    async def flood(self, piece, most=256 * MB):
+        """Sends it again and again until the gateway disconnects; returns how much."""
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < most and not self.lost.is_set():
+                self.writer.write(piece)
+                sent += len(piece)
+                await self.writer.drain()
+                await asyncio.sleep(0)
+        return sent
+
+
+@pytest.fixture
+async def listening(start_gateway, start_endpoint):
+    """Starts a gateway over an engine whose KV events come from this publisher."""
+    started = []
+
+    async def start(publisher):
+        await publisher.start()
+        started.append(publisher)
+        endpoint = await start_endpoint(answer=b"served")
+        gateway = await start_gateway(endpoint)
+        told = routing.Endpoint("default/pod-0", "127.0.0.1", endpoint.port)
+        gateway.proxy.kv_events.start()
+        gateway.serve([endpoint], kv_events={told: routing.KvEvents(port=publisher.port, replay_port=None)})
+        return gateway
+
+    yield start
+    for publisher in started:
+        publisher.close()
+
+
+def source_of(gateway):
+    (source,) = gateway.proxy.kv_events.sources.values()
+    return source
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+ENDLESS = {
+    "parts of a message": (b"", frame(MORE, b"x" * 100) * 1000),
+    "a part": (frame(0, b"", 1 << 40), b"x" * 65536),
+    "parts of 3 MB": (b"", frame(MORE, b"x" * 3 * MB)),
+    "a command": (frame(COMMAND, b"", 1 << 40), b"x" * 65536),
+    "nonsense": (b"", b"\xff" * 65536),
+}
+
+
+@pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS)
+async def test_a_publisher_that_sends_without_end_is_left(listening, eventually, begin, more):
+    """It is known to be lost, is tried again later, and requests are served as before."""
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    await eventually(lambda: source_of(gateway).state == "live")
+    before = peak()
+    peer.writer.write(begin)
+    sent, response = await asyncio.gather(peer.flood(more), gateway.ask())
+    assert sent < 64 * MB
+    assert peak() - before < 40
+    assert response.body == b"served"
+    await eventually(lambda: source_of(gateway).state == "lost" or publisher.accepted > 1)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "ready"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".ljust(64), b""),
+        (GREETING[:10] + b"\1" + GREETING[11:], b""),
+        (GREETING.replace(b"NULL\0", b"CURVE"), b""),
+        (GREETING, frame(COMMAND, b"\5ERROR\4nope")),
+        (GREETING, frame(COMMAND, b"", 1 << 40)),
+    ],
+    ids=["HTTP", "ZMTP 1", "CURVE", "refused", "too long"],
+)
+async def test_what_is_no_publisher_is_not_listened_to(listening, eventually, greeting, ready):
+    """The page of the engine says why."""
+    publisher = Publisher(greeting, ready)
+    gateway = await listening(publisher)
+    await eventually(lambda: source_of(gateway).problem)
+    assert source_of(gateway).state == "connecting"
+    assert "publisher" in source_of(gateway).problem
+
+
+async def test_large_batches_are_put_to_use_in_slices(listening, eventually):
+    """A message of megabytes, with 200,000 blocks, leaves turns to others; all of its blocks are known."""
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    count, events = 20_000, 10
+    stored = [
+        ["BlockStored", list(range(n * count, (n + 1) * count)), None, [1 + n] * count, 1, None, "GPU"]
+        for n in range(events)
+    ]
+    turns = []
+
+    async def watch():
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            turns.append(time.thread_time() - began)
+
+    peer.writer.write(message(0, *stored))
+    watching = asyncio.create_task(watch())
+    source = source_of(gateway)
+    residency = gateway.proxy.kv_events.exact.residency
+    await eventually(lambda: source.counts()["read"] == 1)
+    watching.cancel()
+    assert residency.blocks(source.load) == count * events
+    assert max(turns) < 0.3, "all of them take 1 s"
+
+
+async def test_blocks_beyond_any_cache_are_not_kept(listening, eventually):
+    """The message that has too many is counted as invalid."""
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    for number in range(MAX_BLOCKS // 50_000 + 1):
+        names = list(range(number * 50_000, (number + 1) * 50_000))
+        peer.writer.write(message(number, ["BlockStored", names, None, [number] * 50_000, 1, None, "GPU"]))
+    await eventually(lambda: gateway.proxy.kv_events.counts()["invalid"] == 1)
+    source = source_of(gateway)
+    assert gateway.proxy.kv_events.exact.residency.blocks(source.load) <= MAX_BLOCKS
+    assert not gateway.proxy.kv_events.exact.residency.is_complete(source.load)
+
+
+async def test_pings_are_answered(listening, eventually):
+    """A publisher that asks whether the gateway is there learns it."""
+    publisher = Publisher()
+    await listening(publisher)
+    peer = await publisher.peer()
+    peer.writer.write(frame(COMMAND, b"\4PING\0\0context"))
+    await eventually(lambda: peer.received.endswith(b"\4\x0c\4PONGcontext"))
+
+
+async def test_a_flood_of_pings_is_answered_slowly(listening, eventually):
+    """It waits with its sender, and takes no time from requests."""
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    began = time.monotonic()
+    flooding = asyncio.create_task(peer.flood(frame(COMMAND, b"\4PING\0\0") * 10_000))
+    for _ in range(20):
+        assert (await gateway.ask()).body == b"served"
+    await eventually(lambda: peer.received.count(b"PONG") > 3)
+    assert peer.received.count(b"PONG") <= 10 + 2 * (time.monotonic() - began) / zmtp.COMMAND_PAUSE_S
+    flooding.cancel()
+
+
+async def test_a_publisher_that_is_gone_without_a_word_is_noticed(listening, eventually, monkeypatch):
+    """It answers no ping, as after a loss of power."""
+    monkeypatch.setattr(zmtp, "HEARTBEAT_S", 0.05)
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    await eventually(lambda: b"\4PING" in peer.received)
+    await eventually(lambda: publisher.accepted > 1)
+    assert gateway.proxy.kv_events.sources
