@@ -49,6 +49,14 @@ class Account:
         """By rank: what its names stand for."""
         self._gone: OrderedDict[tuple[int, EngineHash], int] = OrderedDict()
 
+    def forget(self, bit: int) -> list[int]:
+        """Nothing is anywhere any more, and from now on another bit stands for the engine; returns the blocks
+        that were somewhere."""
+        blocks = list(self.where)
+        self.bit, self.where, self.in_tier = bit, {}, [0] * tiers.TIERS
+        self._names, self._gone = {}, OrderedDict()
+        return blocks
+
     def ranks(self) -> list[int]:
         """Those that have told of anything."""
         return list(self._names)

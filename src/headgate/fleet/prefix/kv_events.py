@@ -176,9 +176,9 @@ def read(payload: bytes) -> Iterator[Event]:
         raise InvalidEventsError(f"no batch of events: {error}") from error
 
 
-def size(event: Event) -> int:
-    """How many blocks it names."""
-    return 0 if isinstance(event, Cleared) else len(event.hashes)
+def cost(event: Event) -> int:
+    """What it costs to put it to use, in blocks: a cache that is cleared costs as much as a slice."""
+    return SLICE_BLOCKS if isinstance(event, Cleared) else len(event.hashes)
 
 
 def _is_map(payload: bytes) -> bool:

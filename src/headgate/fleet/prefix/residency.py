@@ -21,6 +21,9 @@ from headgate.fleet.prefix.account import MAX_BLOCKS, Account, TooManyBlocksErro
 EXPECTED_S = 5.0
 """How long what was just sent counts as held before the engine has said so."""
 
+CLEANED_AT_ONCE = 20_000
+"""Blocks of which the marks of engines that hold them no more are taken back in one sweep."""
+
 FRONT = 0
 """Stands for the beginning of every prompt: all hold it."""
 
@@ -45,6 +48,9 @@ class Residency:
     def __init__(self) -> None:
         self._accounts: dict[EndpointLoad, Account] = {}
         self._free_bits: list[int] = []
+        self._retired: deque[tuple[int, list[int]]] = deque()
+        """Bits that stand for no engine any more, and the blocks that may still be marked with them: there
+        can be half a million, for which one turn of the event loop is too short."""
         self._holders: tuple[dict[int, int], ...] = tuple({} for _ in range(tiers.TIERS))
         self._holders[tiers.GPU][FRONT] = -1
         self._expected: deque[tuple[float, EndpointLoad, list[int]]] = deque()
@@ -60,15 +66,18 @@ class Residency:
     def begin(self, load: EndpointLoad) -> None:
         """Keeps account of an engine from now on, with nothing in its cache as yet."""
         self.end(load)
-        bit = self._free_bits.pop() if self._free_bits else 1 << len(self._accounts)
-        self._accounts[load] = Account(bit)
+        self._accounts[load] = Account(self._new_bit())
+
+    def _new_bit(self) -> int:
+        if self._free_bits:
+            return self._free_bits.pop()
+        return 1 << (len(self._accounts) + len(self._retired))
 
     def end(self, load: EndpointLoad) -> None:
         """Keeps no account of an engine any more."""
         account = self._accounts.get(load)
         if account is not None:
-            self._clear(account)
-            self._free_bits.append(account.bit)
+            self._retire(account, 0)
             del self._accounts[load]
 
     def set_complete(self, load: EndpointLoad, is_complete: bool) -> None:
@@ -118,12 +127,14 @@ class Residency:
         or the first of all until such a one is heard of."""
         if account.group is None or (event.is_whole and not account.is_whole):
             if event.group != account.group:
-                for rank in account.ranks():
-                    self._clear_rank(account, rank)
+                self._retire(account, self._new_bit())
             account.group, account.is_whole = event.group, event.is_whole
         return event.group == account.group
 
     def _clear_rank(self, account: Account, rank: int) -> None:
+        if account.ranks() == [rank]:
+            self._retire(account, self._new_bit())
+            return
         for tier, block in account.clear(rank):
             _unset(self._holders[tier], block, account.bit)
 
@@ -134,6 +145,7 @@ class Residency:
                 raise TooManyBlocksError(f"the engine tells of more than {MAX_BLOCKS} blocks")
             self.unplaced += len(event.hashes)
             return
+        self._clean(2 * len(event.hashes))
         blocks = _chained(account, event, rank)
         holders = self._holders[tier]
         for n, name in enumerate(event.hashes):
@@ -152,17 +164,31 @@ class Residency:
             if block is not None:
                 _unset(self._holders[tier], block, account.bit)
 
-    def _clear(self, account: Account) -> None:
-        """Nobody has its bit any more, which may be another engine's soon: of what was expected neither."""
+    def _retire(self, account: Account, bit: int) -> None:
+        """The engine holds nothing any more, and has another bit: its old one is free as soon as no block is
+        marked with it."""
         expected = [
             block
             for _, load, blocks in self._expected
             if self._accounts.get(load) is account
             for block in blocks
         ]
-        for holders in self._holders:
-            for block in (*account.where, *expected):
-                _unset(holders, block, account.bit)
+        old = account.bit
+        self._retired.append((old, account.forget(bit) + expected))
+
+    def _clean(self, most: int) -> None:
+        """Takes back so many marks that stand for no engine. With each block that is stored two are, so that
+        they cannot become more and more."""
+        while self._retired and most > 0:
+            bit, blocks = self._retired[0]
+            for _ in range(min(most, len(blocks))):
+                block = blocks.pop()
+                for holders in self._holders:
+                    _unset(holders, block, bit)
+                most -= 1
+            if not blocks:
+                self._retired.popleft()
+                self._free_bits.append(bit)
 
     # -- what was just sent
 
@@ -181,6 +207,7 @@ class Residency:
 
     def sweep(self, now: float) -> None:
         """What was expected and has not been told of is not held; called now and then."""
+        self._clean(CLEANED_AT_ONCE)
         while self._expected and self._expected[0][0] <= now:
             _, load, blocks = self._expected.popleft()
             account = self._accounts.get(load)
@@ -225,6 +252,7 @@ class Residency:
     def validate(self) -> None:
         """Checks the invariants; for tests."""
         bits = [account.bit for account in self._accounts.values()] + self._free_bits
+        bits += [bit for bit, _ in self._retired]
         assert sorted(bits) == [1 << n for n in range(len(bits))]
         expected = {(load, block) for _, load, blocks in self._expected for block in blocks}
         for load, account in self._accounts.items():

@@ -132,7 +132,7 @@ class Subscription:
         try:
             for event in kv_events.read(payload):
                 self._apply(event)
-                blocks += EVENT_BLOCKS + kv_events.size(event)
+                blocks += EVENT_BLOCKS + kv_events.cost(event)
                 if blocks >= SLICE_BLOCKS:
                     self._worked_s += time.thread_time() - began
                     await self._rest()
