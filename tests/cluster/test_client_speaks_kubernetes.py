@@ -1,6 +1,8 @@
 """What the client sends for each verb, and what it makes of the answers."""
 
 import asyncio
+import gzip
+import resource
 
 import msgspec
 import pytest
@@ -177,6 +179,32 @@ async def test_an_answer_that_is_not_kubernetes_is_an_error_too(recorder, client
     recorder.code, recorder.answer = code, answer
     with pytest.raises(ApiError, match=says):
         await client.get(api.Pod, "a", "default")
+
+
+async def test_an_answer_that_was_compressed_unasked_is_not_inflated():
+    """Some kilobytes could be gigabytes, and the client says that it takes no compression."""
+    bomb = gzip.compress(gzip.compress(b"\0" * (64 << 20)))
+    closed = asyncio.Event()
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip, gzip\r\ncontent-length: %d\r\n\r\n" % len(bomb)
+        )
+        writer.write(bomb)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Client.from_url(f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(Unreachable, match="compressed"):
+            await client.get(api.Pod, "a", "default")
+        await closed.wait()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
 
 
 async def read_all(client, read_timeout_s):

@@ -136,10 +136,14 @@ def _transport_errors(asked: str) -> Iterator[None]:
 
 
 async def _read(response: httpx2.Response) -> bytes:
-    """The whole body, of bounded size."""
+    """The whole body, of bounded size. A compressed one, which nobody asked for, is not inflated: some
+    kilobytes of it could be gigabytes."""
+    coding = response.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise httpx2.DecodingError(f"the answer is compressed ({coding[:64]}), which was not asked for")
     parts: list[bytes] = []
     size = 0
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.aiter_raw():
         parts.append(chunk)
         size += len(chunk)
         if size > _MAX_ANSWER_BYTES:

@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from headgate.gateway.scraping.fetch import MAX_HEAD_BYTES, MAX_PIECES, Client, FetchError
+from headgate.gateway.scraping.fetch import (
+    MAX_FRAMING_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_PIECES,
+    Client,
+    FetchError,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -67,6 +73,9 @@ async def test_whole_answers_come_in_every_framing(fetch, answer, closes, pieces
         (CHUNKED + b"1\r\nx\r\n" * (MAX_PIECES + 1), False, "in too many pieces"),
         (b"HTTP/1.1 200 OK\r\na: " + b"x" * MAX_HEAD_BYTES, False, "head that is too long"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000, False, "head that is too long"),
+        (CHUNKED + b"5;" + b"e" * MAX_FRAMING_BYTES, False, "chunks or trailers that are too long"),
+        (CHUNKED + b"0\r\nx: " + b"y" * MAX_FRAMING_BYTES, False, "chunks or trailers that are too long"),
+        (CHUNKED + b"0\r\n" + b"x: y\r\n" * MAX_FRAMING_BYTES, False, "chunks or trailers that are too long"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx", False, "no valid HTTP"),
     ],
 )

@@ -17,6 +17,8 @@ from headgate.gateway.connections import speaking_http2, why_unreachable
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024
 """Of a body: chunks of single bytes would cost a thousand times what they bring."""
+MAX_FRAMING_BYTES = MAX_HEAD_BYTES + 16 * MAX_PIECES
+"""Of all but the body: heads, sizes of chunks, trailers."""
 
 
 class FetchError(Exception):
@@ -120,6 +122,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._left = max_bytes
         self._head_left = MAX_HEAD_BYTES
+        self._framing_left = MAX_FRAMING_BYTES
         self._is_body = False
         self._has_length = False
         self._body: list[bytes] = []
@@ -156,6 +159,7 @@ class _Connection(asyncio.Protocol):
             return
         if not self._is_body:
             self._head_left -= len(data)
+        self._framing_left -= len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -163,6 +167,8 @@ class _Connection(asyncio.Protocol):
             return
         if not self._is_body and self._head_left < 0:
             self._fail(FetchError("sent a head that is too long"))
+        elif self._framing_left < 0:
+            self._fail(FetchError("sent sizes of chunks or trailers that are too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -195,6 +201,7 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._left -= len(data)
+        self._framing_left += len(data)
         if self._left < 0 or len(self._body) >= MAX_PIECES:
             raise httptools.HttpParserError("a body that is too long, or in too many pieces")
         self._body.append(data)
