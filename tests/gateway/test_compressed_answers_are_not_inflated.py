@@ -45,7 +45,7 @@ async def test_pages_of_an_engine_are_not_inflated(start_gateway, start_endpoint
         else:
             call.answer(b"served")
 
-    quick = {"engine_metrics_interval_s": 0.05, "engine_metrics_quick_s": 0.02, "engine_metrics_per_s": 1000}
+    quick = {"engine_metrics_interval_s": 0.05, "engine_metrics_max_per_s": 1000}
     before = peak_kb()
     gateway = await start_gateway(await start_endpoint(behave=behave), settings=quick)
     gateway.proxy.scraper.start()

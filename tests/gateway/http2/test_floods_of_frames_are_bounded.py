@@ -45,7 +45,7 @@ FLOODS = {
 async def asked(start_gateway, start_http2_endpoint):
     """A gateway, its client that has asked, and the call at the endpoint."""
     endpoint = await start_http2_endpoint()
-    gateway = await start_gateway(settings={"retries": 0})
+    gateway = await start_gateway(settings={"endpoints_retries": 0})
     gateway.serve([endpoint], http2=True)
     client = await gateway.connect()
     client.post()
