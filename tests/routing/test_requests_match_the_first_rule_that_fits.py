@@ -90,7 +90,7 @@ def test_expression_that_is_none_never_fits(route):
     problems = routing.translate(routes, [], []).problems
     assert [p.field for p in problems if "expression" in p.message] == ["spec.rules[1].modelMatch"]
     dangling = [p.field for p in problems if "no ModelServer" in p.message]
-    assert dangling == [f"spec.rules[{i}].targetModels[0].modelServerName" for i in (0, 2)]
+    assert dangling == [f"spec.rules[{i}].targetModels[0].modelServerName" for i in (0, 1, 2)]
 
 
 def test_empty_condition_fits_anything(route):

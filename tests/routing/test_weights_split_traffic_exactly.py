@@ -81,7 +81,8 @@ def test_turns_are_kept_over_a_change_elsewhere():
     rule = routing.Rule("r", None, targets([3, 1]))
     first = [splits.next(one, rule) for _ in range(2)]
     splits.next(other, rule)
-    splits.keep({(one, rule.targets)})
+    routes = [routing.Route(key=key, name="", model="m", adapters=(), rules=(rule,)) for key in (one, other)]
+    splits.change(left=routes, came=routes[:1])
     assert splits.statistics() == {"splits": 1}
     first += [splits.next(one, rule) for _ in range(2)]
     assert [first.count(target) for target in rule.targets] == [3, 1]

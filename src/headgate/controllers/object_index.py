@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from headgate import api
 from headgate.controllers import relations
 from headgate.controllers.relations import POOLS, InferencePool, Observed, Pool, Subject
-from headgate.controllers.selections import Selections, Under, discard
+from headgate.routing.selections import Selections, Under, discard
 
 _MAX_RIVALS = 64
 """Objects of a kind for one name that are looked at for each other: a thousand of them must not cost a
@@ -24,7 +24,7 @@ class ObjectIndex:
         """Those that are for a model or adapter."""
         self._users: defaultdict[Subject, set[Subject]] = defaultdict(set)
         """Those that name a pool, which need not exist."""
-        self._selections = Selections()
+        self._selections: Selections[Subject] = Selections(_facts)
         self._secrets: dict[api.ObjectKey, api.Secret] = {}
         self._verified_by: defaultdict[api.ObjectKey, set[Subject]] = defaultdict(set)
         self._services: dict[api.ObjectKey, api.Service] = {}
@@ -169,7 +169,7 @@ class ObjectIndex:
             self._named[name].add(subject)
         for pool in relations.pools(obj):
             self._users[pool].add(subject)
-        self._selections.select(subject, relations.selector(obj))
+        self._selections.select(subject, subject.key.namespace, relations.selector(obj))
         if (secret := relations.authorities(obj)) is not None:
             self._verified_by[secret].add(subject)
         if (service := relations.picker(obj)) is not None:
@@ -184,7 +184,7 @@ class ObjectIndex:
             discard(self._named, name, subject)
         for pool in relations.pools(obj):
             discard(self._users, pool, subject)
-        self._selections.select(subject, {})
+        self._selections.select(subject, subject.key.namespace, {})
         if (secret := relations.authorities(obj)) is not None:
             discard(self._verified_by, secret, subject)
         if (service := relations.picker(obj)) is not None:
@@ -242,3 +242,9 @@ def _precedence(rival: Observed, obj: Observed) -> tuple[bool, bool, tuple[str, 
 
 def _pairs(index: Mapping[Under, set[Subject]]) -> set[tuple[Under, Subject]]:
     return {(under, each) for under, found in index.items() for each in found}
+
+
+def _facts(pod: api.Pod) -> tuple[object, ...]:
+    """All of a Pod that shows in a status; its node also reports much that does not."""
+    status, metadata = pod.status, pod.metadata
+    return metadata.labels, metadata.deletion_timestamp, pod.ready, status.phase, status.pod_ip

@@ -23,15 +23,43 @@ class Destination(NamedTuple):
 def destinations(snapshot: routing.Snapshot, pools: Mapping[ObjectRef, PoolState]) -> dict[str, Destination]:
     """Those of models and adapters, by name, whose first route has a first rule for all requests, with one
     target that exists."""
-    found: dict[str, Destination] = {}
-    for is_adapter, named in ((True, snapshot.adapters), (False, snapshot.models)):
-        for name, routes in named.items():
-            found.pop(name, None)  # a model comes before an adapter of its name
-            rule = routes[0].rules[0] if routes and routes[0].rules else None
-            if rule is None or rule.pattern is not None or len(rule.targets) != 1:
-                continue
-            target = rule.targets[0]
-            pool = pools.get(target.pool)
-            if target.weight and pool is not None:
-                found[name] = Destination(routing.Match(routes[0], rule, is_adapter), target, pool)
+    names = snapshot.models.keys() | snapshot.adapters.keys()
+    found = ((name, _destination(name, snapshot, pools)) for name in names)
+    return {name: destination for name, destination in found if destination is not None}
+
+
+def changed(
+    before: Mapping[str, Destination],
+    snapshot: routing.Snapshot,
+    pools: Mapping[ObjectRef, PoolState],
+    difference: routing.Difference,
+) -> dict[str, Destination]:
+    """The destinations that follow those of the snapshot before."""
+    found = dict(before)
+    for name in difference.names:
+        destination = _destination(name, snapshot, pools)
+        if destination is not None:
+            found[name] = destination
+        else:
+            found.pop(name, None)
+    if difference.pools:
+        for name, known in found.items():
+            if known.target.pool in difference.pools:
+                found[name] = known._replace(pool=pools[known.target.pool])
     return found
+
+
+def _destination(
+    name: str, snapshot: routing.Snapshot, pools: Mapping[ObjectRef, PoolState]
+) -> Destination | None:
+    routes, is_adapter = snapshot.models.get(name), False  # a model comes before an adapter of its name
+    if routes is None:
+        routes, is_adapter = snapshot.adapters.get(name, ()), True
+    rule = routes[0].rules[0] if routes and routes[0].rules else None
+    if rule is None or rule.pattern is not None or len(rule.targets) != 1:
+        return None
+    target = rule.targets[0]
+    pool = pools.get(target.pool)
+    if not target.weight or pool is None:
+        return None
+    return Destination(routing.Match(routes[0], rule, is_adapter), target, pool)

@@ -7,6 +7,7 @@ are no objects then, until there are.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,34 +17,40 @@ from headgate.api import gie_v1, gie_v1alpha1
 SECRETS_PATIENCE_S = 5.0
 """How long a start waits for the Secrets that are named: some may not be readable."""
 
+_KINDS: dict[str, type[Any]] = {
+    routing.MODEL_SERVER: api.ModelServer,
+    routing.INFERENCE_POOL: gie_v1.InferencePool,
+    routing.INFERENCE_POOL_V1ALPHA1: gie_v1alpha1.InferencePool,
+    routing.INFERENCE_MODEL: api.InferenceModel,
+    routing.INFERENCE_OBJECTIVE: api.InferenceObjective,
+}
+
 
 class FollowedObjects:
-    """Calls `changed` when something did that routing reads."""
+    """Calls `changed` when something did that routing reads; `translated` then translates that alone."""
 
     def __init__(self, client: cluster.Client, namespace: str | None, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._pods = cluster.Informer(client, api.Pod, namespace)
+        self.translator = routing.Translator()
         self._routes = cluster.Informer(client, api.ModelRoute, namespace, may_be_absent=True)
-        self._servers = cluster.Informer(client, api.ModelServer, namespace, may_be_absent=True)
-        self._pools = cluster.Informer(client, gie_v1.InferencePool, namespace, may_be_absent=True)
-        self._old_pools = cluster.Informer(client, gie_v1alpha1.InferencePool, namespace, may_be_absent=True)
-        self._models = cluster.Informer(client, api.InferenceModel, namespace, may_be_absent=True)
-        self._objectives = cluster.Informer(client, api.InferenceObjective, namespace, may_be_absent=True)
-        self._secrets = cluster.NamedObjects(client, api.Secret, lambda _: changed())
-        self._informers: tuple[cluster.Informer[Any], ...] = (
-            self._routes,
-            self._servers,
-            self._pools,
-            self._old_pools,
-            self._models,
-            self._objectives,
-            self._pods,
+        self._pods = cluster.Informer(client, api.Pod, namespace)
+        self._secrets = cluster.NamedObjects(client, api.Secret, self._put_secret)
+        self._followed_secrets: frozenset[api.ObjectKey] = frozenset()
+        kinds: tuple[tuple[str, cluster.Informer[Any]], ...] = (
+            (routing.MODEL_ROUTE, self._routes),
+            *(
+                (name, cluster.Informer(client, kind, namespace, may_be_absent=True))
+                for name, kind in _KINDS.items()
+            ),
         )
+        for name, informer in kinds:
+            informer.subscribe(functools.partial(self._put, name))
+        self._pods.subscribe(self._put_pod)
+        self._informers = (*(informer for _, informer in kinds), self._pods)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Follows them as long as the tasks run; returns once all are known."""
         for informer in self._informers:
-            informer.subscribe(self._note)
             tasks.create_task(informer.run())
         for informer in self._informers:
             await informer.wait_synced()
@@ -58,25 +65,30 @@ class FollowedObjects:
     def translated(self) -> routing.Snapshot:
         """The objects as they are now."""
         self._follow_secrets()
-        return routing.translate(
-            self._routes.items(),
-            self._servers.items(),
-            self._pods.items(),
-            self._secrets.items(),
-            routing.InferenceObjects(
-                pools=(*self._pools.items(), *self._old_pools.items()),
-                models=self._models.items(),
-                objectives=self._objectives.items(),
-            ),
-        )
+        return self.translator.snapshot()
 
     def _follow_secrets(self) -> None:
-        pools: list[routing.PoolObject] = [*self._servers.items(), *self._pools.items()]
-        pools += self._old_pools.items()
-        self._secrets.follow({key for pool in pools if (key := routing.authorities_of(pool))})
+        named = self.translator.named_secrets
+        if named != self._followed_secrets:
+            gone = self._followed_secrets - named
+            self._followed_secrets = frozenset(named)
+            self._secrets.follow(self._followed_secrets)
+            for key in gone:
+                self.translator.put_secret(key, None)
 
-    def _note(self, change: cluster.Change[Any]) -> None:
+    def _put(self, kind: str, change: cluster.Change[Any]) -> None:
         if _facts(change.old) != _facts(change.new):
+            self.translator.put(api.ObjectRef(kind, *change.object.metadata.key), change.new)
+            self._changed()
+
+    def _put_pod(self, change: cluster.Change[api.Pod]) -> None:
+        if self.translator.put_pod(change.object.metadata.key, change.new):
+            self._changed()
+
+    def _put_secret(self, change: cluster.Change[api.Secret]) -> None:
+        key = change.object.metadata.key
+        # One that is followed no more may still say something until its watch has ended.
+        if key in self._followed_secrets and self.translator.put_secret(key, change.new):
             self._changed()
 
 
@@ -85,14 +97,10 @@ def _facts(obj: Any) -> object:
     if obj is None:
         return None
     metadata = obj.metadata
-    if not isinstance(obj, api.Pod):
-        return (
-            metadata.uid,
-            metadata.creation_timestamp,
-            metadata.deletion_timestamp,
-            metadata.annotations,
-            obj.spec,
-        )
-    if not obj.ready:
-        return None
-    return obj.status.pod_ip, metadata.labels, metadata.annotations, obj.spec.containers
+    return (
+        metadata.uid,
+        metadata.creation_timestamp,
+        metadata.deletion_timestamp,
+        metadata.annotations,
+        obj.spec,
+    )

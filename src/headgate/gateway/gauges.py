@@ -257,7 +257,7 @@ class _Reader:
         return [((result,), count) for result, count in self._proxy.kv_events.tokens.counts.items()]
 
     def models(self) -> _Samples:
-        return [((), len(self._proxy.snapshot.names()))]
+        return [((), len(self._proxy.snapshot.models.keys() | self._proxy.snapshot.adapters.keys()))]
 
     def problems(self) -> _Samples:
         return [((), len(self._proxy.snapshot.problems))]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import urllib.parse
+from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +16,7 @@ from headgate.gateway.refusals import Refusal
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
-    from headgate.routing import Snapshot
+    from headgate.routing import Route, Snapshot
 
 OWNER = "headgate"
 _READING = (b"GET", b"HEAD")
@@ -42,13 +44,13 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         message = b'{"message":"ready"}' if ready else b'{"message":"not ready"}'
         return _reply(request, 200 if ready else 503, message)
     elif path in _MODELS:
-        return _reply(request, 200, proxy.model_list)
+        return _reply(request, 200, proxy.models.body())
     elif path.startswith(_MODEL):
         # Clients escape the slashes of "organisation/model", or they do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
-        found = next((model for model in models(proxy.snapshot) if model["id"] == name), None)
-        if found is not None:
-            return _reply(request, 200, msgspec.json.encode(found))
+        entry = proxy.models.entry(name)
+        if entry is not None:
+            return _reply(request, 200, entry)
         refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(
@@ -84,21 +86,52 @@ def _for_method(request: Request, whole: bytes) -> bytes:
     return whole[: whole.index(b"\r\n\r\n") + 4] if request.method == b"HEAD" else whole
 
 
-def models(snapshot: Snapshot) -> list[dict[str, object]]:
-    """Every name that a request may use, sorted, in OpenAI's form (R19)."""
-    listed: list[dict[str, object]] = []
-    for name in snapshot.names():
-        route = snapshot.first(name)
-        if route is not None and not route.is_reserved:
-            listed.append(
-                {"id": name, "object": "model", "created": _epoch(route.created), "owned_by": OWNER}
-            )
-    return listed
+class ModelList:
+    """Every name that a request may use, sorted, in OpenAI's form (R19).
+
+    A change of routes costs as much as the names that it is about; the list is put together when a client
+    asks for it after a change.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, bytes] = {}
+        self._names: list[str] = []
+        self._body: bytes | None = None
+
+    def change(self, names: Iterable[str], snapshot: Snapshot) -> None:
+        """Takes up the names whose routes changed."""
+        added: list[str] = []
+        for name in names:
+            route = snapshot.first(name)
+            entry = _entry(name, route) if route is not None and not route.is_reserved else None
+            if entry == self._entries.get(name):
+                continue
+            self._body = None
+            if entry is None:
+                del self._entries[name], self._names[bisect_left(self._names, name)]
+                continue
+            if name not in self._entries:
+                added.append(name)
+            self._entries[name] = entry
+        if added:
+            self._names += added
+            self._names.sort()  # linear, as all but the last are sorted
+
+    def body(self) -> bytes:
+        """Of GET /v1/models; made once after a change."""
+        if self._body is None:
+            entries = b",".join([self._entries[name] for name in self._names])
+            self._body = b'{"object":"list","data":[%b]}' % entries
+        return self._body
+
+    def entry(self, name: str) -> bytes | None:
+        """Of GET /v1/models/NAME; None for a name that nobody serves."""
+        return self._entries.get(name)
 
 
-def model_list(snapshot: Snapshot) -> bytes:
-    """The body of GET /v1/models; made once for each snapshot."""
-    return msgspec.json.encode({"object": "list", "data": models(snapshot)})
+def _entry(name: str, route: Route) -> bytes:
+    entry = {"id": name, "object": "model", "created": _epoch(route.created), "owned_by": OWNER}
+    return msgspec.json.encode(entry)
 
 
 def _epoch(timestamp: str) -> int:

@@ -20,6 +20,7 @@ from headgate.flow.limits import RouteLimits
 from headgate.gateway import forwarded, limits, local, trace, trust
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
+from headgate.gateway.destinations import changed as changed_destinations
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
@@ -72,10 +73,12 @@ class Proxy:
         """Those whose request is over before they are."""
         self._client_left = asyncio.Event()
         self.snapshot = routing.EMPTY
+        self._is_torn = True
+        """Whether what follows from the snapshot has to be made anew: nothing is, or taking one up failed."""
         self.snapshots_taken = 0
         self.snapshot_at = 0.0
         """When the last snapshot was taken up, in seconds since 1970."""
-        self.model_list = local.model_list(routing.EMPTY)
+        self.models = local.ModelList()
         self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
         self.limit_sources = Sources(settings, loop, self.rng, accounts)
         self.token_limits = RouteLimits(self.limit_sources.make)
@@ -128,29 +131,59 @@ class Proxy:
             pool.policy = self.policies.of(pool.pool)
 
     def use(self, snapshot: routing.Snapshot) -> None:
-        """Takes a new snapshot; requests under way go on with the pool that they have."""
-        self.pools = {key: self._pool_state(pool) for key, pool in snapshot.pools.items()}
-        self.destinations = destinations(snapshot, self.pools)
-        self.model_list = local.model_list(snapshot)
+        """Takes a new snapshot; requests under way go on with the pool that they have.
+
+        Costs as much as what differs from the snapshot before, and one look at each name.
+        """
+        is_anew, self._is_torn = self._is_torn, True
+        difference = routing.Difference.between(routing.EMPTY if is_anew else self.snapshot, snapshot)
+        if is_anew or difference.pools:
+            known = {} if is_anew else self.pools
+            self.pools = {
+                key: known[key] if key in known and key not in difference.pools else self._pool_state(pool)
+                for key, pool in snapshot.pools.items()
+            }
+        self._use_routes(snapshot, difference, is_anew=is_anew)
         self.snapshot = snapshot
-        routes = snapshot.routes()
-        self.token_limits.use(routes, self.now())
-        self.limit_sources.keep(self.token_limits.by_route.values())
-        self.splits.keep({(route.key, rule.targets) for route in routes for rule in route.rules})
+        if is_anew or difference.pools:
+            self._use_pools()
+        self.recorder.use(snapshot, difference, is_anew=is_anew)
+        self._is_torn = False
+        self.snapshots_taken += 1
+        self.snapshot_at = time.time()
+
+    def _use_routes(
+        self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool
+    ) -> None:
+        is_known = not is_anew and self.pools.keys() == self.snapshot.pools.keys()
+        if is_known:
+            self.destinations = changed_destinations(self.destinations, snapshot, self.pools, difference)
+        else:
+            self.destinations = destinations(snapshot, self.pools)
+        if is_anew:
+            self.models = local.ModelList()
+            self.token_limits.use(snapshot.routes(), self.now())
+            is_less = True
+        else:
+            gone = {route.key for route in difference.left} - {route.key for route in difference.came}
+            is_less = self.token_limits.change(gone, difference.came, self.now())
+        self.models.change(difference.names, snapshot)
+        if is_less:
+            self.limit_sources.keep(self.token_limits.by_route.values())
+        self.splits.change(difference.left, difference.came)
+
+    def _use_pools(self) -> None:
         reached = {
-            Reached(endpoint, pool.tls, pool.http2)
-            for pool in snapshot.pools.values()
-            for endpoint in pool.endpoints
+            Reached(endpoint, pool.pool.tls, pool.pool.http2)
+            for pool in self.pools.values()
+            for endpoint in pool.pool.endpoints
         }
         for load in self.ledger.keep(each.endpoint for each in reached):
             self.prefixes.remove(load)
         self._connections.keep(reached)
         self.queues.use()
-        self.recorder.use(snapshot)
         self.scraper.use()
         self.kv_events.use()
-        self.snapshots_taken += 1
-        self.snapshot_at = time.time()
 
     def _pool_state(self, pool: routing.Pool) -> PoolState:
         """Its savings for retries and what was learned of it stay, however often the pool changes."""

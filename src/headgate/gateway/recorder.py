@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Tokens
 from headgate.gateway.access_words import SERVED, Words
+from headgate.gateway.live_names import NONE, LiveNames
 from headgate.gateway.queueing.kinds import UNKNOWN
 from headgate.gateway.queueing.metrics import MAX_MODELS, WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
-from headgate.telemetry.metrics import OTHER, PER_TOKEN_S
+from headgate.telemetry.metrics import PER_TOKEN_S
 
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.refusals import Refusal
 
-NONE = "none"
 MAX_BOUND = 10_000
 
 _Key = tuple[str, str, str, str, str, int, str, bool]
@@ -88,6 +88,9 @@ class Recorder:
     def __init__(self, registry: Registry, log: LineLog | None, log_format: str = "text") -> None:
         self.write_to(log, log_format)
         self._bound: dict[_Key, _Bound] = {}
+        self._live = LiveNames()
+        self._is_late = False
+        """Whether a request ended since the last snapshot of whose objects one may be gone."""
         self.models = LabelValues(MAX_MODELS)
         labels = ("model", "pool")
         self.requests = Counter(
@@ -239,24 +242,33 @@ class Recorder:
             self.log.add(self.log.line(exchange, words, tokens, now))
 
     def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
+        model, route, _, pool, *_ = key
+        self._is_late = self._is_late or not self._live.have(model, route, pool)
         if len(self._bound) >= MAX_BOUND:
             self._bound.clear()
         bound = self._bound[key] = _Bound(self, key, Words(exchange))
         return bound
 
-    def use(self, snapshot: routing.Snapshot) -> None:
-        """Ends the series of routes, pools and models that are gone: objects come and go."""
+    def use(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> None:
+        """Ends the series of routes, pools and models that are gone: objects come and go.
+
+        While none is gone, no series is looked at, unless a request ended after its objects did.
+        """
         self._bound.clear()
-        routes = {route.name for route in snapshot.routes()}
-        names = set(snapshot.names())
-        self.models.keep(names)
-        pools = {pool.name for pool in snapshot.pools.values()} | {NONE, OTHER}
-        self.requests.keep("route", routes | {NONE, OTHER})
+        is_less = self._live.change(snapshot, difference, is_anew=is_anew)
+        if is_less or self._is_late:
+            self._is_late = False
+            self._end_series()
+
+    def _end_series(self) -> None:
+        live = self._live
+        self.models.keep(live.models)
+        self.requests.keep("route", live.routes)
         for metric in self._of_models:
-            metric.keep("model", names | {UNKNOWN, OTHER})
-        self.waits.keep(pools, names | {UNKNOWN, OTHER})
+            metric.keep("model", live.models)
+        self.waits.keep(live.pools, live.models)
         for metric in self._of_pools:
-            metric.keep("pool", pools)
+            metric.keep("pool", live.pools)
 
     def cached(self, pool: PoolState, prompt: int, believed: int, reported: int) -> None:
         """Tokens of one prompt, and those of them that were cached."""

@@ -8,10 +8,12 @@ import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from headgate import cluster, serving, telemetry
+from headgate.api import ObjectRef
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
 from headgate.gateway.limiting.conditions import LimitConditions
@@ -25,6 +27,10 @@ from headgate.gateway.settings import GatewaySettings
 log = logging.getLogger(__name__)
 
 LOG_FLUSH_INTERVAL_S = 0.1
+TRANSLATION_SHARE = 0.1
+"""Of one core: what following the changes of objects takes at most, however many there are."""
+LONGEST_PAUSE_S = 1.0
+"""Between two translations, each of which may be of many changes."""
 
 
 class Service:
@@ -121,9 +127,11 @@ async def _follow_objects(
         shared = LimitConditions(client, sources.trouble, gateways, sources.there_are)
         objects.follow_routes(shared.note)
         tasks.create_task(shared.run())
+        failed: dict[ObjectRef, Exception] = {}
         while True:
             # Changes that came together make one translation: the event is cleared before it is made.
             changed.clear()
+            began_s = time.thread_time()
             try:
                 proxy.use(objects.translated())
             except Exception:
@@ -132,10 +140,24 @@ async def _follow_objects(
                 # A fault of ours with some object: the others, and the requests, must not pay for it.
                 proxy.recorder.translations_failed.labels().value += 1
                 log.exception("the objects cannot be put into effect: requests go on by those of before")
+            failed = _note_failures(proxy, failed, objects.translator.failed)
             if not proxy.is_ready:
                 proxy.is_ready = True
                 on_ready()
+            # However fast objects change, putting them into effect leaves the rest of the core to requests.
+            took_s = time.thread_time() - began_s
+            await asyncio.sleep(min(took_s * (1 / TRANSLATION_SHARE - 1), LONGEST_PAUSE_S))
             await changed.wait()
+
+
+def _note_failures(
+    proxy: Proxy, before: dict[ObjectRef, Exception], failed: dict[ObjectRef, Exception]
+) -> dict[ObjectRef, Exception]:
+    """Logs the objects that could not be translated and that are not in `before`."""
+    for ref in failed.keys() - before.keys():
+        proxy.recorder.translations_failed.labels().value += 1
+        log.error("%s cannot be put into effect: it stays as it was before", ref, exc_info=failed[ref])
+    return dict(failed)
 
 
 async def _flush_log(recorder: Recorder) -> None:

@@ -30,6 +30,7 @@ from headgate.routing.snapshot import (
     MODEL_ROUTE,
     MODEL_SERVER,
     Connector,
+    Difference,
     Endpoint,
     KvEvents,
     MetricsPage,
@@ -44,7 +45,7 @@ from headgate.routing.snapshot import (
 )
 from headgate.routing.split import Splits, WeightedSplit
 from headgate.routing.tls import Tls, authorities_of
-from headgate.routing.translate import UNRESOLVED, InferenceObjects, translate
+from headgate.routing.translate import UNRESOLVED, InferenceObjects, Translator, translate
 
 __all__ = [
     "DECODES",
@@ -62,6 +63,7 @@ __all__ = [
     "REF_NOT_FOUND",
     "UNRESOLVED",
     "Connector",
+    "Difference",
     "Endpoint",
     "InferenceObjects",
     "InferencePool",
@@ -85,6 +87,7 @@ __all__ = [
     "Target",
     "Tls",
     "TokenLimits",
+    "Translator",
     "WeightedSplit",
     "authorities_of",
     "conditions",

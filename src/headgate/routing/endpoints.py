@@ -6,7 +6,7 @@ have all labels of its selector. What a Pod says wrongly is a problem of the poo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from headgate import api
 from headgate.api import marks
@@ -18,37 +18,15 @@ from headgate.routing.snapshot import Endpoint, KvEvents, MetricsPage
 Selector = tuple[str, Mapping[str, str]]
 """A namespace, and labels that Pods there must have."""
 
-_Label = tuple[str, str, str]
-"""Namespace, key and value."""
+
+def is_ready(pod: api.Pod) -> bool:
+    """Whether the Pod may serve."""
+    return pod.ready and bool(pod.status.pod_ip)
 
 
-class ReadyPods:
-    """The Pods that may serve, found by the selectors that are told beforehand."""
-
-    def __init__(self, selectors: Iterable[Selector], pods: Iterable[api.Pod]) -> None:
-        """Files Pods under one label of each selector, so that a pool looks at few that are not its own."""
-        self._under: dict[_Label, list[api.Pod]] = {_index_label(each): [] for each in selectors}
-        for pod in pods:
-            if pod.ready and pod.status.pod_ip:
-                for key, value in pod.metadata.labels.items():
-                    label = (pod.metadata.namespace, key, value)
-                    if label in self._under:
-                        self._under[label].append(pod)
-
-    def selected(self, namespace: str, labels: Mapping[str, str]) -> list[api.Pod]:
-        """Sorted by name. Without labels it is none: all of the namespace would be an accident."""
-        if not labels:
-            return []
-        filed = self._under[_index_label((namespace, labels))]
-        found = [pod for pod in filed if labels.items() <= pod.metadata.labels.items()]
-        return sorted(found, key=lambda pod: pod.metadata.name)
-
-
-def _index_label(selector: Selector) -> _Label:
-    """One of the labels that are selected by; no label of any Pod if there are none."""
-    namespace, labels = selector
-    key = min(labels, default="")
-    return namespace, key, labels.get(key, "")
+def facts(pod: api.Pod) -> object:
+    """All that routing reads of a ready Pod."""
+    return pod.status.pod_ip, pod.metadata.labels, pod.metadata.annotations, pod.spec.containers
 
 
 def address(pod: api.Pod) -> Address:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from headgate import api
 from headgate.routing import inference_pools
-from headgate.routing.problems import Problem, Reporter
+from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import (
     INFERENCE_MODEL,
     INFERENCE_POOL,
@@ -36,25 +36,25 @@ def pool_of(model: api.InferenceModel) -> api.ObjectRef:
     return inference_pools.named(model.metadata.namespace, model.spec.pool_ref)
 
 
-def routes(
-    models: Iterable[api.InferenceModel], pools: Collection[api.ObjectRef], problems: list[Problem]
-) -> list[Route]:
-    """The oldest first; `pools` are those that exist."""
-    found: list[Route] = []
-    holders: dict[tuple[api.ObjectRef, str], api.ObjectRef] = {}
-    for model in sorted(models, key=_precedence):
-        reporter = Reporter(ref(model), problems)
-        name, pool = model.spec.model_name, pool_of(model)
-        check_pool(pool, pools, reporter)
-        if not name:
-            continue
-        holder = holders.setdefault((pool, name), reporter.ref)
-        if holder == reporter.ref:
-            found.append(_route(model, pool, reporter.ref))
-        else:
-            told = f'{holder} is older and has "{name}" in the same pool: it is served until it is deleted'
-            reporter.report("spec.modelName", MODEL_NAME_IN_USE, told)
-    return sorted(found, key=lambda route: (route.created, *route.key.key))
+def precedence(model: api.InferenceModel) -> tuple[bool, str, str, str]:
+    """Sorts the models for one name in one pool: the first is served.
+
+    One that is being deleted hands its name over before it is gone.
+    """
+    return (model.metadata.deletion_timestamp is not None, *model.metadata.age_order)
+
+
+def check(
+    model: api.InferenceModel, holder: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: Reporter
+) -> None:
+    """Reports a pool that is not among `pools`, which exist, and a name that `holder` is served by."""
+    check_pool(pool_of(model), pools, reporter)
+    if model.spec.model_name and holder != reporter.ref:
+        told = (
+            f'{holder} is older and has "{model.spec.model_name}" in the same pool: it is served until it is '
+            "deleted"
+        )
+        reporter.report("spec.modelName", MODEL_NAME_IN_USE, told)
 
 
 def check_pool(pool: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: Reporter) -> None:
@@ -69,13 +69,9 @@ def check_pool(pool: api.ObjectRef, pools: Collection[api.ObjectRef], reporter: 
     reporter.report("spec.poolRef", REF_NOT_FOUND, told)
 
 
-def _precedence(model: api.InferenceModel) -> tuple[bool, str, str, str]:
-    """One that is being deleted hands its name over before it is gone."""
-    return (model.metadata.deletion_timestamp is not None, *model.metadata.age_order)
-
-
-def _route(model: api.InferenceModel, pool: api.ObjectRef, key: api.ObjectRef) -> Route:
-    spec = model.spec
+def route(model: api.InferenceModel) -> Route:
+    """The route of a model that is served."""
+    spec, pool, key = model.spec, pool_of(model), ref(model)
     targets = tuple(Target(pool, each.weight, each.name or spec.model_name) for each in spec.target_models)
     return Route(
         key=key,

@@ -14,7 +14,7 @@ from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.addresses import Address
 from headgate.routing import endpoints, kv_events, role_labels, tls
-from headgate.routing.endpoints import ReadyPods, Selector
+from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
     INFERENCE_POOL,
@@ -65,13 +65,13 @@ def ports(source: InferencePool) -> list[int]:
 
 def pool(
     source: InferencePool,
-    pods: ReadyPods,
+    pods: list[api.Pod],
     secrets: Mapping[api.ObjectKey, api.Secret],
     objectives: Mapping[str, int],
     reporter: Reporter,
 ) -> Pool:
-    """`secrets` are those that verify endpoints, as far as they exist; `objectives` are the priorities of
-    those that are about this pool, by name."""
+    """`pods` are the ready Pods that it selects, by name. `secrets` are those that verify endpoints, as far
+    as they exist; `objectives` are the priorities of those that are about this pool, by name."""
     notes, report = source.metadata.annotations, reporter.report
     field = "spec.selector" if reporter.ref.kind == INFERENCE_POOL_V1ALPHA1 else "spec.selector.matchLabels"
     fault, verified = _fault(source, report), None
@@ -80,7 +80,7 @@ def pool(
     except tls.TlsError as error:
         fault = fault or str(error)
         report(f"metadata.annotations[{error.annotation}]", error.reason, str(error))
-    ranks = {} if fault else dict(_ranks(ports(source), pods.selected(*selector(source)), field, report))
+    ranks = {} if fault else dict(_ranks(ports(source), pods, field, report))
     found = {endpoint: pod for endpoint, (_, pod) in ranks.items()}
     engine = notes.get(marks.ENGINE) or "vLLM"
     roles = role_labels.of_pool(notes, engine, found, field, report)

@@ -8,13 +8,17 @@ from headgate import api
 from headgate.routing import patterns
 from headgate.routing.limits import token_limits
 from headgate.routing.problems import Reporter
-from headgate.routing.snapshot import MODEL_SERVER, Route, Rule, Target
+from headgate.routing.snapshot import MODEL_ROUTE, MODEL_SERVER, Route, Rule, Target
 
 MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
 
 
-def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> Route:
-    """`pools` are those that exist. A rule that cannot be understood is left out."""
+def ref(source: api.ModelRoute) -> api.ObjectRef:
+    return api.ObjectRef(MODEL_ROUTE, *source.metadata.key)
+
+
+def route(source: api.ModelRoute, reporter: Reporter) -> Route:
+    """A rule that cannot be understood is left out, and reported."""
     rules = []
     for index, rule in enumerate(source.spec.rules):
         try:
@@ -25,10 +29,6 @@ def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Re
             reporter.report(f"spec.rules[{index}].modelMatch", "InvalidPattern", told)
             continue
         targets = tuple(_target(source, target) for target in rule.target_models)
-        for place, target in enumerate(targets):
-            if target.pool not in pools:
-                field = f"spec.rules[{index}].targetModels[{place}].modelServerName"
-                reporter.report(field, MODEL_SERVER_NOT_FOUND, f"there is no {target.pool}")
         rules.append(Rule(rule.name or f"rules[{index}]", pattern, targets))
     return Route(
         key=reporter.ref,
@@ -40,6 +40,21 @@ def route(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Re
         uid=source.metadata.uid,
         created=source.metadata.creation_timestamp,
     )
+
+
+def check(source: api.ModelRoute, pools: Collection[api.ObjectRef], reporter: Reporter) -> None:
+    """Reports the pools that it names and that are not among `pools`, which exist."""
+    for index, rule in enumerate(source.spec.rules):
+        for place, written in enumerate(rule.target_models):
+            pool = _target(source, written).pool
+            if pool not in pools:
+                field = f"spec.rules[{index}].targetModels[{place}].modelServerName"
+                reporter.report(field, MODEL_SERVER_NOT_FOUND, f"there is no {pool}")
+
+
+def pools_of(source: api.ModelRoute) -> set[api.ObjectRef]:
+    """The pools that it names, whether or not they exist."""
+    return {_target(source, target).pool for rule in source.spec.rules for target in rule.target_models}
 
 
 def _target(source: api.ModelRoute, target: api.TargetModel) -> Target:

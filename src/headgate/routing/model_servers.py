@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headgate import api
 from headgate.api import duration, marks
 from headgate.routing import endpoints, phases, tls
-from headgate.routing.endpoints import ReadyPods, Selector
+from headgate.routing.endpoints import Selector
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import MODEL_SERVER, Endpoint, Pool
 
@@ -27,11 +27,12 @@ def selector(server: api.ModelServer) -> Selector:
 
 def pool(
     server: api.ModelServer,
-    pods: ReadyPods,
+    pods: list[api.Pod],
     secrets: Mapping[api.ObjectKey, api.Secret],
     reporter: Reporter,
 ) -> Pool:
-    """`secrets` are those that verify endpoints, as far as they exist."""
+    """`pods` are the ready Pods that it selects, by name. `secrets` are those that verify endpoints, as far
+    as they exist."""
     spec, notes = server.spec, server.metadata.annotations
     policy = spec.traffic_policy
     retry = policy.retry if policy else None
@@ -41,7 +42,7 @@ def pool(
     except tls.TlsError as error:
         fault = str(error)
         reporter.report(f"metadata.annotations[{error.annotation}]", error.reason, fault)
-    found = {} if fault else dict(_endpoints(server, pods.selected(*selector(server)), reporter))
+    found = {} if fault else dict(_endpoints(server, pods, reporter))
     roles = phases.phases(server, found, reporter.report)
     taking_part = {e: pod for e, pod in found.items() if roles is None or e in roles.roles}
     return Pool(

@@ -6,8 +6,9 @@ A Snapshot is immutable; a request uses the one that it started with.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from headgate.routing.limits import TokenLimits
 from headgate.routing.patterns import RequestPattern
 from headgate.routing.problems import Problem
 from headgate.routing.tls import Tls
+
+Key = TypeVar("Key")
 
 MODEL_SERVER = "ModelServer"
 MODEL_ROUTE = "ModelRoute"
@@ -208,3 +211,51 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY = Snapshot()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What differs between two snapshots. Snapshots share what did not change, so this costs one look at
+    each name."""
+
+    names: frozenset[str]
+    """Model and adapter names whose routes differ."""
+    left: tuple[Route, ...]
+    """Routes of these names, and for unknown names, that only the first snapshot has."""
+    came: tuple[Route, ...]
+    """Those that only the second has; one that was edited is in both."""
+    pools: frozenset[ObjectRef]
+    """Pools that are other ones, or only in one of the two."""
+
+    @classmethod
+    def between(cls, before: Snapshot, after: Snapshot) -> Difference:
+        models, adapters = (
+            _differing(before.models, after.models),
+            _differing(before.adapters, after.adapters),
+        )
+        lost = _routes(before, models, adapters)
+        gained = _routes(after, models, adapters)
+        return cls(
+            frozenset(models + adapters),
+            tuple(route for key, route in lost.items() if key not in gained),
+            tuple(route for key, route in gained.items() if key not in lost),
+            frozenset(_differing(before.pools, after.pools)),
+        )
+
+
+def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> list[Key]:
+    if before is after:
+        return []
+    if len(before) == len(after) and all(map(operator.is_, before, after)):
+        # One is a copy of the other, with other values: there may be tens of thousands, of which one differs.
+        return list(itertools.compress(after, map(operator.is_not, before.values(), after.values())))
+    changed = [key for key, value in after.items() if before.get(key) is not value]
+    if len(after) - len(changed) < len(before):  # else every key of `before` has its value in `after`
+        changed += before.keys() - after.keys()
+    return changed
+
+
+def _routes(snapshot: Snapshot, models: list[str], adapters: list[str]) -> dict[int, Route]:
+    """By identity."""
+    named = [snapshot.models.get(name, ()) for name in models]
+    named += [snapshot.adapters.get(name, ()) for name in adapters]
+    return {id(route): route for routes in (*named, snapshot.unknown) for route in routes}

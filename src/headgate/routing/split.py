@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 
 from headgate.api import ObjectRef
-from headgate.routing.snapshot import Rule, Target
+from headgate.routing.snapshot import Route, Rule, Target
 
 
 class WeightedSplit:
@@ -67,26 +68,36 @@ class Splits:
 
     def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
-        self._splits: dict[tuple[ObjectRef, tuple[Target, ...]], WeightedSplit] = {}
+        self._splits: dict[ObjectRef, dict[tuple[Target, ...], WeightedSplit]] = {}
 
     def next(self, route: ObjectRef, rule: Rule) -> Target | None:
         """The target of the next request of a rule; None if all its weights are 0."""
         targets = rule.targets
         if len(targets) == 1:
             return targets[0] if targets[0].weight else None
-        split = self._splits.get((route, targets))
+        of_route = self._splits.get(route)
+        if of_route is None:
+            of_route = self._splits[route] = {}
+        split = of_route.get(targets)
         if split is None:
-            split = self._splits[route, targets] = WeightedSplit(targets, self._phase)
+            split = of_route[targets] = WeightedSplit(targets, self._phase)
         return split.next()
 
     def peek(self, route: ObjectRef, rule: Rule) -> Target | None:
         """What `next` would give, without taking the turn."""
-        split = self._splits.get((route, rule.targets)) or WeightedSplit(rule.targets, self._phase)
+        split = self._splits.get(route, {}).get(rule.targets) or WeightedSplit(rule.targets, self._phase)
         return split.peek()
 
-    def keep(self, rules: set[tuple[ObjectRef, tuple[Target, ...]]]) -> None:
-        """Forgets the turns of all other rules."""
-        self._splits = {key: split for key, split in self._splits.items() if key in rules}
+    def change(self, left: Iterable[Route], came: Iterable[Route]) -> None:
+        """Forgets the turns of routes that left, but for rules that came back with the targets they had."""
+        kept: dict[ObjectRef, set[tuple[Target, ...]]] = {}
+        for route in came:
+            kept.setdefault(route.key, set()).update(rule.targets for rule in route.rules)
+        for key in {route.key for route in left}:
+            found = self._splits.pop(key, {})
+            remaining = {targets: split for targets, split in found.items() if targets in kept.get(key, ())}
+            if remaining:
+                self._splits[key] = remaining
 
     def statistics(self) -> dict[str, int]:
-        return {"splits": len(self._splits)}
+        return {"splits": sum(map(len, self._splits.values()))}

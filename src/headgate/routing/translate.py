@@ -1,11 +1,13 @@
-"""From the objects of the dialects to one Snapshot; run once per change, never per request.
+"""From the objects of the dialects to one Snapshot; run on every change, never per request.
 
 What cannot be translated is left out and becomes a Problem: one bad object never stops the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,12 +19,16 @@ from headgate.routing import (
     model_servers,
     objectives,
     phases,
+    pools,
     tls,
 )
-from headgate.routing.endpoints import ReadyPods
 from headgate.routing.inference_pools import InferencePool
+from headgate.routing.pool_inputs import PoolInputs
+from headgate.routing.pools import PoolObject
 from headgate.routing.problems import Problem, Reporter
-from headgate.routing.snapshot import MODEL_ROUTE, Pool, Route, Snapshot
+from headgate.routing.route_table import Order, Ordered, ProblemList, RouteTable
+from headgate.routing.selections import discard
+from headgate.routing.snapshot import EMPTY, MODEL_ROUTE, Pool, Snapshot
 
 UNRESOLVED = frozenset(
     {
@@ -38,6 +44,9 @@ UNRESOLVED = frozenset(
 )
 """Reasons of problems that are about the objects named or selected, not about the one that does so."""
 
+Source: TypeAlias = api.ModelRoute | PoolObject | api.InferenceModel | api.InferenceObjective
+"""What is translated. Pods and Secrets are what pools are made from."""
+
 
 class InferenceObjects(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of the Gateway API Inference Extension; pools of both versions."""
@@ -47,6 +56,232 @@ class InferenceObjects(msgspec.Struct, frozen=True, kw_only=True):
     objectives: Iterable[api.InferenceObjective] = ()
 
 
+class Translator:
+    """Follows the changes of objects: `snapshot` translates those that changed since it was last called, and
+    what depends on them. A snapshot shares all else with the one before.
+
+    For one name, ModelRoutes go before InferenceModels, and these before the annotations of pools. Changes
+    may come in any order; the snapshot depends only on the objects as they are.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[api.ObjectRef, Source] = {}
+        self._users: defaultdict[api.ObjectKey, set[api.ObjectRef]] = defaultdict(set)
+        """Those that name a pool of this name, of whichever kind, which need not exist."""
+        self._inputs = PoolInputs()
+        self._rivals: dict[_Place, Ordered[api.ObjectRef]] = {}
+        """The InferenceModels for one name in one pool: the first is served."""
+        self._made: dict[api.ObjectRef, _Made] = {}
+        self._routes = RouteTable()
+        self._problems = ProblemList()
+        self._pool_orders: dict[api.ObjectRef, Order] = {}
+        self._stale: dict[api.ObjectRef, None] = {}
+        """What is to be translated, in the order of the changes."""
+        self._snapshot = EMPTY
+        self.failed: dict[api.ObjectRef, Exception] = {}
+        """Objects that could not be translated, which is a fault of ours: the last snapshot has them as they
+        were before, if at all. They are tried again with every snapshot."""
+        self.translated = 0
+        """How many objects were translated so far."""
+
+    def put(self, key: api.ObjectRef, source: Source | None) -> None:
+        """Takes an object as it is now; None for one that is gone."""
+        old = self._sources.pop(key, None)
+        if source is not None:
+            self._sources[key] = source
+        self._touch([key])
+        before, after = _named_by(old), _named_by(source)
+        for pool in before - after:
+            discard(self._users, pool, key)
+        for pool in after - before:
+            self._users[pool].add(key)
+        either = source or old
+        if isinstance(either, PoolObject):
+            self._inputs.put_pool(key, source if isinstance(source, PoolObject) else None)
+            if old is None or source is None:
+                self._touch(self._users.get(key.key, ()))
+        elif isinstance(either, api.InferenceObjective):
+            self._touch(self._inputs.put_objective(_objective(old), _objective(source)))
+        elif isinstance(either, api.InferenceModel):
+            self._put_rival(key, _model(old), _model(source))
+
+    def _put_rival(
+        self, key: api.ObjectRef, old: api.InferenceModel | None, new: api.InferenceModel | None
+    ) -> None:
+        """When another comes to be served, this touches all for the name in the pool."""
+        places = {_place(model) for model in (old, new) if model is not None}
+        held_before = {place: self._holder(place) for place in places}
+        if old is not None:
+            self._rivals[_place(old)].take_out(inference_models.precedence(old))
+        if new is not None:
+            rivals = self._rivals.setdefault(_place(new), Ordered())
+            rivals.put(inference_models.precedence(new), key)
+        for place, before in held_before.items():
+            rivals = self._rivals[place]
+            if not len(rivals):
+                del self._rivals[place]
+            elif rivals.first != before:
+                self._touch(rivals.all())
+
+    def _holder(self, place: _Place) -> api.ObjectRef | None:
+        rivals = self._rivals.get(place)
+        return rivals.first if rivals is not None else None
+
+    def put_pod(self, key: api.ObjectKey, pod: api.Pod | None) -> bool:
+        """Says whether a pool has to be made anew."""
+        return self._touch(self._inputs.put_pod(key, pod))
+
+    def put_secret(self, key: api.ObjectKey, secret: api.Secret | None) -> bool:
+        """Says whether a pool has to be made anew."""
+        return self._touch(self._inputs.put_secret(key, secret))
+
+    @property
+    def named_secrets(self) -> Set[api.ObjectKey]:
+        """Of Secrets only those are needed that pools name, whether or not they exist."""
+        return self._inputs.named_secrets
+
+    def _touch(self, keys: Collection[api.ObjectRef]) -> bool:
+        self._stale.update(dict.fromkeys(keys))
+        return bool(keys)
+
+    def snapshot(self) -> Snapshot:
+        """The objects as they are now; the same as before if nothing changed."""
+        if not self._stale:
+            return self._snapshot
+        self.failed = {}
+        changed: dict[api.ObjectRef, Pool | None] = {}
+        for key in self._stale:
+            try:
+                self._translate(key, changed)
+            except Exception as error:  # one bad object must not keep the others out
+                self.failed[key] = error
+        self._stale = dict.fromkeys(self.failed)
+        self._routes.settle()
+        self._snapshot = Snapshot(
+            models=self._routes.models,
+            adapters=self._routes.adapters,
+            unknown=self._routes.unknown,
+            pools=self._with(changed),
+            problems=self._problems.all(),
+        )
+        return self._snapshot
+
+    def _translate(self, key: api.ObjectRef, changed: dict[api.ObjectRef, Pool | None]) -> None:
+        source = self._sources.get(key)
+        if source is None:
+            self._made.pop(key, None)
+            self._routes.put(key, (), (), goes_first=key.kind == MODEL_ROUTE)
+            self._problems.put(key, (), ())
+            if key in self._snapshot.pools:
+                changed[key] = None
+            return
+        self.translated += 1
+        problems: list[Problem] = []
+        reporter = Reporter(key, problems)
+        if isinstance(source, api.ModelRoute):
+            problems += self._route(source, reporter)
+            model_routes.check(source, self._sources.keys(), reporter)
+        elif isinstance(source, api.InferenceModel):
+            self._model(source, reporter)
+        elif isinstance(source, api.InferenceObjective):
+            objectives.check(source, self._sources.keys(), reporter)
+        else:
+            changed[key] = self._pool(source, reporter)
+        self._problems.put(key, _order(key, source), problems)
+
+    def _route(self, source: api.ModelRoute, reporter: Reporter) -> tuple[Problem, ...]:
+        """The problems with what it says itself. Its route stays as it is while that does."""
+        made = self._made.get(reporter.ref)
+        if made is None or made.source is not source:
+            problems: list[Problem] = []
+            route = model_routes.route(source, Reporter(reporter.ref, problems))
+            self._routes.put(reporter.ref, source.metadata.age_order, (route,), goes_first=True)
+            made = self._made[reporter.ref] = _Made(source, tuple(problems))
+        return made.problems
+
+    def _model(self, model: api.InferenceModel, reporter: Reporter) -> None:
+        holder = self._holder(_place(model)) if model.spec.model_name else None
+        inference_models.check(model, holder or reporter.ref, self._sources.keys(), reporter)
+        routes = (inference_models.route(model),) if holder == reporter.ref else ()
+        self._routes.put(reporter.ref, (0, *model.metadata.age_order), routes, goes_first=False)
+
+    def _pool(self, source: PoolObject, reporter: Reporter) -> Pool:
+        pods, secrets = self._inputs.pods(reporter.ref), self._inputs.secrets
+        if isinstance(source, api.ModelServer):
+            return model_servers.pool(source, pods, secrets, reporter)
+        priorities = self._inputs.priorities(reporter.ref)
+        pool = inference_pools.pool(source, pods, secrets, priorities, reporter)
+        made = self._made.get(reporter.ref)
+        if made is None or made.source is not source:
+            order = (1, *source.metadata.age_order, reporter.ref.kind)
+            self._routes.put(reporter.ref, order, tuple(inference_pools.routes(source)), goes_first=False)
+            self._made[reporter.ref] = _Made(source, ())
+        return pool
+
+    def _with(self, changed: Mapping[api.ObjectRef, Pool | None]) -> Mapping[api.ObjectRef, Pool]:
+        """The pools of the last snapshot with these changes; None is for one that is gone."""
+        before = self._snapshot.pools
+        if not changed:
+            return before
+        pools = {key: pool for key, pool in {**before, **changed}.items() if pool is not None}
+        orders = {key: _order(key, self._sources[key]) for key in changed if key in pools}
+        is_in_order = before.keys() == pools.keys() and all(
+            self._pool_orders[key] == order for key, order in orders.items()
+        )
+        if is_in_order:
+            return pools
+        self._pool_orders = {
+            key: order for key, order in {**self._pool_orders, **orders}.items() if key in pools
+        }
+        return {key: pools[key] for key in sorted(pools, key=self._pool_orders.__getitem__)}
+
+
+class _Made(NamedTuple):
+    """What was made of an object, as long as that stays the same one."""
+
+    source: Source
+    problems: tuple[Problem, ...]
+
+
+_Place: TypeAlias = tuple[api.ObjectRef, str]
+"""A pool, and a name in it."""
+
+
+def _place(model: api.InferenceModel) -> _Place:
+    return inference_models.pool_of(model), model.spec.model_name
+
+
+def _model(source: Source | None) -> api.InferenceModel | None:
+    return source if isinstance(source, api.InferenceModel) else None
+
+
+def _objective(source: Source | None) -> api.InferenceObjective | None:
+    return source if isinstance(source, api.InferenceObjective) else None
+
+
+def _named_by(source: Source | None) -> set[api.ObjectKey]:
+    """The pools that it names, of whichever kind."""
+    if isinstance(source, api.ModelRoute):
+        return {pool.key for pool in model_routes.pools_of(source)}
+    if isinstance(source, api.InferenceModel):
+        return {inference_models.pool_of(source).key}
+    return {objectives.pool_of(source).key} if isinstance(source, api.InferenceObjective) else set()
+
+
+def _order(key: api.ObjectRef, source: Source) -> Order:
+    """Where an object stands among all others, for pools and problems."""
+    metadata = source.metadata
+    if isinstance(source, api.ModelServer):
+        return (0, *metadata.key)
+    if isinstance(source, api.InferenceObjective):
+        return (1, *metadata.key)
+    if isinstance(source, api.ModelRoute):
+        return (3, *metadata.age_order)
+    if isinstance(source, api.InferenceModel):
+        return (4, *inference_models.precedence(source))
+    return (2, *metadata.age_order, key.kind)
+
+
 def translate(
     routes: Iterable[api.ModelRoute],
     servers: Iterable[api.ModelServer],
@@ -54,77 +289,21 @@ def translate(
     secrets: Iterable[api.Secret] = (),
     inference: InferenceObjects = InferenceObjects(),  # noqa: B008 - it is frozen, and empty
 ) -> Snapshot:
-    """Translates all objects; of Secrets those that `authorities_of` a pool names.
-
-    Order of the arguments' items does not matter. For one name, ModelRoutes go before InferenceModels, and
-    these before the annotations of pools.
-    """
-    problems: list[Problem] = []
-    ordered_servers = sorted(servers, key=lambda server: server.metadata.key)
-    ordered_pools = sorted(inference.pools, key=lambda pool: pool.metadata.age_order)
-    selectors = [*map(model_servers.selector, ordered_servers), *map(inference_pools.selector, ordered_pools)]
-    ready = ReadyPods(selectors, pods)
-    secret_of = {secret.metadata.key: secret for secret in secrets}
-    pools = _of_servers(ordered_servers, ready, secret_of, problems)
-    pools |= _of_inference(ordered_pools, inference.objectives, ready, secret_of, problems)
-    translated = []
-    for source in sorted(routes, key=lambda route: route.metadata.age_order):
-        ref = api.ObjectRef(MODEL_ROUTE, *source.metadata.key)
-        translated.append(model_routes.route(source, pools.keys(), Reporter(ref, problems)))
-    further = inference_models.routes(inference.models, pools.keys(), problems)
-    further += [route for pool in ordered_pools for route in inference_pools.routes(pool)]
-    models = _by_name((route.model, route) for route in translated if route.model)
-    adapters = _by_name((adapter, route) for route in translated for adapter in route.adapters)
-    for route in further:
-        _add_last(route, models, adapters)
-    return Snapshot(
-        models=models,
-        adapters=adapters,
-        unknown=tuple(route for route in further if route.takes_unknown),
-        pools=pools,
-        problems=tuple(problems),
-    )
-
-
-def _of_servers(
-    servers: list[api.ModelServer],
-    ready: ReadyPods,
-    secrets: Mapping[api.ObjectKey, api.Secret],
-    problems: list[Problem],
-) -> dict[api.ObjectRef, Pool]:
-    refs = [model_servers.ref(server) for server in servers]
-    return {
-        ref: model_servers.pool(server, ready, secrets, Reporter(ref, problems))
-        for ref, server in zip(refs, servers, strict=True)
-    }
-
-
-def _of_inference(
-    pools: list[InferencePool],
-    about: Iterable[api.InferenceObjective],
-    ready: ReadyPods,
-    secrets: Mapping[api.ObjectKey, api.Secret],
-    problems: list[Problem],
-) -> dict[api.ObjectRef, Pool]:
-    refs = [inference_pools.ref(pool) for pool in pools]
-    priorities = objectives.priorities(about, refs, problems)
-    return {
-        ref: inference_pools.pool(pool, ready, secrets, priorities.get(ref, {}), Reporter(ref, problems))
-        for ref, pool in zip(refs, pools, strict=True)
-    }
-
-
-def _by_name(named: Iterable[tuple[str, Route]]) -> dict[str, tuple[Route, ...]]:
-    routes: dict[str, tuple[Route, ...]] = {}
-    for name, route in named:
-        routes[name] = (*routes.get(name, ()), route)
-    return routes
-
-
-def _add_last(
-    route: Route, models: dict[str, tuple[Route, ...]], adapters: dict[str, tuple[Route, ...]]
-) -> None:
-    """After those that have its name already, which may know it as an adapter."""
-    if route.model is not None:
-        named = adapters if route.model in adapters and route.model not in models else models
-        named[route.model] = (*named.get(route.model, ()), route)
+    """Translates all objects, in any order; of Secrets those that `authorities_of` a pool names."""
+    translator = Translator()
+    for server in (*servers, *inference.pools):
+        translator.put(pools.ref_of(server), server)
+    for route in routes:
+        translator.put(model_routes.ref(route), route)
+    for model in inference.models:
+        translator.put(inference_models.ref(model), model)
+    for objective in inference.objectives:
+        translator.put(objectives.ref(objective), objective)
+    for pod in pods:
+        translator.put_pod(pod.metadata.key, pod)
+    for secret in secrets:
+        translator.put_secret(secret.metadata.key, secret)
+    snapshot = translator.snapshot()
+    for error in translator.failed.values():
+        raise error
+    return snapshot

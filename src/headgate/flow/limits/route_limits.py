@@ -24,17 +24,29 @@ class RouteLimits:
 
     def use(self, routes: Iterable[routing.Route], now: float) -> None:
         """Goes on by these routes at once; what others had is forgotten."""
-        kept: dict[ObjectRef, RouteLimit] = {}
+        limited = {route.key: route for route in routes if route.limits is not None}
+        self.change(self.by_route.keys() - limited.keys(), limited.values(), now)
+
+    def change(self, gone: Iterable[ObjectRef], routes: Iterable[routing.Route], now: float) -> bool:
+        """Takes routes that are new or were edited, and forgets those that are gone.
+
+        Says whether a budget may be needed no longer.
+        """
+        is_less = False
+        for key in gone:
+            is_less |= self.by_route.pop(key, None) is not None
         for route in routes:
-            if route.limits is None or route.key in kept:
-                continue
             known = self.by_route.get(route.key)
-            if known is None or known.uid != route.uid:
-                known = RouteLimit(route, self._make, now)
+            if route.limits is None:
+                is_less |= self.by_route.pop(route.key, None) is not None
+            elif known is None or known.uid != route.uid:
+                is_less |= known is not None
+                self.by_route[route.key] = RouteLimit(route, self._make, now)
             else:
+                before = [account.budget for account in known.accounts()]
                 known.change(route, now)
-            kept[route.key] = known
-        self.by_route = kept
+                is_less |= before != [account.budget for account in known.accounts()]
+        return is_less
 
     def validate(self) -> None:
         for limit in self.by_route.values():

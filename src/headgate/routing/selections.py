@@ -7,27 +7,30 @@ labels, and a pool under that label of its selector that it shares with the fewe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from headgate import api
-from headgate.controllers.relations import Subject
 
 Label = tuple[str, str, str]
 """Namespace, key, value."""
 Under = TypeVar("Under", bound=Hashable)
 Filed = TypeVar("Filed")
+PoolKey = TypeVar("PoolKey", bound=Hashable)
 
 
-class Selections:
-    """Takes Pods and selectors in any order."""
+class Selections(Generic[PoolKey]):
+    """Takes Pods and selectors in any order. `facts` returns what matters of a Pod: a change of anything
+    else touches no pool."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Callable[[api.Pod], object]) -> None:
+        self._facts = facts
         self._pods: dict[api.ObjectKey, api.Pod] = {}
         self._pods_with: defaultdict[Label, set[api.ObjectKey]] = defaultdict(set)
-        self._selectors: dict[Subject, Mapping[str, str]] = {}
-        self._under: defaultdict[Label, set[Subject]] = defaultdict(set)
-        self._label_of: dict[Subject, Label] = {}
+        self._selectors: dict[PoolKey, Mapping[str, str]] = {}
+        self._namespaces: dict[PoolKey, str] = {}
+        self._under: defaultdict[Label, set[PoolKey]] = defaultdict(set)
+        self._label_of: dict[PoolKey, Label] = {}
         self.compared = 0
         """How often a selector was held against a Pod."""
 
@@ -35,26 +38,27 @@ class Selections:
         """How many Pods there are."""
         return len(self._pods)
 
-    def select(self, pool: Subject, labels: Mapping[str, str]) -> None:
-        """From now on by these labels; without any, it selects nothing."""
+    def select(self, pool: PoolKey, namespace: str, labels: Mapping[str, str]) -> None:
+        """Makes the pool select by these labels; without labels, it selects nothing."""
         if pool in self._selectors:
-            del self._selectors[pool]
+            del self._selectors[pool], self._namespaces[pool]
             discard(self._under, self._label_of.pop(pool), pool)
         if labels:
-            under = list(_labels(pool.key.namespace, labels))
+            under = list(_labels(namespace, labels))
             label = min(under, key=lambda each: len(self._under.get(each, ())))
             self._selectors[pool] = labels
+            self._namespaces[pool] = namespace
             self._under[label].add(pool)
             self._label_of[pool] = label
 
-    def put(self, key: api.ObjectKey, pod: api.Pod | None) -> set[Subject]:
+    def put(self, key: api.ObjectKey, pod: api.Pod | None) -> set[PoolKey]:
         """A Pod as it is now, or None for one that is gone; returns the pools that it matters to."""
         old = self._pods.pop(key, None)
         if pod is not None:
             self._pods[key] = pod
-        if old is not None and pod is not None and _facts(old) == _facts(pod):
+        if old is not None and pod is not None and self._facts(old) == self._facts(pod):
             return set()
-        touched: set[Subject] = set()
+        touched: set[PoolKey] = set()
         if old is not None:
             touched.update(self.selecting(old))
             for label in _labels(key.namespace, old.metadata.labels):
@@ -65,17 +69,17 @@ class Selections:
                 self._pods_with[label].add(key)
         return touched
 
-    def pods(self, pool: Subject) -> list[api.Pod]:
+    def pods(self, pool: PoolKey) -> list[api.Pod]:
         """Those that the pool selects."""
         labels = self._selectors.get(pool)
         if labels is None:
             return []
-        filed = (self._pods_with.get(label, set()) for label in _labels(pool.key.namespace, labels))
+        filed = (self._pods_with.get(label, set()) for label in _labels(self._namespaces[pool], labels))
         rarest = min(filed, key=len)
         self.compared += len(rarest)
         return [self._pods[key] for key in rarest if _has(labels, self._pods[key])]
 
-    def selecting(self, pod: api.Pod) -> Iterator[Subject]:
+    def selecting(self, pod: api.Pod) -> Iterator[PoolKey]:
         """The pools that select the Pod: each is filed under one label, so it comes once."""
         for label in _labels(pod.metadata.namespace, pod.metadata.labels):
             for pool in self._under.get(label, ()):
@@ -108,9 +112,3 @@ def _labels(namespace: str, labels: Mapping[str, str]) -> Iterator[Label]:
 def _has(labels: Mapping[str, str], pod: api.Pod) -> bool:
     """For a pool and a Pod of one namespace."""
     return labels.items() <= pod.metadata.labels.items()
-
-
-def _facts(pod: api.Pod) -> tuple[object, ...]:
-    """All of a Pod that shows in a status; its node also reports much that does not."""
-    status, metadata = pod.status, pod.metadata
-    return metadata.labels, metadata.deletion_timestamp, pod.ready, status.phase, status.pod_ip

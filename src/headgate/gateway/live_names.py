@@ -1,0 +1,39 @@
+"""The models, routes and pools that exist, as labels of metrics name them."""
+
+from __future__ import annotations
+
+from headgate import routing
+from headgate.gateway.queueing.kinds import UNKNOWN
+from headgate.telemetry.metrics import OTHER
+
+NONE = "none"
+_ALWAYS = frozenset({NONE, UNKNOWN, OTHER})
+"""What labels say where there is no such object."""
+
+
+class LiveNames:
+    """Follows the snapshots; a change costs as much as the routes and pools that differ."""
+
+    def __init__(self) -> None:
+        self.models = set(_ALWAYS)
+        self.routes = set(_ALWAYS)
+        self.pools = set(_ALWAYS)
+
+    def change(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> bool:
+        """Takes up a snapshot, and says whether a name may be gone. `is_anew`: nothing is known of before."""
+        if is_anew:
+            self.models, self.routes, self.pools = set(_ALWAYS), set(_ALWAYS), set(_ALWAYS)
+        self.models |= difference.names
+        self.routes |= (came := {route.name for route in difference.came})
+        self.pools |= {routing.name_of(key) for key in difference.pools}
+        gone_models = {name for name in difference.names if snapshot.first(name) is None} - _ALWAYS
+        gone_routes = {route.name for route in difference.left} - came - _ALWAYS
+        gone_pools = {routing.name_of(key) for key in difference.pools if key not in snapshot.pools} - _ALWAYS
+        self.models -= gone_models
+        self.routes -= gone_routes
+        self.pools -= gone_pools
+        return is_anew or bool(gone_models or gone_routes or gone_pools)
+
+    def have(self, model: str, route: str, pool: str) -> bool:
+        """Whether all three exist."""
+        return model in self.models and route in self.routes and pool in self.pools

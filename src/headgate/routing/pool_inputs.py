@@ -1,0 +1,77 @@
+"""What pools are made from besides their own objects: Pods, Secrets and objectives, filed by the pools that
+they matter to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Set
+
+from headgate import api
+from headgate.routing import endpoints, objectives, pools, tls
+from headgate.routing.pools import PoolObject
+from headgate.routing.selections import Selections, discard
+
+
+class PoolInputs:
+    """Takes changes in any order; each returns the pools that have to be made anew."""
+
+    def __init__(self) -> None:
+        self._pods: Selections[api.ObjectRef] = Selections(endpoints.facts)
+        self._verified_by: defaultdict[api.ObjectKey, set[api.ObjectRef]] = defaultdict(set)
+        self._secret_of: dict[api.ObjectRef, api.ObjectKey] = {}
+        self._priorities: defaultdict[api.ObjectRef, dict[str, int]] = defaultdict(dict)
+        self.secrets: dict[api.ObjectKey, api.Secret] = {}
+        """Those that verify endpoints, as far as they exist and were given."""
+
+    def put_pool(self, key: api.ObjectRef, pool: PoolObject | None) -> None:
+        """Takes what a pool selects and names; None for one that is gone."""
+        namespace, labels = pools.selector_of(pool) if pool is not None else ("", {})
+        self._pods.select(key, namespace, labels)
+        before = self._secret_of.pop(key, None)
+        named = tls.authorities_of(pool) if pool is not None else None
+        if named is not None:
+            self._secret_of[key] = named
+            self._verified_by[named].add(key)
+        if before is not None and before != named:
+            discard(self._verified_by, before, key)
+
+    def put_pod(self, key: api.ObjectKey, pod: api.Pod | None) -> set[api.ObjectRef]:
+        """A Pod that is not ready is as one that is gone."""
+        return self._pods.put(key, pod if pod is not None and endpoints.is_ready(pod) else None)
+
+    def put_secret(self, key: api.ObjectKey, secret: api.Secret | None) -> set[api.ObjectRef]:
+        if secret is None:
+            self.secrets.pop(key, None)
+        else:
+            self.secrets[key] = secret
+        return set(self._verified_by.get(key, ()))
+
+    def put_objective(
+        self, old: api.InferenceObjective | None, new: api.InferenceObjective | None
+    ) -> set[api.ObjectRef]:
+        touched = set()
+        for objective in (old, new):
+            if objective is None:
+                continue
+            pool = objectives.pool_of(objective)
+            touched.add(pool)
+            if objective is new:
+                self._priorities[pool][new.metadata.name] = objectives.priority(new)
+                continue
+            self._priorities[pool].pop(objective.metadata.name, None)
+            if not self._priorities[pool]:
+                del self._priorities[pool]
+        return touched
+
+    def pods(self, pool: api.ObjectRef) -> list[api.Pod]:
+        """The ready Pods that a pool selects, by name."""
+        return sorted(self._pods.pods(pool), key=lambda pod: pod.metadata.name)
+
+    def priorities(self, pool: api.ObjectRef) -> Mapping[str, int]:
+        """Those of the objectives of a pool, by name, as they are now."""
+        return dict(self._priorities.get(pool, {}))
+
+    @property
+    def named_secrets(self) -> Set[api.ObjectKey]:
+        """All that some pool names, whether or not they exist."""
+        return self._verified_by.keys()
