@@ -16,6 +16,7 @@ from headgate.api import structural
 from headgate.api.structural import FieldError
 from headgate.apiserver import builtin, errors, metadata, schema_keywords, service_addresses
 from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.judge import Judge
 from headgate.apiserver.registry import Served
 from headgate.apiserver.targets import FieldValidation, Target
 
@@ -80,6 +81,7 @@ def admit(
     validation: FieldValidation,
     others: rules.View,
     said: object,
+    judge: Judge,
 ) -> list[str]:
     """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once.
 
@@ -98,11 +100,15 @@ def admit(
     if unknown:
         _set_body(new, body)
     written = [] if target.subresource else rules.warnings_of_written(new)
-    lacking.fill(body)
+    try:
+        lacking.fill(body)
+        was = None if old is None else _as_read(served, old)
+    except structural.DefaultsTooLarge as error:
+        told = FieldError("FieldValueTooLong", structural.NO_FIELD, str(error))
+        raise target.invalid(told) from error
     _set_body(new, body)
     rules.default(new)
-    was = None if old is None else _as_read(served, old)
-    errors_of_schema = served.prepared.validate(new, was)
+    errors_of_schema = judge.validate(served, new, was)
     # A list beyond its limit may have any length, and rules look at every item.
     is_bounded = all(error.reason != "FieldValueTooMany" for error in errors_of_schema)
     told = _judge(target, new, was, others) if is_bounded else rules.Findings()

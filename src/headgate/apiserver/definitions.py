@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from headgate.api import structural
 from headgate.api.structural import FieldError
@@ -34,10 +34,19 @@ _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
-def faults(definition: Object, old: Object | None, registry: Registry) -> list[FieldError]:
+CheckSchema: TypeAlias = Callable[[structural.Schema, str], list[FieldError]]
+"""Takes a schema and the field where it lies; returns its faults."""
+
+
+def faults(
+    definition: Object,
+    old: Object | None,
+    registry: Registry,
+    check: CheckSchema = structural.check,
+) -> list[FieldError]:
     """Everything that is wrong with a definition whose shape is right already."""
     builtins = {served.group for served in registry if not served.custom}
-    found = [*_name_faults(definition, builtins), *_version_faults(definition["spec"]["versions"])]
+    found = [*_name_faults(definition, builtins), *_version_faults(definition["spec"]["versions"], check)]
     if old is not None:
         found += _change_faults(old["spec"], definition["spec"])
     if not found and (conflict := registry.name_conflict(definition)):
@@ -68,7 +77,7 @@ def _name_faults(definition: Object, builtins: set[str]) -> Iterator[FieldError]
         yield FieldError("FieldValueRequired", field, _NEEDS_APPROVAL)
 
 
-def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
+def _version_faults(versions: list[Object], check: CheckSchema) -> Iterator[FieldError]:
     if sum(bool(version["storage"]) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         yield _invalid("spec.versions", detail, [version["name"] for version in versions])
@@ -76,21 +85,21 @@ def _version_faults(versions: list[Object]) -> Iterator[FieldError]:
         field = f"spec.versions[{index}]"
         if not _VERSION.fullmatch(version["name"]):
             yield _invalid(f"{field}.name", "must be a DNS label", version["name"])
-        yield from _schema_faults((version.get("schema") or {}).get("openAPIV3Schema"), field)
+        yield from _schema_faults((version.get("schema") or {}).get("openAPIV3Schema"), field, check)
         yield from _column_faults(version, f"{field}.additionalPrinterColumns")
         yield from _selectable_faults(version, f"{field}.selectableFields")
         yield from _scale_faults(version, f"{field}.subresources.scale")
         yield from _deprecation_faults(version, field)
 
 
-def _schema_faults(schema: Any, field: str) -> Iterator[FieldError]:
+def _schema_faults(schema: Any, field: str, check: CheckSchema) -> Iterator[FieldError]:
     field = f"{field}.schema.openAPIV3Schema"
     if not isinstance(schema, dict) or not schema:
         yield FieldError("FieldValueRequired", field, "schemas are required")
     elif schema.get("type") != "object":
         yield _invalid(f"{field}.type", "must be object at the root", schema.get("type"))
     else:
-        yield from structural.check(schema, field)
+        yield from check(schema, field)
 
 
 def _column_faults(version: Object, field: str) -> Iterator[FieldError]:

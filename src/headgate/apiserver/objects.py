@@ -28,6 +28,7 @@ from headgate.apiserver import (
     scale,
 )
 from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.judge import Judge
 from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.selectors import Selector
@@ -68,10 +69,12 @@ class Objects:
         max_objects: int = 100_000,
         max_bytes: int = 2 << 30,
         clock: Callable[[], datetime.datetime] = _utc_now,
+        judge: Judge | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
         self.neighbours = Neighbours(store, registry)
+        self.judge = judge or Judge()
         self._addresses = ServiceAddresses(store)
         self._max_objects = max_objects
         self._max_bytes = max_bytes
@@ -124,7 +127,7 @@ class Objects:
         if served.counts_generations:
             meta["generation"] = 1
         how = options.field_validation
-        warnings = admission.admit(target, obj, None, complaints, how, self.neighbours, obj)
+        warnings = admission.admit(target, obj, None, complaints, how, self.neighbours, obj, self.judge)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
@@ -154,7 +157,7 @@ class Objects:
         admission.keep_what_is_not_the_writers(target, old, new)
         own = obj if said is None else said
         how = options.field_validation
-        warnings = admission.admit(target, new, old, complaints, how, self.neighbours, own)
+        warnings = admission.admit(target, new, old, complaints, how, self.neighbours, own, self.judge)
         if served.resource == builtin.DEFINITION and target.subresource != "status":
             self._establish(target, new, old)
         if admission.same(old, new):
@@ -309,7 +312,7 @@ class Objects:
 
     def _establish(self, target: Target, definition: Object, old: Object | None) -> None:
         """Checks a definition, and sets the status that it has once its kind is served."""
-        if found := definitions.faults(definition, old, self.registry):
+        if found := definitions.faults(definition, old, self.registry, self.judge.check):
             raise target.invalid(*found)
         before = (old or {}).get("status") or {}
         definition["status"] = builtin.established(definition, self._now(), before)

@@ -15,6 +15,7 @@ from headgate.apiserver import accounts, builtin, reviews, users
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import Limits
 from headgate.apiserver.handlers.rest import Rest
+from headgate.apiserver.judge import Judge
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.storage import Event, Key, Store
@@ -57,8 +58,13 @@ class Parts:
         try:
             self.registry = Registry(_builtin_definitions(), reviews.DEFINITIONS)
             self.tokens = users.Tokens(config.state)
+            own = api.custom_definitions() if config.definitions is None else config.definitions
             self.objects = Objects(
-                self.store, self.registry, max_objects=config.max_objects, max_bytes=config.max_bytes
+                self.store,
+                self.registry,
+                max_objects=config.max_objects,
+                max_bytes=config.max_bytes,
+                judge=Judge(own),
             )
             self.hub = Hub(
                 self.store,
@@ -71,7 +77,7 @@ class Parts:
             self._serve_definitions()
             self.objects.neighbours.follow()
             self.collector = Collector(self.objects)
-            self._install(api.custom_definitions() if config.definitions is None else config.definitions)
+            self._install(own)
         except BaseException:
             self.store.close()
             raise
@@ -81,6 +87,7 @@ class Parts:
             "store": self.store.statistics(),
             "watches": self.hub.statistics(),
             "collector": self.collector.statistics(),
+            "judge": self.objects.judge.statistics(),
             "neighbours": self.objects.neighbours.statistics(),
         }
 

@@ -61,6 +61,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
                 # Awaited here, so that requests are finished also when a cancellation ends the block.
                 await asyncio.wait([answering])
     finally:
+        parts.objects.judge.close()
         parts.store.close()
 
 

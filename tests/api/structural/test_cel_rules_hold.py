@@ -175,9 +175,9 @@ def test_the_cost_of_a_rule_is_bounded(rule: str) -> None:
     """What multiplies a long list or a long text is refused before it runs, however it is written."""
     schema = spec_with({"rule": rule}, t=STRING, a={"type": "array", "items": {"type": "integer"}})
     assert messages(schema, {"a": [1] * 20, "t": "1,1"}) == []
-    assert messages(schema, {"a": [1] * 2000, "t": "1," * 500_000}) == [
-        f"spec: Invalid value: call cost exceeds limit evaluating rule: {rule}"
-    ]
+    (message,) = messages(schema, {"a": [1] * 2000, "t": "1," * 500_000})
+    assert message.startswith("spec: Invalid value: call cost exceeds limit: about ")
+    assert message.endswith(f" steps of at most 3000000 a rule evaluating rule: {rule}")
 
 
 def test_the_cost_of_all_rules_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ interprets schemas, so that a kind needs no code of its own; `check` judges a sc
 `Prepared` does all of it faster for who judges many objects by one schema.
 """
 
+from headgate.api.structural.costs import is_plain
 from headgate.api.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
 from headgate.api.structural.prepared import Lacking, Prepared
 from headgate.api.structural.schemas import check
-from headgate.api.structural.shaping import MAX_DEPTH, Schema, default, prune
+from headgate.api.structural.shaping import MAX_DEPTH, DefaultsTooLarge, Schema, default, prune
 from headgate.api.structural.validation import NOTES, validate
 
 __all__ = [
@@ -18,12 +19,14 @@ __all__ = [
     "NOTES",
     "NO_FIELD",
     "OMITTED",
+    "DefaultsTooLarge",
     "FieldError",
     "Lacking",
     "Prepared",
     "Schema",
     "check",
     "default",
+    "is_plain",
     "prune",
     "validate",
 ]

@@ -4,7 +4,7 @@ import base64
 import datetime
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.api import cel, duration
 from headgate.api.structural.errors import OMITTED, FieldError, Findings
@@ -36,6 +36,18 @@ _KEYWORDS = frozenset(
 )
 
 
+Announce: TypeAlias = Callable[[Path, str], None]
+"""Takes the path of a value and the rule that is about to be asked of it."""
+
+
+def _unannounced(path: Path, rule: str) -> None:
+    pass
+
+
+announce: Announce = _unannounced
+"""Set by a process that may be killed while a rule runs, so that others learn which it was."""
+
+
 class _Budget:
     """What the rules of one object may cost together."""
 
@@ -44,7 +56,8 @@ class _Budget:
 
     def spend(self, steps: int) -> None:
         if steps > _RULE_STEPS:
-            raise cel.CelError("call cost exceeds limit")
+            told = f"call cost exceeds limit: about {steps} steps of at most {_RULE_STEPS} a rule"
+            raise cel.CelError(told)
         self._left -= steps
         if self._left < 0:
             raise _OutOfBudgetError
@@ -68,6 +81,7 @@ def evaluate(sites: Iterable[RuleSite], findings: Findings) -> None:
 
 def _run(rule: Schema, site: RuleSite, budget: _Budget, findings: Findings) -> None:
     try:
+        announce(site.path, rule["rule"])
         expression = cel.compiled(rule["rule"])
         if site.transitions_only and not expression.is_transition:
             return
@@ -223,6 +237,7 @@ def _message_faults(rule: Schema, where: Path) -> Iterator[FieldError]:
 def _source_faults(rule: Schema, where: Path, without_past: Path) -> Iterator[FieldError]:
     for field in ("rule", "messageExpression"):
         if rule.get(field):
+            announce((where, field), str(rule[field]))
             yield from _compile_faults(rule[field], (where, field))
     try:
         is_transition = cel.compiled(str(rule["rule"])).is_transition

@@ -7,7 +7,18 @@ dicts and lists, and neither descends deeper than MAX_DEPTH.
 import copy
 from typing import Any, Final
 
-__all__ = ["MAX_DEPTH", "ROOT_FIELDS", "Schema", "default", "prune"]
+import msgspec
+
+__all__ = [
+    "MAX_DEFAULT_BYTES",
+    "MAX_DEPTH",
+    "ROOT_FIELDS",
+    "Defaults",
+    "DefaultsTooLarge",
+    "Schema",
+    "default",
+    "prune",
+]
 
 Schema = dict[str, Any]
 MAX_DEPTH: Final = 100
@@ -67,43 +78,79 @@ def _prune_map(
             _prune(child, value[key], where, removed, depth=depth + 1)
 
 
+MAX_DEFAULT_BYTES: Final = 2_000_000
+"""More than the largest object has: a large default for each of many items would need any memory."""
+
+
+class DefaultsTooLarge(ValueError):  # noqa: N818 - reads as what it says
+    """The defaults that an object lacks are larger than any object may be."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the defaults of its schema would add more than {MAX_DEFAULT_BYTES} bytes: "
+            "write fewer items, or give the definition smaller defaults"
+        )
+
+
+class Defaults:
+    """Copies defaults for one object, as much as one may get."""
+
+    def __init__(self) -> None:
+        self._left = MAX_DEFAULT_BYTES
+
+    def copy(self, default: Any) -> Any:
+        """Raises DefaultsTooLarge."""
+        if isinstance(default, dict | list):
+            self.spend(len(msgspec.json.encode(default)))
+            return copy.deepcopy(default)
+        self.spend(len(default) if isinstance(default, str) else 1)
+        return default
+
+    def spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise DefaultsTooLarge
+
+
 def default(schema: Schema, obj: dict[str, Any]) -> None:
-    """Fills in defaults, in lists and maps too.
+    """Fills in defaults, in lists and maps too. Raises DefaultsTooLarge.
 
     As Kubernetes documents it, null in a field that is not nullable counts as absent: it is removed, and
     then the field's default applies, if there is one. Null in a nullable field stays, default or not.
     """
-    _default(schema, obj, 0)
+    _default(schema, obj, 0, Defaults())
 
 
-def _default(schema: Schema, value: object, depth: int) -> None:
+def _default(schema: Schema, value: object, depth: int, defaults: Defaults) -> None:
     if depth >= MAX_DEPTH:
         return
     if isinstance(value, dict):
         properties = schema.get("properties") or _NOTHING
-        _drop_nulls(properties, schema.get("additionalProperties"), value)
+        _drop_nulls(properties, schema.get("additionalProperties"), value, defaults)
         for key, child in properties.items():
             if "default" in child and key not in value:
-                value[key] = copy.deepcopy(child["default"])
-        _default_children(value, properties, schema.get("additionalProperties"), depth)
+                value[key] = defaults.copy(child["default"])
+        _default_children(value, properties, schema.get("additionalProperties"), depth, defaults)
     elif isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):
                 if item is None and "default" in items and not items.get("nullable"):
-                    value[index] = copy.deepcopy(items["default"])
-                _default(items, value[index], depth + 1)
+                    value[index] = defaults.copy(items["default"])
+                _default(items, value[index], depth + 1, defaults)
 
 
-def _default_children(value: dict[str, Any], properties: Schema, additional: object, depth: int) -> None:
+def _default_children(
+    value: dict[str, Any], properties: Schema, additional: object, depth: int, defaults: Defaults
+) -> None:
     for key, item in value.items():
         if isinstance(item, dict | list):
             child = properties.get(key, additional)
             if isinstance(child, dict):
-                _default(child, item, depth + 1)
+                _default(child, item, depth + 1, defaults)
 
 
-def _drop_nulls(properties: Schema, additional: object, value: dict[str, Any]) -> None:
+def _drop_nulls(properties: Schema, additional: object, value: dict[str, Any], defaults: Defaults) -> None:
     if None not in value.values():
         return
     for key in [key for key, item in value.items() if item is None]:
@@ -111,6 +158,6 @@ def _drop_nulls(properties: Schema, additional: object, value: dict[str, Any]) -
         if not isinstance(child, dict) or child.get("nullable"):
             continue
         if key not in properties and "default" in child:
-            value[key] = copy.deepcopy(child["default"])
+            value[key] = defaults.copy(child["default"])
         else:
             del value[key]

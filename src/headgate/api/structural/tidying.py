@@ -33,11 +33,12 @@ def compiled(schema: Schema) -> Look:
 
 
 def fill(fills: Fills) -> None:
-    """Fills in, in place, what a look has noted."""
+    """Fills in, in place, what a look has noted. Raises DefaultsTooLarge."""
+    filled = shaping.Defaults()
     for value, defaults in fills:
         for name, default in defaults.items():
             if name not in value:
-                value[name] = copy.deepcopy(default) if isinstance(default, dict | list) else default
+                value[name] = filled.copy(default)
 
 
 def _anything(value: Any, fills: Fills) -> bool:
@@ -71,7 +72,10 @@ def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
     fields = _Fields(schema, depth)
     if is_resource or schema.get("x-kubernetes-embedded-resource"):
         fields.keep_what_all_objects_have()
-    defaults = _defaults(schema)
+    try:
+        defaults = _defaults(schema)
+    except shaping.DefaultsTooLarge:  # `shaping.default` says so, if the object lacks them
+        return _never
     names = defaults.keys()
     is_nullable = bool(schema.get("nullable"))
 

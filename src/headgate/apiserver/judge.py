@@ -1,0 +1,231 @@
+"""Judges objects by the schemas that users bring, in a process whose time and memory are limited.
+
+A rule in CEL, or alternatives inside alternatives, can take any time and any memory, and neither can be
+stopped from inside a process. So what is not known to be cheap runs in a helper process with a limit on its
+CPU time and memory. When the helper dies of it, the write is refused, with the rule that was being asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from headgate.api import structural
+from headgate.api.structural import NO_FIELD, FieldError, Schema
+from headgate.apiserver.registry import Served
+
+__all__ = ["CPU_S", "MEMORY_BYTES", "Judge"]
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+CPU_S: Final = 1.0
+"""Of CPU time, for one object, or for the schema of one version of a definition."""
+WALL_S: Final = 10.0
+"""On a machine that is so busy that the helper does not get its CPU time."""
+START_S: Final = 60.0
+MEMORY_BYTES: Final = 1 << 30
+"""Of address space, the Python of the helper included."""
+REST_FACTOR: Final = 9.0
+"""After a schema's judgement was cut off, objects of it are refused at once for so many times what it took:
+it takes a tenth of a core at most."""
+MOST_RESTING: Final = 1000
+NOTE_BYTES: Final = 4096
+SHOWN_CHARACTERS: Final = 200
+"""Of a rule."""
+COMMAND: Final = (sys.executable, "-m", "headgate.apiserver.judge_worker")
+
+_LENGTH_BYTES: Final = 8
+_ADVICE: Final = (
+    "make it cheaper: bound the lists, maps and texts that it goes through by maxItems, maxProperties and "
+    "maxLength, and nest fewer loops and alternatives"
+)
+
+
+def _digest(schema: Schema) -> bytes:
+    return hashlib.sha256(msgspec.json.encode(schema, order="sorted")).digest()
+
+
+class _CutOffError(Exception):
+    """The helper did not answer: it took too long, or too much memory."""
+
+
+class Judge:
+    """Owner of the helper process, which is started when it is first needed and again after it died."""
+
+    def __init__(
+        self,
+        trusted: Iterable[Object] = (),
+        cpu_s: float = CPU_S,
+        memory_bytes: int = MEMORY_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`trusted` are definitions that the server itself installs, whose schemas are known to be cheap."""
+        versions = [version for definition in trusted for version in definition["spec"]["versions"]]
+        self._trusted = frozenset(_digest(version["schema"]["openAPIV3Schema"]) for version in versions)
+        self._cpu_s = cpu_s
+        self._memory_bytes = memory_bytes
+        self._clock = clock
+        self._helper: _Helper | None = None
+        self._cheap: dict[int, tuple[Schema, bytes | None]] = {}
+        self._resting: dict[bytes, float] = {}
+        """By schema, until when its objects are refused at once."""
+        self._judged = self._cut_off = 0
+
+    def validate(self, served: Served, obj: Object, old: Object | None) -> list[FieldError]:
+        """Every error of a pruned and defaulted object; `old` is the object before an update."""
+        digest = self._costly(served)
+        if digest is None:
+            return served.prepared.validate(obj, old)
+        return self._ask(
+            f"judging this {served.kind} by the schema of its definition",
+            NO_FIELD,
+            digest,
+            {"schema": served.schema, "obj": obj, "old": old},
+        )
+
+    def check(self, schema: Schema, field: str) -> list[FieldError]:
+        """Every fault of a schema that a definition brings; `field` is where it lies."""
+        digest = _digest(schema)
+        if digest in self._trusted:
+            return structural.check(schema, field)
+        return self._ask("checking this schema", field, digest, {"schema": schema, "field": field})
+
+    def _costly(self, served: Served) -> bytes | None:
+        """The digest of a schema that is not known to be cheap."""
+        if not served.custom:
+            return None
+        known = self._cheap.get(id(served.schema))
+        if known is None or known[0] is not served.schema:
+            digest = _digest(served.schema)
+            is_cheap = digest in self._trusted or structural.is_plain(served.schema)
+            if len(self._cheap) >= MOST_RESTING:
+                self._cheap.clear()
+            known = self._cheap[id(served.schema)] = (served.schema, None if is_cheap else digest)
+        return known[1]
+
+    def _ask(self, what: str, field: str, digest: bytes, task: Object) -> list[FieldError]:
+        now = self._clock()
+        if (until := self._resting.get(digest, 0.0)) > now:
+            told = f"{what} took too long, which is tried again in {until - now:.0f} s"
+            return [FieldError("FieldValueForbidden", field, f"{told}; {_ADVICE}")]
+        self._judged += 1
+        if self._helper is None:
+            self._helper = _Helper(self._cpu_s, self._memory_bytes)
+        try:
+            return self._helper.ask(digest, task)
+        except _CutOffError:
+            self._cut_off += 1
+            note, limit = self._helper.note(), self._helper.end()
+            self._helper = None
+            if len(self._resting) >= MOST_RESTING:
+                self._resting.clear()
+            self._resting[digest] = self._clock() + REST_FACTOR * self._cpu_s
+            noted, _, rule = note.partition("\n")
+            at = f", the last of it for the rule {rule[:SHOWN_CHARACTERS]!r}" if rule else ""
+            told = f"{what} took more than {limit}{at}; {_ADVICE}"
+            log.warning("%s: %s", noted or field, told)
+            return [FieldError("FieldValueForbidden", noted or field, told)]
+
+    def close(self) -> None:
+        if self._helper is not None:
+            self._helper.end()
+            self._helper = None
+
+    def statistics(self) -> dict[str, int]:
+        return {"judged_in_helper": self._judged, "cut_off": self._cut_off, "resting": len(self._resting)}
+
+
+class _Helper:
+    """One helper process."""
+
+    def __init__(self, cpu_s: float, memory_bytes: int) -> None:
+        self._cpu_s = cpu_s
+        self._memory_bytes = memory_bytes
+        self._knows = b""
+        """Digest of the schema that it was last given an object for."""
+        descriptor = os.memfd_create("headgate-judge")
+        os.ftruncate(descriptor, NOTE_BYTES)
+        self._note = mmap.mmap(descriptor, NOTE_BYTES)
+        self._sock, theirs = socket.socketpair()
+        limits = (str(cpu_s), str(memory_bytes))
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                (*COMMAND, str(theirs.fileno()), str(descriptor), *limits),
+                pass_fds=(theirs.fileno(), descriptor),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(descriptor)
+        self._kill = weakref.finalize(self, _kill, self._process, self._sock, self._note)
+        self._sock.settimeout(START_S)
+        with contextlib.suppress(OSError):
+            self._sock.recv(1)  # it is ready; if it is not, `ask` finds out
+
+    def ask(self, digest: bytes, task: Object) -> list[FieldError]:
+        """Raises _CutOffError, after which the helper is of no use. `digest` is of the task's schema."""
+        deadline = time.monotonic() + WALL_S
+        if digest == self._knows and "obj" in task:
+            task = task | {"schema": None}
+        raw = msgspec.json.encode(task)
+        self._knows = digest if "obj" in task else b""
+        self._note[:2] = b"\0\0"
+        try:
+            self._sock.settimeout(WALL_S)
+            self._sock.sendall(len(raw).to_bytes(_LENGTH_BYTES) + raw)
+            length = int.from_bytes(self._receive(_LENGTH_BYTES, deadline))
+            answer = self._receive(length, deadline)
+        except OSError as error:
+            raise _CutOffError from error
+        found = msgspec.json.decode(answer, type=list[tuple[str, str, str, list[Any]]])
+        return [FieldError(reason, field, detail, *value) for reason, field, detail, value in found]
+
+    def _receive(self, length: int, deadline: float) -> bytes:
+        received = bytearray()
+        while len(received) < length:
+            self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            piece = self._sock.recv(min(length - len(received), 1 << 20))
+            if not piece:
+                raise ConnectionError("the helper has ended")
+            received += piece
+        return bytes(received)
+
+    def note(self) -> str:
+        """What it noted last: the field and the rule that it was about to ask."""
+        length = int.from_bytes(self._note[:2])
+        return bytes(self._note[2 : 2 + length]).decode(errors="replace")
+
+    def end(self) -> str:
+        """Kills it, and says which limit it came to before."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)  # it may be about to die by itself, which tells why
+        self._kill()
+        status = self._process.returncode
+        if -status == signal.SIGPROF:
+            return f"{self._cpu_s:g} s of CPU time"
+        if -status == signal.SIGKILL:
+            return f"{WALL_S:g} s"
+        return f"{self._memory_bytes >> 20} MB of memory"
+
+
+def _kill(process: subprocess.Popen[bytes], sock: socket.socket, note: mmap.mmap) -> None:
+    process.kill()
+    process.wait()
+    sock.close()
+    note.close()

@@ -1,0 +1,74 @@
+"""The helper process of `judge`: `python -m headgate.apiserver.judge_worker SOCKET NOTE CPU_S MEMORY_BYTES`.
+
+It ends with the server, and dies of SIGPROF when one task takes more CPU time than it may.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+import msgspec
+
+from headgate.api import structural
+from headgate.api.structural import OMITTED, FieldError, rules
+from headgate.api.structural.paths import Path, keyed
+
+_LENGTH_BYTES = 8
+
+
+class _Task(msgspec.Struct):
+    schema: dict[str, Any] | None
+    """None: that of the object before."""
+    obj: dict[str, Any] | None = None
+    old: dict[str, Any] | None = None
+    field: str = ""
+
+
+def main() -> None:
+    """Answers tasks until the server is gone."""
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    cpu_s, memory_bytes = float(sys.argv[3]), int(sys.argv[4])
+    note = mmap.mmap(int(sys.argv[2]), 0)
+    os.close(int(sys.argv[2]))
+    rules.announce = _noting(note)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    prepared = structural.Prepared({})
+    sock.sendall(b"\1")
+    with sock, sock.makefile("rb") as tasks:
+        while length := tasks.read(_LENGTH_BYTES):
+            raw = tasks.read(int.from_bytes(length))
+            signal.setitimer(signal.ITIMER_PROF, cpu_s)
+            task = msgspec.json.decode(raw, type=_Task)
+            if task.obj is None:
+                found = structural.check(task.schema or {}, task.field)
+            else:
+                if task.schema is not None:
+                    prepared = structural.Prepared(task.schema)
+                found = prepared.validate(task.obj, task.old)
+            answer = msgspec.json.encode([_written(error) for error in found])
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            sock.sendall(len(answer).to_bytes(_LENGTH_BYTES) + answer)
+
+
+def _noting(note: mmap.mmap) -> rules.Announce:
+    def announce(path: Path, rule: str) -> None:
+        told = f"{keyed(path)}\n{rule}".encode()[: len(note) - 2]
+        note[: 2 + len(told)] = len(told).to_bytes(2) + told
+
+    return announce
+
+
+def _written(error: FieldError) -> tuple[str, str, str, list[Any]]:
+    value = [] if error.value is OMITTED else [error.value]
+    return error.reason, error.field, error.detail, value
+
+
+if __name__ == "__main__":
+    main()
