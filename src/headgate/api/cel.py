@@ -19,7 +19,7 @@ from typing import Any, Final
 import cel
 import msgspec
 
-from headgate.api import cel_addresses, cel_quantities, cel_syntax, cel_texts, cel_values
+from headgate.api import cel_addresses, cel_quantities, cel_syntax, cel_texts, cel_values, regex
 
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
 
@@ -85,6 +85,8 @@ class Expression:
             raise CelError(f"rule is {len(source)} characters long; at most {_LONGEST_SOURCE} are allowed")
         source = cel_syntax.rewritten(source)
         self._program = _program(source)
+        for literal in cel_syntax.regular_expressions(source):
+            _refuse_large(literal)
         self._extensions = _extensions_of(self._program)
         is_measuring = "size" in self._program.functions()
         self._measuring = _program(cel_syntax.with_lengths(source)) if is_measuring else None
@@ -162,6 +164,16 @@ def _program(source: str) -> cel.Program:
         return cel.compile(source)
     except ValueError as problem:
         raise CelError(_first_lines(problem)) from problem
+
+
+def _refuse_large(literal: str) -> None:
+    """Refuses a regular expression that is too large; what else is wrong with one, the engine says."""
+    try:
+        regex.compiled(literal, regex.OF_SCHEMAS)
+    except regex.TooLargeError as error:
+        raise CelError(f"the regular expression {literal[:100]!r} is too large: {error}") from error
+    except regex.RegexError:
+        return
 
 
 def _extensions_of(program: cel.Program) -> dict[str, Callable[..., Any]]:

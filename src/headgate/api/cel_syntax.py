@@ -10,10 +10,13 @@ Only what stands outside of texts and comments is rewritten. Optional entries of
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["LENGTH", "NAMESPACES", "SELECT", "rewritten", "with_lengths"]
+__all__ = ["LENGTH", "NAMESPACES", "SELECT", "regular_expressions", "rewritten", "with_lengths"]
 
 SELECT: Final = "headgate_select"
 LENGTH: Final = "headgate_size"
@@ -28,6 +31,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>\.\?|\[\s*\?|.)",
     re.DOTALL,
 )
+_BY_EXPRESSION: Final = frozenset({"matches", "find", "findAll"})
 _OPENS: Final = {")": "(", "]": "[", "}": "{"}
 _ENDS_OPERAND: Final = frozenset({")", "]", "}"})
 
@@ -75,6 +79,18 @@ def with_lengths(source: str) -> str:
         LENGTH if (token.text, after.text) == ("size", "(") else token.text
         for token, after in zip(tokens, followers, strict=True)
     )
+
+
+def regular_expressions(source: str) -> Iterator[str]:
+    """Those that the expression itself has: the literals that `matches` and its like are called with."""
+    tokens = [token for token in _tokens(source) if token.kind != "space"]
+    for name, bracket, argument, closing in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        is_call = name.text in _BY_EXPRESSION and bracket.text == "(" and closing.text in (")", ",")
+        if is_call and argument.kind == "text":
+            with contextlib.suppress(SyntaxError, ValueError):  # CEL has other escapes than Python
+                literal = ast.literal_eval(argument.text)
+                if isinstance(literal, str):
+                    yield literal
 
 
 def _tokens(source: str) -> list[_Token]:

@@ -6,11 +6,10 @@ and Kubernetes' library of regular expressions.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import re2
+from headgate.api import regex
 
 __all__ = ["FUNCTIONS"]
 
@@ -23,11 +22,8 @@ def _bounded(length: int) -> None:
         raise ValueError(f"text of {length} characters is longer than an expression may make")
 
 
-@functools.lru_cache(maxsize=256)
 def _pattern(source: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(source, options)
+    return regex.compiled(source, regex.OF_SCHEMAS)
 
 
 def _found(text: str, pattern: str) -> str:

@@ -104,8 +104,8 @@ def admit(
         lacking.fill(body)
         was = None if old is None else _as_read(served, old)
     except structural.DefaultsTooLarge as error:
-        told = FieldError("FieldValueTooLong", structural.NO_FIELD, str(error))
-        raise target.invalid(told) from error
+        refusal = FieldError("FieldValueTooLong", structural.NO_FIELD, str(error))
+        raise target.invalid(refusal) from error
     _set_body(new, body)
     rules.default(new)
     errors_of_schema = judge.validate(served, new, was)

@@ -95,6 +95,8 @@ def _unmet(condition: StringPattern, value: str) -> str:
         verb = "is not exactly"
     elif condition.prefix is not None:
         verb = "does not begin with"
+    elif len(value) > condition.longest:
+        verb = f"is longer than the {condition.longest} characters that are searched for a match of"
     else:
         verb = "is not matched by"
     return f"{_quoted(value)} {verb} {_wanted(condition)}"

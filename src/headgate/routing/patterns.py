@@ -15,7 +15,7 @@ Headers = Callable[[bytes], str]
 
 
 class InvalidPatternError(ValueError):
-    """A regular expression that RE2 does not take."""
+    """A regular expression that RE2 does not take, or that is too large."""
 
 
 class StringPattern(msgspec.Struct, frozen=True):
@@ -25,15 +25,31 @@ class StringPattern(msgspec.Struct, frozen=True):
     prefix: str | None = None
     regex: Any = None
     """A compiled RE2 expression, searched unanchored (R4)."""
+    longest: int = 1 << 20
+    """Characters that the expression is searched in; it never matches a longer value."""
 
     def fits(self, value: str) -> bool:
+        """Whether a value fits. Its bytes were decoded as Latin-1; if they are UTF-8, it may fit as such."""
         if self.exact is not None:
-            return value == self.exact
+            fits = value == self.exact
+        elif self.prefix is not None:
+            fits = value.startswith(self.prefix)
+        elif self.regex is not None:
+            fits = len(value) <= self.longest and self.regex.search(value) is not None
+        else:
+            return True
+        return fits or (not value.isascii() and self._fits_utf8(value))
+
+    def _fits_utf8(self, value: str) -> bool:
+        try:
+            text = value.encode("latin-1").decode()
+        except UnicodeError:
+            return False
+        if self.exact is not None:
+            return text == self.exact
         if self.prefix is not None:
-            return value.startswith(self.prefix)
-        if self.regex is not None:
-            return self.regex.search(value) is not None
-        return True
+            return text.startswith(self.prefix)
+        return len(value) <= self.longest and self.regex.search(text) is not None
 
 
 class RequestPattern(msgspec.Struct, frozen=True):
@@ -54,10 +70,10 @@ class RequestPattern(msgspec.Struct, frozen=True):
 
 def compile_string(match: api.StringMatch) -> StringPattern:
     """Raises InvalidPatternError for an expression that RE2 does not take."""
-    regex = None
     if match.exact is None and match.prefix is None and match.regex is not None:
-        regex = _compile_regex(match.regex)
-    return StringPattern(match.exact, match.prefix, regex)
+        expression = _compile_regex(match.regex)
+        return StringPattern(regex=expression, longest=regex.longest_text(expression))
+    return StringPattern(match.exact, match.prefix)
 
 
 def _compile_regex(expression: str) -> Any:

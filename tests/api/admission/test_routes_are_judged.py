@@ -52,6 +52,14 @@ def server(make):
                 "RE2 takes: missing ): (",
             ],
         ),
+        (
+            {"modelName": "m", "rules": [matching(uri={"regex": "(abcde){500}"})]},
+            [
+                'spec.rules[0].modelMatch.uri.regex: Invalid value: "(abcde){500}": is too large a regular '
+                "expression: it compiles to 3504 instructions, and at most 2000 are allowed: repeat less often "
+                "(such as {1,100}), use fewer alternatives, or ASCII classes instead of Unicode ones",
+            ],
+        ),
     ],
 )
 def test_what_is_refused(judge, make, server, spec, errors):

@@ -17,11 +17,13 @@ _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 
 
 def check(match: Place, found: Findings) -> None:
-    """Refuses a regular expression that RE2 does not take; warns of a condition that is none."""
+    """Refuses a regular expression that RE2 does not take or that is too large; warns of no condition."""
     expression = match["regex"]
     if expression.text is not None:
         try:
             regex.compiled(expression.text)
+        except regex.TooLargeError as error:
+            found.invalid(expression, f"is too large a regular expression: {error}")
         except regex.RegexError as error:
             found.invalid(expression, f"must be a regular expression that RE2 takes: {error}")
     elif match.value == {}:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate.api.structural import patterns as texts
 from headgate.api.structural.nodes import LOGIC, nodes
 from headgate.api.structural.shaping import Schema
 
 __all__ = ["is_plain"]
 
 _MOST_PATTERNS: Final = 250
+_LARGEST_PATTERN: Final = 50
+"""Instructions that a text of the largest object may be matched by, within a second."""
 _MOST_CHOICES: Final = 1000
 """In one enum, or fields that one map requires."""
 
@@ -25,8 +28,11 @@ def is_plain(schema: Schema) -> bool:
         found = node.schema
         if "x-kubernetes-validations" in found or "not" in found or any(name in found for name in LOGIC):
             return False
-        patterns += "pattern" in found
+        if isinstance(pattern := found.get("pattern"), str):
+            patterns += 1
+            if patterns > _MOST_PATTERNS or texts.size(pattern) > _LARGEST_PATTERN:
+                return False
         longest = max(len(found.get("enum") or ()), len(found.get("required") or ()))
-        if patterns > _MOST_PATTERNS or longest > _MOST_CHOICES:
+        if longest > _MOST_CHOICES:
             return False
     return True

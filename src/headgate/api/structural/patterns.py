@@ -6,9 +6,9 @@ Patterns come with CRDs from anyone who may register one, so an engine that back
 import functools
 from typing import Any
 
-import re2
+from headgate.api import regex
 
-__all__ = ["fault", "found"]
+__all__ = ["fault", "found", "size"]
 
 
 def found(pattern: str, text: str) -> bool:
@@ -36,13 +36,18 @@ def fault(pattern: str) -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False  # RE2 would print to stderr as well
+def size(pattern: str) -> int:
+    """Instructions of the compiled pattern, which its time is proportional to; 0 if it does not compile."""
     try:
-        return re2.compile(pattern, options)
-    except re2.error as problem:
-        reason = problem.args[0] if problem.args else problem
-        reason = reason.decode() if isinstance(reason, bytes) else reason
-        raise ValueError(f"error parsing regexp: {reason}") from problem
+        return int(_compiled(pattern).programsize)
+    except ValueError:
+        return 0
+
+
+def _compiled(pattern: str) -> Any:
+    try:
+        return regex.compiled(pattern, regex.OF_SCHEMAS)
+    except regex.TooLargeError:
+        raise
+    except regex.RegexError as problem:
+        raise ValueError(f"error parsing regexp: {problem}") from problem
