@@ -1,12 +1,18 @@
 """The size of the cluster does not show in the cost of one change."""
 
+import asyncio
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headgate import api
+from headgate import api, cluster
+from headgate.api import gie_v1
+from headgate.controllers import object_index
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
-from headgate.controllers.relations import Subject, subject
+from headgate.controllers.relations import Subject, names, subject
 
 SERVERS, PODS_EACH = 1000, 10
 
@@ -111,3 +117,74 @@ def test_what_an_inference_pool_says_of_others_is_touched(kit):
         "InferenceModel default/i",
         "InferenceObjective default/o",
     }
+
+
+def test_an_edit_of_targets_touches_no_other_route_for_the_name(kit):
+    """However many routes are for one name: only who gets requests first matters to the others."""
+    routes = [kit.route(f"r{n}", kit.rule("s")) for n in range(300)]
+    index = kit.index_of(*routes)
+    elsewhere = kit.route("r0", kit.rule("other")).spec.rules
+    edited = msgspec.structs.replace(routes[0], spec=msgspec.structs.replace(routes[0].spec, rules=elsewhere))
+    assert index.put(subject(edited), edited) == {subject(edited)}
+    index.validate()
+    renamed = msgspec.structs.replace(edited, spec=msgspec.structs.replace(edited.spec, model_name="new"))
+    assert len(index.put(subject(renamed), renamed)) == 300
+    index.validate()
+
+
+@given(st.randoms(use_true_random=True))
+def test_the_foremost_rivals_are_those_that_sorting_all_finds(rng):
+    """Of any ModelRoutes, InferenceModels and pools for a few names, with fewer of them looked at."""
+    objects = [any_object(rng, n) for n in range(rng.randint(1, 40))]
+    index = ObjectIndex()
+    for obj in objects:
+        index.put(subject(obj), obj)
+    index.validate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(object_index, "_MAX_RIVALS", 3)
+        for obj in objects:
+            found = index.rivals_of(obj)
+            for kind in {type(each) for each in objects}:
+                rivals = [
+                    each
+                    for each in objects
+                    if each is not obj and type(each) is kind and names(each) & names(obj)
+                ]
+                rivals.sort(key=lambda rival: object_index._precedence(rival, obj))
+                assert [each for each in found if type(each) is kind] == rivals[:3]
+
+
+def any_object(rng, n):
+    created = f"2026-01-01T00:00:0{rng.randint(0, 3)}Z"
+    metadata = {"name": f"o{n}", "namespace": "default", "creationTimestamp": created}
+    if rng.random() < 0.2:
+        metadata["deletionTimestamp"] = "2026-02-01T00:00:00Z"
+    kind = rng.choice([api.ModelRoute, api.InferenceModel, gie_v1.InferencePool])
+    if kind is api.ModelRoute:
+        adapters = rng.sample(["m", "n", "o"], 2)
+        spec = {"modelName": rng.choice(["m", "n", ""]), "loraAdapters": adapters, "rules": []}
+    elif kind is api.InferenceModel:
+        pool = {"name": rng.choice("ab"), "group": gie_v1.GROUP}
+        spec = {"modelName": rng.choice(["m", "n"]), "poolRef": pool}
+    else:
+        metadata["annotations"] = {"headgate.dev/models": rng.choice(["m", "m,o"])}
+        spec = {"selector": {"matchLabels": {"app": "x"}}, "targetPorts": [{"number": 1}]}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, kind)
+
+
+async def test_thousands_of_keys_let_others_run():
+    """Reconciling what needs no write does not hold up the event loop, which serves others too."""
+    queue, turns = cluster.WorkQueue(), 0
+
+    async def reconcile(key):
+        return None
+
+    for key in range(1000):
+        queue.add(key)
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(cluster.run_workers(queue, reconcile, 1))
+        while queue.statistics().taken < 1000:
+            await asyncio.sleep(0)
+            turns += 1
+        working.cancel()
+    assert turns >= 900

@@ -69,8 +69,8 @@ async def check(rng, edits):
         obj = a_route(rng, name, made) if kind == "ModelRoute" else a_server(name)
         translator.put(api.ObjectRef(kind, "default", name), obj if rng.random() < 0.7 else None)
         if rng.random() < 0.6:
-            proxy.use(translator.snapshot())
-    proxy.use(snapshot := translator.snapshot())
+            proxy.use(translator.snapshot(), translator.step if rng.random() < 0.7 else None)
+    proxy.use(snapshot := translator.snapshot(), translator.step)
     fresh = Proxy(GatewaySettings(), Recorder(Registry(), None), loop)
     fresh.use(snapshot)
     assert proxy.destinations == destinations(snapshot, proxy.pools)

@@ -203,6 +203,7 @@ async def _work(queue: WorkQueue[Key], reconcile: Callable[[Key], Awaitable[floa
                 queue.add_after(key, again_s)
         finally:
             queue.done(key)
+        await asyncio.sleep(0)  # thousands of keys may be due, of which none has to wait for anything
 
 
 def _now() -> float:

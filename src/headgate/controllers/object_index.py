@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from headgate import api
 from headgate.controllers import relations
 from headgate.controllers.relations import POOLS, InferencePool, Observed, Pool, Subject
+from headgate.routing.route_table import Ordered
 from headgate.routing.selections import Selections, Under, discard
 
 _MAX_RIVALS = 64
@@ -22,6 +23,8 @@ class ObjectIndex:
         self._objects: dict[Subject, Observed] = {}
         self._named: defaultdict[str, set[Subject]] = defaultdict(set)
         """Those that are for a model or adapter."""
+        self._ordered: dict[str, dict[Hashable, Ordered[Subject]]] = {}
+        """The same, by what decides between them: kind, and role or pool."""
         self._users: defaultdict[Subject, set[Subject]] = defaultdict(set)
         """Those that name a pool, which need not exist."""
         self._selections: Selections[Subject] = Selections(_facts)
@@ -48,8 +51,11 @@ class ObjectIndex:
 
     def rivals_of(self, obj: Observed) -> list[Observed]:
         """Other objects for a name of this one that may get its requests: the foremost of each kind."""
-        named = (self._named.get(name, ()) for name in relations.names(obj))
-        found = set[Subject]().union(*named) - {relations.subject(obj)}
+        found: set[Subject] = set()
+        for name in relations.names(obj):
+            for ordered in self._ordered.get(name, {}).values():
+                found.update(ordered.foremost(_MAX_RIVALS + 1))  # one of them may be the object itself
+        found.discard(relations.subject(obj))
         by_kind: defaultdict[type[Observed], list[Observed]] = defaultdict(list)
         for rival in found:
             by_kind[rival.kind].append(self._objects[rival])
@@ -119,7 +125,9 @@ class ObjectIndex:
         if old is not None and obj is not None and relations.decisive(old) == relations.decisive(obj):
             self._objects[subject] = obj
             return {subject}  # only its status was written, which is nobody else's business
-        touched = {subject, *self._neighbours(old), *self._neighbours(obj)}
+        touched = {subject}
+        if relations.rivalry(old) != relations.rivalry(obj):
+            touched |= self._neighbours(old) | self._neighbours(obj)
         is_moved = old is None or obj is None or relations.serving(old) != relations.serving(obj)
         if is_moved:
             touched |= self._using(subject, is_other=old is None or obj is None)
@@ -148,6 +156,18 @@ class ObjectIndex:
         """Every index says what the objects say."""
         objects = self._objects.items()
         assert _pairs(self._named) == {(name, each) for each, obj in objects for name in relations.names(obj)}
+        assert self._ordered.keys() == self._named.keys()
+        assert {
+            (name, role, each)
+            for name, by_role in self._ordered.items()
+            for role, ordered in by_role.items()
+            for each in ordered.all()
+        } == {
+            (name, role, each)
+            for each, obj in objects
+            for name in relations.names(obj)
+            for role in relations.roles(obj, name)
+        }
         assert _pairs(self._users) == {(pool, each) for each, obj in objects for pool in relations.pools(obj)}
         assert _pairs(self._verified_by) == {
             (key, each) for each, obj in objects if (key := relations.authorities(obj)) is not None
@@ -167,6 +187,9 @@ class ObjectIndex:
         self._counts[subject.kind] += 1
         for name in relations.names(obj):
             self._named[name].add(subject)
+            by_role = self._ordered.setdefault(name, {})
+            for role in relations.roles(obj, name):
+                by_role.setdefault(role, Ordered()).put(relations.age(obj), subject)
         for pool in relations.pools(obj):
             self._users[pool].add(subject)
         self._selections.select(subject, subject.key.namespace, relations.selector(obj))
@@ -182,6 +205,13 @@ class ObjectIndex:
         self._counts[subject.kind] -= 1
         for name in relations.names(obj):
             discard(self._named, name, subject)
+            by_role = self._ordered[name]
+            for role in relations.roles(obj, name):
+                by_role[role].take_out(relations.age(obj))
+                if not len(by_role[role]):
+                    del by_role[role]
+            if not by_role:
+                del self._ordered[name]
         for pool in relations.pools(obj):
             discard(self._users, pool, subject)
         self._selections.select(subject, subject.key.namespace, {})
@@ -228,7 +258,7 @@ def _versions(pool: Subject) -> list[Subject]:
     return [Subject(kind, pool.key) for kind in POOLS] if pool.kind in POOLS else [pool]
 
 
-def _precedence(rival: Observed, obj: Observed) -> tuple[bool, bool, tuple[str, str, str]]:
+def _precedence(rival: Observed, obj: Observed) -> tuple[bool, relations.Age]:
     """What is asked before others of its kind: of ModelRoutes, one that has an adapter of this as its model;
     of InferenceModels, one of the same pool. Then what is not being deleted, and then what is older."""
     is_later = False
@@ -236,8 +266,7 @@ def _precedence(rival: Observed, obj: Observed) -> tuple[bool, bool, tuple[str, 
         is_later = not isinstance(obj, api.ModelRoute) or rival.spec.model_name not in obj.spec.lora_adapters
     elif isinstance(rival, api.InferenceModel):
         is_later = relations.pools(rival) != relations.pools(obj)
-    metadata = rival.metadata
-    return is_later, metadata.deletion_timestamp is not None, metadata.age_order
+    return is_later, relations.age(rival)
 
 
 def _pairs(index: Mapping[Under, set[Subject]]) -> set[tuple[Under, Subject]]:

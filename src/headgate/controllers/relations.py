@@ -5,7 +5,7 @@ One place for all kinds, so that the index need not tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate import api, routing
@@ -53,6 +53,38 @@ def names(obj: Observed) -> set[str]:
     if isinstance(obj, api.InferenceModel):
         return {obj.spec.model_name} if obj.spec.model_name else set()
     return set(routing.models_of(obj)) if isinstance(obj, POOLS) else set()
+
+
+Age: TypeAlias = tuple[bool, str, str, str]
+
+
+def age(obj: Observed) -> Age:
+    """Sorts objects of a kind by who gets requests first: what is not being deleted, then what is older."""
+    return (obj.metadata.deletion_timestamp is not None, *obj.metadata.age_order)
+
+
+def roles(obj: Observed, name: str) -> Iterator[tuple[object, ...]]:
+    """In which ways it is for a name. Among those of one role, age alone decides."""
+    kind = type(obj)
+    if isinstance(obj, api.ModelRoute):
+        if obj.spec.model_name == name:
+            yield kind, "model"
+        if name in obj.spec.lora_adapters:
+            yield kind, "adapter"
+    elif isinstance(obj, api.InferenceModel):
+        yield (kind,)
+        yield kind, frozenset(pools(obj))
+    else:
+        yield (kind,)
+
+
+def rivalry(obj: Observed | None) -> object:
+    """What others for the same names have to know of it: of a ModelRoute, not where its rules lead."""
+    if not isinstance(obj, api.ModelRoute):
+        return obj
+    spec = obj.spec
+    asked = [(rule.name, rule.model_match) for rule in spec.rules]
+    return obj.metadata.uid, age(obj), spec.model_name, spec.lora_adapters, asked
 
 
 def pools(obj: Observed) -> set[Subject]:

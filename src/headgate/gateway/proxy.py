@@ -130,13 +130,13 @@ class Proxy:
         for pool in self.pools.values():
             pool.policy = self.policies.of(pool.pool)
 
-    def use(self, snapshot: routing.Snapshot) -> None:
+    def use(self, snapshot: routing.Snapshot, step: routing.Step | None = None) -> None:
         """Takes a new snapshot; requests under way go on with the pool that they have.
 
-        Costs as much as what differs from the snapshot before, and one look at each name.
+        Costs as much as what differs from the snapshot before, which is looked for unless `step` says it.
         """
         is_anew, self._is_torn = self._is_torn, True
-        difference = routing.Difference.between(routing.EMPTY if is_anew else self.snapshot, snapshot)
+        difference = routing.Difference.between(routing.EMPTY if is_anew else self.snapshot, snapshot, step)
         if is_anew or difference.pools:
             known = {} if is_anew else self.pools
             self.pools = {

@@ -133,7 +133,7 @@ async def _follow_objects(
             changed.clear()
             began_s = time.thread_time()
             try:
-                proxy.use(objects.translated())
+                proxy.use(objects.translated(), objects.translator.step)
             except Exception:
                 if not proxy.is_ready:
                     raise

@@ -40,6 +40,7 @@ from headgate.routing.snapshot import (
     Route,
     Rule,
     Snapshot,
+    Step,
     Target,
     name_of,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "RuleReading",
     "Snapshot",
     "Splits",
+    "Step",
     "Taker",
     "Target",
     "Tls",

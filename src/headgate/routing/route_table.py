@@ -54,6 +54,10 @@ class Ordered(Generic[Item]):
     def all(self) -> tuple[Item, ...]:
         return tuple(self._items)
 
+    def foremost(self, most: int) -> list[Item]:
+        """The first ones."""
+        return self._items[:most]
+
 
 class Filed(NamedTuple):
     """The routes of one object, and where they stand among those for the same name."""
@@ -116,10 +120,11 @@ class RouteTable:
         if not len(named):
             del index[name]
 
-    def settle(self) -> None:
-        """Takes what has changed into `models` and `adapters`: a copy of each, and the names that changed."""
+    def settle(self) -> frozenset[str]:
+        """Takes what has changed into copies of `models` and `adapters`; returns the names that changed."""
         if not self._changed:
-            return
+            return frozenset()
+        names = frozenset(self._changed)
         models, adapters = dict(self.models), dict(self.adapters)
         for name in self._changed:
             own, adapted, further = (
@@ -132,6 +137,7 @@ class RouteTable:
             _set(adapters, name, adapted + further if is_adapter else adapted)
         self._changed.clear()
         self.models, self.adapters = models, adapters
+        return names
 
 
 def _set(index: dict[str, tuple[Route, ...]], name: str, routes: tuple[Route, ...]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeVar
 
 import msgspec
@@ -213,12 +213,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 EMPTY = Snapshot()
 
 
+class Step(msgspec.Struct, frozen=True):
+    """From one snapshot to the next: what may differ."""
+
+    before: Snapshot
+    after: Snapshot
+    names: frozenset[str]
+    """Model and adapter names."""
+    pools: frozenset[ObjectRef]
+
+
 class Difference(msgspec.Struct, frozen=True):
     """What differs between two snapshots. Snapshots share what did not change, so this costs one look at
-    each name."""
+    each name; or, with the step that leads from one to the other, at what the step is about."""
 
     names: frozenset[str]
-    """Model and adapter names whose routes differ."""
+    """Model and adapter names whose routes may differ: all others have the same ones."""
     left: tuple[Route, ...]
     """Routes of these names, and for unknown names, that only the first snapshot has."""
     came: tuple[Route, ...]
@@ -227,18 +237,20 @@ class Difference(msgspec.Struct, frozen=True):
     """Pools that are other ones, or only in one of the two."""
 
     @classmethod
-    def between(cls, before: Snapshot, after: Snapshot) -> Difference:
-        models, adapters = (
-            _differing(before.models, after.models),
-            _differing(before.adapters, after.adapters),
-        )
-        lost = _routes(before, models, adapters)
-        gained = _routes(after, models, adapters)
+    def between(cls, before: Snapshot, after: Snapshot, step: Step | None = None) -> Difference:
+        """A step between other snapshots counts for nothing."""
+        if step is not None and step.before is before and step.after is after:
+            names, pools = step.names, step.pools
+        else:
+            models = _differing(before.models, after.models)
+            names = frozenset(models + _differing(before.adapters, after.adapters))
+            pools = frozenset(_differing(before.pools, after.pools))
+        lost, gained = _routes(before, names), _routes(after, names)
         return cls(
-            frozenset(models + adapters),
+            names,
             tuple(route for key, route in lost.items() if key not in gained),
             tuple(route for key, route in gained.items() if key not in lost),
-            frozenset(_differing(before.pools, after.pools)),
+            pools,
         )
 
 
@@ -254,8 +266,8 @@ def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> lis
     return changed
 
 
-def _routes(snapshot: Snapshot, models: list[str], adapters: list[str]) -> dict[int, Route]:
+def _routes(snapshot: Snapshot, names: Collection[str]) -> dict[int, Route]:
     """By identity."""
-    named = [snapshot.models.get(name, ()) for name in models]
-    named += [snapshot.adapters.get(name, ()) for name in adapters]
+    named = [snapshot.models.get(name, ()) for name in names]
+    named += [snapshot.adapters.get(name, ()) for name in names]
     return {id(route): route for routes in (*named, snapshot.unknown) for route in routes}

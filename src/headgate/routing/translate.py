@@ -28,7 +28,7 @@ from headgate.routing.pools import PoolObject
 from headgate.routing.problems import Problem, Reporter
 from headgate.routing.route_table import Order, Ordered, ProblemList, RouteTable
 from headgate.routing.selections import discard
-from headgate.routing.snapshot import EMPTY, MODEL_ROUTE, Pool, Snapshot
+from headgate.routing.snapshot import EMPTY, MODEL_ROUTE, Pool, Snapshot, Step
 
 UNRESOLVED = frozenset(
     {
@@ -78,6 +78,8 @@ class Translator:
         self._stale: dict[api.ObjectRef, None] = {}
         """What is to be translated, in the order of the changes."""
         self._snapshot = EMPTY
+        self.step = Step(EMPTY, EMPTY, frozenset(), frozenset())
+        """To the last snapshot from the one before."""
         self.failed: dict[api.ObjectRef, Exception] = {}
         """Objects that could not be translated, which is a fault of ours: the last snapshot has them as they
         were before, if at all. They are tried again with every snapshot."""
@@ -156,7 +158,7 @@ class Translator:
             except Exception as error:  # one bad object must not keep the others out
                 self.failed[key] = error
         self._stale = dict.fromkeys(self.failed)
-        self._routes.settle()
+        before, names = self._snapshot, self._routes.settle()
         self._snapshot = Snapshot(
             models=self._routes.models,
             adapters=self._routes.adapters,
@@ -164,6 +166,7 @@ class Translator:
             pools=self._with(changed),
             problems=self._problems.all(),
         )
+        self.step = Step(before, self._snapshot, names, frozenset(changed))
         return self._snapshot
 
     def _translate(self, key: api.ObjectRef, changed: dict[api.ObjectRef, Pool | None]) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from headgate import api, apiserver, cluster
 from headgate.api.timestamps import seconds
+from headgate.gateway.limiting import conditions
 from headgate.gateway.limiting.conditions import HOLD_S, LimitConditions, due
 from headgate.gateway.limiting.gateways import FORGET_S, GONE_S, LOOK_S, RENEW_S, Gateways
 from headgate.routing.limits import token_limits
@@ -261,3 +262,50 @@ async def test_without_the_right_to_leases_it_is_logged(client, clock, caplog):
         await one.look()
         clock.now += RENEW_S
     assert sum("leases are not for you" in each.getMessage() for each in caplog.records) == 1
+
+
+class Silent:
+    """Gateways of which one is known, and whose Leases nobody writes."""
+
+    me = "me"
+
+    async def tell(self, meets):
+        self.meets = meets
+
+    async def all(self):
+        return {"me": self.meets}
+
+    async def forget_gone(self):
+        pass
+
+
+async def test_a_look_at_thousands_of_routes_is_bounded(monkeypatch):
+    """All in one bucket, each with a limit of its own: each look writes a hundred conditions, and compares no
+    route with every other."""
+    writer = LimitConditions(None, lambda address, model: "", Silent(), lambda count: None, Clock())
+    written, looked_at = [], []
+    bucket = conditions._bucket
+    monkeypatch.setattr(conditions, "_bucket", lambda *given: looked_at.append(1) or bucket(*given))
+
+    async def write(route, conditions):
+        written.append((route.metadata.name, conditions))
+        writer.note(cluster.Change(cluster.ChangeKind.MODIFIED, None, with_condition(route, conditions)))
+
+    monkeypatch.setattr(writer, "_write", write)
+    for n in range(1000):
+        made = route(name=f"r{n:04}", inputTokensPerUnit=1000 + n)
+        writer.note(cluster.Change(cluster.ChangeKind.ADDED, None, made))
+    for looks in range(1, 11):
+        await writer.look()
+        assert len(written) == 100 * looks
+    assert len({name for name, _ in written}) == 1000
+    assert len(looked_at) <= 10 * 2 * 1000
+    message = written[0][1][0].message
+    assert "default/r0001" in message
+    assert "979 more" in message
+    await writer.look()
+    assert len(written) == 1000
+
+
+def with_condition(route, conditions):
+    return msgspec.structs.replace(route, status=api.ObservedStatus(conditions=conditions))

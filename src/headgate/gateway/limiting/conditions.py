@@ -7,9 +7,11 @@ So it does not change to and fro where some reach Redis and others do not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -26,6 +28,12 @@ LOOK_S = 2.0
 """How often it is compared with what gateways meet."""
 HOLD_S = 10.0
 """For so long what was amiss is said, after it was so last."""
+LOOK_SHARE = 0.05
+"""Of a core: what looking takes at most. With thousands of routes, looks are rarer."""
+MOST_WRITES = 100
+"""Conditions that one look writes."""
+MOST_OTHERS = 20
+"""Routes that a condition names."""
 NAMED = 3
 """So many gateways are told of by name."""
 
@@ -55,6 +63,8 @@ class LimitConditions:
         """Those that have the condition, or should."""
         self._amiss: dict[str, tuple[str, float]] = {}
         """What was amiss with a bucket, and when last."""
+        self._took_s = 0.0
+        """CPU time of the look."""
         self._logged: set[str] = set()
         """What is said once."""
 
@@ -69,15 +79,18 @@ class LimitConditions:
     async def run(self) -> None:
         """Works until cancelled."""
         while True:
+            self._took_s = 0.0
             await self.look()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(max(LOOK_S, self._took_s * (1 / LOOK_SHARE - 1)))
 
     async def look(self) -> None:
         """Says what this process meets; if it is the first of all, writes what is not written."""
         if not self._routes:
             return
         try:
-            await self._gateways.tell(self._meets())
+            with self._timed():
+                meets = self._meets()
+            await self._gateways.tell(meets)
             all = await self._gateways.all()
             self._tell_count(len(all))
             if min(all) == self._gateways.me:
@@ -108,26 +121,47 @@ class LimitConditions:
         return found
 
     async def _write_all(self, all: Mapping[str, Meets]) -> None:
-        for route in list(self._routes.values()):
-            limits = _limits(route)
-            if limits is None:
-                await self._write(route, [])
-                continue
-            bucket = _bucket(route, limits)
-            said = {name: meets[bucket] for name, meets in all.items() if bucket in meets}
-            wanted = due(route, limits, said, self._others(route, limits), self._clock())
-            if wanted is not None:
-                await self._write(route, [wanted])
+        """At most MOST_WRITES of them; the next look writes the others."""
+        with self._timed():
+            wanted = list(itertools.islice(self._wanted(all), MOST_WRITES))
+        for route, conditions in wanted:
+            await self._write(route, conditions)
 
-    def _others(self, route: api.ModelRoute, limits: TokenLimits) -> list[str]:
-        """Routes that count in the same bucket by another limit."""
-        found = [
-            f"{key}"
-            for key, other in sorted(self._routes.items())
-            if (theirs := _limits(other)) is not None
-            and _bucket(other, theirs) == _bucket(route, limits)
-            and theirs != limits
-        ]
+    def _wanted(self, all: Mapping[str, Meets]) -> Iterator[tuple[api.ModelRoute, list[api.Condition]]]:
+        limited = [(route, limits, _bucket(route, limits)) for route, limits in self._limited()]
+        together: dict[str, dict[TokenLimits, list[str]]] = {}
+        for route, limits, bucket in limited:
+            together.setdefault(bucket, {}).setdefault(limits, []).append(f"{route.metadata.key}")
+        yield from ((route, []) for route in self._routes.values() if _limits(route) is None)
+        for route, limits, bucket in limited:
+            said = {name: meets[bucket] for name, meets in all.items() if bucket in meets}
+            others = self._others(route, limits, together[bucket])
+            condition = due(route, limits, said, others, self._clock())
+            if condition is not None:
+                yield route, [condition]
+
+    def _limited(self) -> Iterator[tuple[api.ModelRoute, TokenLimits]]:
+        for route in self._routes.values():
+            if (limits := _limits(route)) is not None:
+                yield route, limits
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        began_s = time.thread_time()
+        yield
+        self._took_s += time.thread_time() - began_s
+
+    def _others(
+        self, route: api.ModelRoute, limits: TokenLimits, together: Mapping[TokenLimits, list[str]]
+    ) -> list[str]:
+        """Routes that count in the same bucket by another limit; `together` are all of the bucket. The first
+        of them, and how many there are besides."""
+        if len(together) == 1:
+            return []
+        others = itertools.chain.from_iterable(keys for each, keys in together.items() if each != limits)
+        found = sorted(itertools.islice(others, MOST_OTHERS))
+        more = sum(map(len, together.values())) - len(together[limits]) - len(found)
+        found += [f"{more} more"] if more else []
         if found:
             self._log(
                 f"{route.metadata.key} and {', '.join(found)} count the tokens of {_model(route)} in one "
