@@ -101,6 +101,15 @@ def test_a_rule_that_takes_too_long_refuses_the_write(server, rule):
     assert "maxItems" in message
 
 
+def test_a_rule_that_takes_too_much_memory_refuses_the_write(server):
+    """The helper may use 256 MB here; the rule makes a text of 800 MB."""
+    server.objects.judge = Judge(cpu_s=20, memory_bytes=256 << 20)
+    define(server, ruled(DOUBLING))
+    message = refusal(create, server, thing(text="x" * 100))
+    assert "took more than 256 MB of memory, the last of it for the rule" in message
+    server.objects.judge.close()
+
+
 def test_a_schema_that_was_cut_off_rests(server):
     """Its objects are refused at once for nine times as long as the judgement took, others are judged."""
     define(server, ruled(DOUBLING))

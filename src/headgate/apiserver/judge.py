@@ -26,6 +26,7 @@ import msgspec
 from headgate.api import structural
 from headgate.api.structural import NO_FIELD, FieldError, Schema
 from headgate.apiserver.registry import Served
+from headgate.judge_worker import OUT_OF_MEMORY
 
 __all__ = ["CPU_S", "MEMORY_BYTES", "Judge"]
 
@@ -47,7 +48,7 @@ MOST_RESTING: Final = 1000
 NOTE_BYTES: Final = 4096
 SHOWN_CHARACTERS: Final = 200
 """Of a rule."""
-COMMAND: Final = (sys.executable, "-m", "headgate.apiserver.judge_worker")
+COMMAND: Final = (sys.executable, "-m", "headgate.judge_worker")
 
 _LENGTH_BYTES: Final = 8
 _ADVICE: Final = (
@@ -130,20 +131,22 @@ class Judge:
             return self._helper.ask(digest, task)
         except _CutOffError:
             self._cut_off += 1
-            note, limit = self._helper.note(), self._helper.end()
+            note, end = self._helper.note(), self._helper.end()
             self._helper = None
+            with contextlib.suppress(OSError):  # the next one starts while others are served
+                self._helper = _Helper(self._cpu_s, self._memory_bytes)
             if len(self._resting) >= MOST_RESTING:
                 self._resting.clear()
             self._resting[digest] = self._clock() + REST_FACTOR * self._cpu_s
             noted, _, rule = note.partition("\n")
             at = f", the last of it for the rule {rule[:SHOWN_CHARACTERS]!r}" if rule else ""
-            told = f"{what} took more than {limit}{at}; {_ADVICE}"
+            told = f"{what} {end}{at}; {_ADVICE}"
             log.warning("%s: %s", noted or field, told)
             return [FieldError("FieldValueForbidden", noted or field, told)]
 
     def close(self) -> None:
         if self._helper is not None:
-            self._helper.end()
+            self._helper.kill()
             self._helper = None
 
     def statistics(self) -> dict[str, int]:
@@ -173,13 +176,12 @@ class _Helper:
         finally:
             theirs.close()
             os.close(descriptor)
-        self._kill = weakref.finalize(self, _kill, self._process, self._sock, self._note)
-        self._sock.settimeout(START_S)
-        with contextlib.suppress(OSError):
-            self._sock.recv(1)  # it is ready; if it is not, `ask` finds out
+        self.kill = weakref.finalize(self, _kill, self._process, self._sock, self._note)
+        self._is_ready = False
 
     def ask(self, digest: bytes, task: Object) -> list[FieldError]:
         """Raises _CutOffError, after which the helper is of no use. `digest` is of the task's schema."""
+        self._wait_ready()
         deadline = time.monotonic() + WALL_S
         if digest == self._knows and "obj" in task:
             task = task | {"schema": None}
@@ -195,6 +197,14 @@ class _Helper:
             raise _CutOffError from error
         found = msgspec.json.decode(answer, type=list[tuple[str, str, str, list[Any]]])
         return [FieldError(reason, field, detail, *value) for reason, field, detail, value in found]
+
+    def _wait_ready(self) -> None:
+        if not self._is_ready:
+            self._sock.settimeout(START_S)
+            try:
+                self._is_ready = bool(self._sock.recv(1))
+            except OSError as error:
+                raise _CutOffError from error
 
     def _receive(self, length: int, deadline: float) -> bytes:
         received = bytearray()
@@ -212,16 +222,18 @@ class _Helper:
         return bytes(self._note[2 : 2 + length]).decode(errors="replace")
 
     def end(self) -> str:
-        """Kills it, and says which limit it came to before."""
+        """Makes sure that it is gone, and says why it did not answer."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.2)  # it may be about to die by itself, which tells why
-        self._kill()
+        self.kill()
         status = self._process.returncode
         if -status == signal.SIGPROF:
-            return f"{self._cpu_s:g} s of CPU time"
+            return f"took more than {self._cpu_s:g} s of CPU time"
         if -status == signal.SIGKILL:
-            return f"{WALL_S:g} s"
-        return f"{self._memory_bytes >> 20} MB of memory"
+            return f"took more than {WALL_S:g} s"
+        if status == OUT_OF_MEMORY or status < 0:  # the engine ends its process if there is no memory
+            return f"took more than {self._memory_bytes >> 20} MB of memory"
+        return f"failed: the helper ended with code {status}, and the log says why"
 
 
 def _kill(process: subprocess.Popen[bytes], sock: socket.socket, note: mmap.mmap) -> None:

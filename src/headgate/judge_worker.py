@@ -1,6 +1,7 @@
-"""The helper process of `judge`: `python -m headgate.apiserver.judge_worker SOCKET NOTE CPU_S MEMORY_BYTES`.
+"""The helper process of `apiserver.judge`: `python -m headgate.judge_worker SOCKET NOTE CPU_S MEMORY_BYTES`.
 
-It ends with the server, and dies of SIGPROF when one task takes more CPU time than it may.
+It ends with the server, and dies of SIGPROF when one task takes more CPU time than it may. It is no part of
+the package of the API server, so that it starts without importing that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from headgate.api import structural
 from headgate.api.structural import OMITTED, FieldError, rules
 from headgate.api.structural.paths import Path, keyed
 
+OUT_OF_MEMORY = 3
+"""The exit code then."""
 _LENGTH_BYTES = 8
 
 
@@ -71,4 +74,7 @@ def _written(error: FieldError) -> tuple[str, str, str, list[Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
