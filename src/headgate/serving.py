@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import math
 import os
 import socket
@@ -33,7 +34,9 @@ MAX_FRAMING_BYTES = 1 << 20
 """Of chunk sizes and trailers, however long the body is."""
 
 Application = Callable[..., Awaitable[Any]]
-Reason: TypeAlias = Literal["too_many_connections", "head_too_large", "request_timeout", "too_many_pipelined"]
+Reason: TypeAlias = Literal[
+    "too_many_connections", "head_too_large", "request_timeout", "too_many_pipelined", "out_of_descriptors"
+]
 """Why a connection was ended."""
 
 
@@ -227,6 +230,8 @@ class EmbeddedServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._listeners = [each for each in sockets or () if isinstance(each, Listener)]
+        for listener in self._listeners:
+            listener.keep_spare()
         await super().serve(sockets)
 
     async def main_loop(self) -> None:
@@ -301,18 +306,57 @@ async def _leave(server: EmbeddedServer, listener: socket.socket, leave: asyncio
     server.stop()
 
 
-class Listener(socket.socket):
-    """A socket that knows whom it accepted, where the loop accepts through it (uvloop does not)."""
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
-    def __init__(self, family: int) -> None:
+
+class Listener(socket.socket):
+    """A socket that knows whom it accepted, where the loop accepts through it (uvloop does not).
+
+    When the process has no free descriptor, it closes whoever connects, with a spare descriptor kept for
+    that. asyncio would log one error for each place in the backlog, every second.
+    """
+
+    def __init__(self, family: int, descriptor: int | None = None) -> None:
+        """`descriptor` is of a socket that is open already."""
         # asyncio turns Nagle's delay off (40 ms an answer) only where a socket says that it is TCP.
-        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, descriptor)
         self.accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self.on_turned_away: Callable[[], None] = lambda: None
+        """Called for each connection that is closed because the process has no free descriptor."""
+        self._spare: int | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
-        peer, address = super().accept()
+        try:
+            peer, address = super().accept()
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS or self._spare is None:
+                raise
+            self._turn_away()
+            raise ConnectionAbortedError(error.errno, "out of descriptors") from error
         self.accepted.add(peer)
         return peer, address
+
+    def keep_spare(self) -> None:
+        """Opens the spare descriptor, if there is a free one."""
+        if self._spare is None:
+            with contextlib.suppress(OSError):
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _turn_away(self) -> None:
+        self._give_up_spare()
+        with contextlib.suppress(OSError):
+            super().accept()[0].close()
+            self.on_turned_away()
+        self.keep_spare()
+
+    def _give_up_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            os.close(spare)
+
+    def close(self) -> None:
+        self._give_up_spare()
+        super().close()
 
 
 def listening_socket(host: str, port: int, *, shared: bool = False) -> Listener:

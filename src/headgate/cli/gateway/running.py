@@ -96,7 +96,8 @@ async def _page(
     def rejected(reason: serving.Reason) -> None:
         supervisor.page_rejections.labels(name, reason).value += 1
 
-    listener = socket.socket(fileno=os.dup(sock.fileno()))
+    listener = serving.Listener(sock.family, os.dup(sock.fileno()))
+    listener.on_turned_away = lambda: rejected("out_of_descriptors")
     await serving.serve_page(make(supervisor), listener, leave, rejected=rejected)
 
 
@@ -171,13 +172,16 @@ def _leave_to_the_next(number: int, _: object) -> None:
 
 async def _refused_by_the_next() -> str:
     """What the program that is installed now says against these flags and this file; "" for nothing."""
-    check = await asyncio.create_subprocess_exec(
-        *_command(),
-        "--check-config",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    try:
+        check = await asyncio.create_subprocess_exec(
+            *_command(),
+            "--check-config",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        return f"`--check-config` cannot be run: {process.told(error)}"
     try:
         async with asyncio.timeout(CHECK_S):
             output, _ = await check.communicate()

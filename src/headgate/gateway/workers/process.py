@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -27,7 +27,8 @@ CLOSED_S = 60.0
 MAX_UNANSWERED = 8
 """A worker that owes so many answers is asked nothing more."""
 
-COMMAND = (sys.executable, "-m", "headgate.cli.gateway.worker")
+COMMAND = (sys.executable, "-P", "-m", "headgate.cli.gateway.worker")
+"""With -P, a file in the working directory is never imported as a module."""
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,13 @@ class WorkerProcess:
         self.queues: SharedQueues | None = None
         """Which it has with all other workers."""
         self._serves: list[int] | None = None
-        self._sock = sock
+        # All that it needs is opened here, where the descriptors of the reserve are free. Raises OSError.
+        self._pidfd = os.pidfd_open(pid)
+        try:
+            self._sock, self._ours = sock, sock.dup()
+        except OSError:
+            os.close(self._pidfd)
+            raise
         self._channel: wire.Channel[messages.Report, messages.Order] | None = None
         self._answers: dict[int, _Answer] = {}
         self._unsent: list[messages.Order] = []
@@ -99,13 +106,17 @@ class WorkerProcess:
             os.set_inheritable(theirs.fileno(), True)
             argv = [*COMMAND, str(theirs.fileno())]
             null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            pid = 0
             try:
                 # A session of its own: Ctrl-C is for the supervisor, which ends all in good order.
                 pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[null], setsid=True)
+                worker = cls(pid, slot, ours, time.time(), listeners)
             except OSError:
                 ours.close()
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
                 raise
-        worker = cls(pid, slot, ours, time.time(), listeners)
         is_one_of_many = workers > 1
         begin = messages.Begin(
             slot,
@@ -142,14 +153,16 @@ class WorkerProcess:
             families=self.families,
         )
 
-    async def run(self) -> None:
-        """Listens to it until it has ended and all that it said was heard."""
+    async def run(self, freed: Callable[[], None] = lambda: None) -> None:
+        """Listens to it until it has ended and all that it said was heard.
+
+        `freed` is called whenever descriptors were closed.
+        """
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
-        pidfd = os.pidfd_open(self.pid)
-        loop.add_reader(pidfd, gone.set)
+        loop.add_reader(self._pidfd, gone.set)
         try:
-            self._channel = await wire.to_worker(self._sock.dup())
+            self._channel = await wire.to_worker(self._ours)
             for order in self._unsent:
                 self._channel.send(order)
             self._unsent.clear()
@@ -161,6 +174,7 @@ class WorkerProcess:
                 # It ends when it finds nobody at the other end, unless it is stuck.
                 self._channel.close()
                 self._sock.close()
+                freed()
             try:
                 async with asyncio.timeout(CLOSED_S):
                     await gone.wait()
@@ -170,14 +184,15 @@ class WorkerProcess:
                 await gone.wait()
             _, self.status = os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
         finally:
-            loop.remove_reader(pidfd)
-            os.close(pidfd)
+            loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
             self._sock.close()
             if self._channel is not None:
                 self._channel.close()
             for future in self._answers.values():
                 future.cancel()
             self.ended.set()
+            freed()
 
     def _hear(self, report: messages.Report) -> None:
         self.heard_at = time.monotonic()

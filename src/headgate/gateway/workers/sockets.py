@@ -6,14 +6,59 @@ socket, the connection waits there for whichever worker accepts on it next.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import resource
 import socket
+from collections.abc import Iterator
 
 import msgspec
 
 from headgate import serving
 from headgate.gateway.settings import GatewaySettings
+
+PER_WORKER_DESCRIPTORS = 4
+"""Both ends of the channel, a copy of one for an upgrade, and the descriptor that says when it has ended."""
+RESERVED_DESCRIPTORS = 16
+PAGE_DESCRIPTORS = 256
+"""For connections to the two pages, and what the process has open besides."""
+
+
+class Reserve:
+    """Descriptors that stay free for workers, whatever connects to the supervisor's own ports.
+
+    They are open all the time, and closed for the moment in which the supervisor needs some.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._count = RESERVED_DESCRIPTORS + workers
+        self._held: list[int] = []
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = self._count + PER_WORKER_DESCRIPTORS * workers + PAGE_DESCRIPTORS
+        if soft < needed and soft != resource.RLIM_INFINITY:
+            most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        self.refill()
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """The block may open so many files. It must not wait: others would take the descriptors."""
+        self.close()
+        try:
+            yield
+        finally:
+            self.refill()
+
+    def refill(self) -> None:
+        """Takes what is free, for instance after a worker has ended."""
+        with contextlib.suppress(OSError):
+            while len(self._held) < self._count:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def close(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
 
 
 class HandedOver(msgspec.Struct, frozen=True):

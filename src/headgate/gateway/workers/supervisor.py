@@ -18,7 +18,7 @@ from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.process import Adopted, WorkerProcess
 from headgate.gateway.workers.shared_queues import SharedQueues
-from headgate.gateway.workers.sockets import HandedOver, Sockets
+from headgate.gateway.workers.sockets import HandedOver, Reserve, Sockets
 from headgate.telemetry import sums
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class Supervisor:
         """Whether it goes on although no worker can be started."""
         for each in past.workers:
             self._adopt(WorkerProcess.adopt(each))
+        self._reserve = Reserve(len(self.slots))
         self._restarts = telemetry.Counter(
             "headgate_gateway_worker_restarts", "Workers started in the place of one that ended by itself."
         )
@@ -166,7 +167,7 @@ class Supervisor:
         task.add_done_callback(self._watching.discard)
 
     async def _until_ended(self, worker: WorkerProcess) -> None:
-        await worker.run()
+        await worker.run(self._descriptors_freed)
         self.workers.discard(worker)
         self._queues.forget(worker)
         self.sums.keep(worker.families)
@@ -174,6 +175,11 @@ class Supervisor:
             if slot.worker is worker:
                 slot.worker = None
         self._assign()
+
+    def _descriptors_freed(self) -> None:
+        self._reserve.refill()
+        # The loop closes the sockets of its transports in its next turn.
+        asyncio.get_running_loop().call_soon(self._reserve.refill)
 
     def _adopt(self, worker: WorkerProcess) -> None:
         """It goes on in its slot, if there still is one."""
@@ -229,8 +235,10 @@ class Supervisor:
     def _start(self, slot: _Slot) -> WorkerProcess | None:
         """None if the system lets no process begin, for want of memory, say: the other workers serve on."""
         listeners = [sock.fileno() for sock in self.sockets.api]
+        settings = self.configuration.settings
         try:
-            worker = WorkerProcess.start(slot.number, len(self.slots), self.configuration.settings, listeners)
+            with self._reserve.released():
+                worker = WorkerProcess.start(slot.number, len(self.slots), settings, listeners)
         except OSError as error:
             self._note_failed_start(f"worker {slot.number}: {error.strerror or error}")
             return None
@@ -349,6 +357,7 @@ class Supervisor:
                 worker.kill()
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
+        self._reserve.close()
         return HandOver(
             settings=messages.written(self.configuration.settings),
             workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
