@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +37,10 @@ class Machine:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.ports['port']}"
 
-    def command(self) -> list[str]:
+    def command(self, program: Sequence[str] = (sys.executable, "-m", "headgate")) -> list[str]:
         flags = [word for name, port in self.ports.items() for word in (f"--{name}", str(port))]
         return [
-            sys.executable,
-            "-m",
-            "headgate",
+            *program,
             "up",
             str(self.manifests),
             "--state",
@@ -51,10 +49,20 @@ class Machine:
             *self.flags,
         ]
 
-    def start(self) -> "Machine":
+    def start(
+        self,
+        *,
+        program: Sequence[str] = (sys.executable, "-m", "headgate"),
+        cwd: Path | None = None,
+        flags: Sequence[str] = (),
+    ) -> "Machine":
         """Returns once the machine says that it is up."""
         self.process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*self.command(program), *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=cwd,
         )
         assert self.process.stdout is not None
         self.output = ""

@@ -219,7 +219,8 @@ class _Machine:
     def _start_child(self, name: str, *words: object) -> Child:
         logs = self._options.state / "logs"
         logs.mkdir(exist_ok=True)
-        argv = [sys.executable, "-m", "headgate", *map(str, words)]
+        # With -P, a file in the working directory is never imported as a module.
+        argv = [sys.executable, "-P", "-m", "headgate", *map(str, words)]
         child = Child(name, argv, logs / f"{name}.log")
         self._children.append(child)
         self._tasks.append(asyncio.create_task(child.run(self._tell_restart), name=name))
