@@ -38,10 +38,27 @@ _PIPE_CLOSED = 141
 """Exit codes as shells give them to what SIGINT and SIGPIPE ended."""
 
 
+def _open_standard_streams() -> None:
+    """Opens those of the descriptors 0, 1 and 2 that whoever started the process had closed.
+
+    Otherwise the system gives them to the next sockets or files, and log lines would be written to these.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+            os.set_inheritable(descriptor, True)
+
+
 class _LazyGroup(click.Group):
     """Knows its commands by name and imports them on use; ends in silence when it is told to stop."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        _open_standard_streams()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

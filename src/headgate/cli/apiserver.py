@@ -63,7 +63,7 @@ def apiserver(
 
 
 def _tell(running: server.Running) -> None:
-    click.echo(f"API server ready at {running.url}, kubeconfig {running.kubeconfig}")
+    process.say(f"API server ready at {running.url}, kubeconfig {running.kubeconfig}")
 
 
 @apiserver.group()

@@ -29,7 +29,7 @@ def controller(kubeconfig: Path | None, namespace: str | None, workers: int, log
     config = ControllersConfig(kubeconfig=kubeconfig, namespace=namespace, workers=workers)
 
     def announce() -> None:
-        click.echo("headgate controller is ready", err=True)
+        process.say("headgate controller is ready", err=True)
 
     async def main(stop: asyncio.Event) -> None:
         try:

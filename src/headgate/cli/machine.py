@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import httpx2
 import msgspec
@@ -18,7 +18,7 @@ from rich.console import Console
 from headgate import api, cluster, routing
 from headgate.cli import applying
 from headgate.cli.manifests import Manifest
-from headgate.cli.process import stop_on_signal
+from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
 from headgate.cli.route import objects
 from headgate.cli.supervisor import Child, lock_state
@@ -95,7 +95,7 @@ async def run(options: Options) -> None:
 
     Raises StartError, or what the API server refused, if it cannot start, after stopping what was started.
     """
-    console = Console()
+    console = Console(file=cast(IO[str], Output(1)))
     lock = lock_state(options.state)
     stop = stop_on_signal()
     try:

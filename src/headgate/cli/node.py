@@ -47,4 +47,4 @@ def node(
 
 def _tell(ready: room.Ready) -> None:
     where = "on ports of 127.0.0.1" if ready.shares_address else "on loopback addresses of their own"
-    click.echo(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}")
+    process.say(f"Node {ready.name} ready: Pods of {ready.server} run here, {where}")

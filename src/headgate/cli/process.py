@@ -1,13 +1,18 @@
 """What every long-running command does: an event loop, a log on standard error, a clean end on a signal."""
 
 import asyncio
+import contextlib
+import io
 import logging
+import os
+import select
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 
 import click
 import uvloop
+
+from headgate import telemetry
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event is set, then ends in good order."""
@@ -27,14 +32,47 @@ def run(main: Main, *, log_level: str = "info") -> None:
 
 
 def log_to_stderr(log_level: str) -> None:
-    """What the process has to say goes to standard error, from this level on."""
-    logging.basicConfig(
-        level=log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
+    """What the process has to say goes to standard error, from this level on, without ever waiting for it."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(
+            level=log_level.upper(),
+            handlers=[telemetry.LineHandler(2)],
+            format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        )
     for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """One line on standard output or error; it is dropped if it cannot be written at once."""
+    Output(2 if err else 1).write(f"{text}\n")
+
+
+class Output(io.TextIOBase):
+    """Standard output or error that neither waits nor fails: text that cannot be written is dropped."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, text: str) -> int:
+        data = memoryview(text.encode(errors="replace"))
+        with contextlib.suppress(OSError):
+            while data and self._poll.poll(0):
+                # So much a pipe takes at once, if it takes anything.
+                data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

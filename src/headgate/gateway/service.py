@@ -100,7 +100,7 @@ class Service:
     def _write_log(self, form: str) -> None:
         self._recorder.flush()
         if form != "off" and self._lines is None:
-            self._lines = telemetry.LineLog(sys.stdout.fileno())
+            self._lines = telemetry.LineLog(sys.stdout.fileno() if sys.stdout is not None else 1)
         self._recorder.write_to(self._lines if form != "off" else None, form)
 
     async def close(self) -> None:

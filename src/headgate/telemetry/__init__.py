@@ -5,17 +5,19 @@ and to standard output.
 """
 
 from headgate.telemetry.clock import LogClock
-from headgate.telemetry.line_log import LineLog
+from headgate.telemetry.line_log import LineHandler, LineLog
 from headgate.telemetry.metrics import Counter, Gauge, Histogram, LabelValues, Registry
-from headgate.telemetry.process import add_process_metrics
+from headgate.telemetry.process import add_log_metrics, add_process_metrics
 
 __all__ = [
     "Counter",
     "Gauge",
     "Histogram",
     "LabelValues",
+    "LineHandler",
     "LineLog",
     "LogClock",
     "Registry",
+    "add_log_metrics",
     "add_process_metrics",
 ]

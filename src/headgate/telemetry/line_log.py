@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import errno
+import logging
 import os
 import queue
 import select
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-_NOBODY_READS = frozenset({errno.EPIPE, errno.EBADF})
-
 BATCHES = 256
-"""Batches that may wait for a slow reader; after that, batches are dropped and counted."""
+WAITING_BYTES = 16 * 1024 * 1024
+"""Batches, and their bytes, that may wait for a slow reader; after that, batches are dropped and counted."""
 
 
 class LineLog:
-    """Collects lines; `flush` hands them to the writing thread. Not safe for several threads."""
+    """Collects lines; `flush` hands them to the writing thread. Not safe for several threads.
+
+    Lines that cannot be written are dropped and counted: because the reader has gone, has stopped or is too
+    slow, or because the disk is full. Later lines are written again as soon as that is possible.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -26,9 +30,12 @@ class LineLog:
         self._lines: list[str] = []
         self._queue: queue.Queue[bytes | None] = queue.Queue(BATCHES)
         self._lines_dropped = 0
+        self._bytes_queued = 0
+        """These two are changed by the owner's thread alone."""
         self._lines_written = 0
         self._lines_failed = 0
-        """These two are changed by the writing thread alone."""
+        self._bytes_done = 0
+        """These three are changed by the writing thread alone."""
         self._thread = threading.Thread(target=self._write, name="line-log", daemon=True)
         self._thread.start()
         self.add = self._lines.append
@@ -37,8 +44,13 @@ class LineLog:
     def flush(self) -> None:
         if not self._lines:
             return
+        batch = "".join(self._lines).encode(errors="replace")
+        waiting = self._bytes_queued - self._bytes_done
         try:
-            self._queue.put_nowait("".join(self._lines).encode())
+            if waiting and waiting + len(batch) > WAITING_BYTES:
+                raise queue.Full
+            self._queue.put_nowait(batch)
+            self._bytes_queued += len(batch)
         except queue.Full:
             self._lines_dropped += len(self._lines)
         self._lines.clear()
@@ -46,9 +58,10 @@ class LineLog:
     def close(self, timeout_s: float = 2.0) -> None:
         """Writes what is left, for at most `timeout_s` seconds."""
         self.flush()
+        until = time.monotonic() + timeout_s
         with suppress(queue.Full):
             self._queue.put(None, timeout=timeout_s)
-        self._thread.join(timeout_s)
+        self._thread.join(max(0.0, until - time.monotonic()))
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -64,18 +77,39 @@ class LineLog:
                     while view:
                         view = view[self._write_some(view) :]
                 self._lines_written += batch.count(b"\n")
-            except OSError as error:
+            except OSError:  # a full disk may have room again, a named pipe another reader
                 self._lines_failed += batch.count(b"\n")
-                if error.errno in _NOBODY_READS:
-                    return  # later batches are dropped once the queue is full
-                # A full disk may have room again.
+            self._bytes_done += len(batch)
 
     def _write_some(self, view: memoryview) -> int:
         try:
             return os.write(self._fd, view)
         except BlockingIOError:  # whoever shares our standard output has made it non-blocking
-            select.select([], [self._fd], [])
+            poll = select.poll()
+            poll.register(self._fd, select.POLLOUT)
+            poll.poll()
             return 0
+
+
+class LineHandler(logging.Handler):
+    """Gives the records of Python's logging to a LineLog: no call of a logger ever waits for a reader."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.lines = LineLog(fd)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception:
+            line = f"{record.name}: a message could not be formatted: {record.msg!r:.200}"
+        # Logging holds a lock around this: lines of several threads come one after the other.
+        self.lines.add(f"{line}\n")
+        self.lines.flush()
+
+    def close(self) -> None:
+        self.lines.close()
+        super().close()
 
 
 def _pieces(batch: bytes, most: int) -> Iterator[memoryview]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 
 from prometheus_client import ProcessCollector
 
-from headgate.telemetry.metrics import Gauge, Registry
+from headgate.telemetry.line_log import LineHandler
+from headgate.telemetry.metrics import Counter, Gauge, Registry
 
 
 def add_process_metrics(registry: Registry) -> None:
@@ -18,3 +21,25 @@ def add_process_metrics(registry: Registry) -> None:
     build.labels(metadata.version("headgate"), platform.python_version()).value = 1
     registry.add(build)
     registry.include(ProcessCollector(registry=None))
+    add_log_metrics(registry)
+
+
+def add_log_metrics(registry: Registry) -> None:
+    """Adds `headgate_log_lines`, of the log on standard error."""
+    registry.add(
+        Counter(
+            "headgate_log_lines",
+            "Lines of the log on standard error; result is written or dropped (nobody reads them fast "
+            "enough, or the disk is full).",
+            ("result",),
+            _log_lines,
+        )
+    )
+
+
+def _log_lines() -> Iterable[tuple[tuple[str, ...], float]]:
+    counts = [
+        each.lines.statistics() for each in logging.getLogger().handlers if isinstance(each, LineHandler)
+    ]
+    for result in ("written", "dropped"):
+        yield (result,), sum(each[f"lines_{result}"] for each in counts)

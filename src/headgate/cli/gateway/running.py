@@ -105,7 +105,7 @@ async def _announce(supervisor: Supervisor) -> None:
     await supervisor.serving.wait()
     here = supervisor.sockets
     beside = f"metrics on {sockets.url(here.metrics)}/metrics, admin on {sockets.url(here.admin)}"
-    click.echo(f"headgate gateway is ready on {sockets.url(here.api[0])}; {beside}", err=True)
+    process.say(f"headgate gateway is ready on {sockets.url(here.api[0])}; {beside}", err=True)
 
 
 class _Signals:
@@ -205,6 +205,7 @@ def _become_the_next(handed_over: HandOver) -> None:
     os.lseek(left, 0, os.SEEK_SET)
     os.set_inheritable(left, True)
     command = _command()
+    logging.shutdown()  # writes the lines that wait
     os.execve(command[0], command, {**os.environ, HANDED_OVER: str(left)})  # noqa: S606 - no shell is wanted
 
 

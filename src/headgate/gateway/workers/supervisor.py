@@ -101,6 +101,7 @@ class Supervisor:
             "Connections to the metrics page and the admin pages that were ended for exceeding a limit.",
             ("page", "reason"),
         )
+        telemetry.add_log_metrics(registry)
         registry.add(
             self._restarts,
             self.page_rejections,
