@@ -100,7 +100,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 
 async def test_a_killed_node_leaves_nothing(tmp_path):
-    """kill -9 of a node ends its programs at once; what those had started is ended by the next node."""
+    """kill -9 of a node ends its programs, with all that they had started; the next node finds nothing."""
     node = await asyncio.create_subprocess_exec(
         sys.executable, "-c", NODE, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
@@ -110,11 +110,106 @@ async def test_a_killed_node_leaves_nothing(tmp_path):
     child = int(log.read_text().split()[1])
     node.kill()
     await node.wait()
-    await until(lambda: not alive(program))
-    assert alive(child)
-    ended = processes.ProcessRunner(tmp_path / "processes").end_leftovers()
-    assert [record.pid for record in ended] == [program]
-    await until(lambda: not alive(child))
+    await until(lambda: not alive(program) and not alive(child))
+    assert processes.ProcessRunner(tmp_path / "processes").end_leftovers() == []
+
+
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        if sys.argv[1] == "nameless":
+            os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)"], {})
+        time.sleep(600)
+    os._exit(0)
+print("started", flush=True)
+time.sleep(600)
+"""
+"""Starts a daemon with a session of its own; a "nameless" one carries nothing of its environment."""
+
+
+async def daemonized(runner, tmp_path, kind: str) -> tuple[processes.Process, int]:
+    """A program that has started a daemon, and the process id of that."""
+    process = await start(runner, tmp_path, "python3", "-c", DAEMON, kind)
+    await until(lambda: "started" in output(tmp_path) and len(family(process)) == 2)
+    (daemon,) = set(family(process)) - {process.pid}
+    assert os.getsid(daemon) != os.getsid(process.pid)
+    return process, daemon
+
+
+def family(process: processes.Process) -> list[int]:
+    """The children of the launcher: the program, and daemons."""
+    launcher = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [int(pid) for pid in children if alive(int(pid))]
+
+
+@pytest.mark.parametrize("kind", ["plain", "nameless"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_daemons_end_with_the_program(runner, tmp_path, kind, number):
+    """A second fork and a session of its own do not get a process out of its container."""
+    process, daemon = await daemonized(runner, tmp_path, kind)
+    process.send(number)
+    assert await process.wait() == processes.Exit(128 + number, number)
+    assert not alive(daemon)
+
+
+async def test_daemons_end_with_a_killed_launcher(runner, tmp_path):
+    """Who kills the launcher itself ends the program; the node finds the daemons by their environment."""
+    process, daemon = await daemonized(runner, tmp_path, "plain")
+    os.kill(process._launcher.pid, signal.SIGKILL)
+    assert await process.wait() == processes.Exit(137, signal.SIGKILL)
+    assert not alive(process.pid)
+    assert not alive(daemon)
+
+
+async def test_a_stopped_launcher_still_ends_its_program(runner, tmp_path):
+    """A program can stop its launcher, but not keep the node from ending both."""
+    process, daemon = await daemonized(runner, tmp_path, "nameless")
+    os.kill(process._launcher.pid, signal.SIGSTOP)
+    process.send(signal.SIGKILL)
+    assert await process.wait() == processes.Exit(137, signal.SIGKILL)
+    assert not alive(daemon)
+
+
+async def test_a_cancelled_wait_ends_everything(runner, tmp_path):
+    """A node that is stopped at once leaves no daemon."""
+    process, daemon = await daemonized(runner, tmp_path, "nameless")
+    waiting = asyncio.ensure_future(process.wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not alive(process.pid)
+    assert not alive(daemon)
+
+
+async def test_a_fork_storm_ends(runner, tmp_path):
+    """Processes that start others again and again are all found."""
+    forks = "setsid sh -c 'while :; do sleep 0.05; done'"
+    storm = f"i=0; while [ $i -lt 40 ]; do {forks} & i=$((i+1)); done; echo started; wait"
+    process = await start(runner, tmp_path, "sh", "-c", storm)
+    await until(lambda: "started" in output(tmp_path))
+    token = process._token
+    process.send(signal.SIGTERM)
+    await process.wait()
+    marker = f"{records.TOKEN}={token}".encode()
+    assert not [pid for pid in records._processes() if marker in records._environment(pid) and alive(pid)]
+
+
+async def test_leftovers_are_found_when_node_and_launchers_were_killed(runner, tmp_path):
+    """The next node ends daemons that have left the recorded process group."""
+    process, daemon = await daemonized(runner, tmp_path, "plain")
+    record = next((tmp_path / "processes").glob("*.json"))
+    kept = record.read_bytes()
+    os.kill(process._launcher.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGKILL)
+    record.write_bytes(kept)
+    processes.ProcessRunner(tmp_path / "processes").end_leftovers()
+    await until(lambda: not alive(daemon))
+    assert await process.wait() == processes.Exit(137, signal.SIGKILL)
 
 
 def test_a_reused_pid_is_not_ended(tmp_path):

@@ -1,4 +1,4 @@
-"""Runs a container as a local process: a session of its own, output in a log file, ended with the node."""
+"""Runs a container as a local process below a launcher: output in a log file, ended with all it started."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _READ_BYTES = 64 << 10
+_START_S = 60.0
+"""How long a launcher may take until it has started its program; only turns a hang into an error."""
+_END_S = 15.0
 
 
 class StartError(Exception):
@@ -55,15 +59,20 @@ class Process:
     """A started program. Its owner must await `wait`, which reaps the process and cleans up behind it."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, output: "_Output", runner: "ProcessRunner"
+        self,
+        pid: int,
+        token: str,
+        launcher: asyncio.subprocess.Process,
+        control: socket.socket,
+        output: "_Output",
+        runner: "ProcessRunner",
     ) -> None:
-        self._process = process
+        self.pid = pid
+        self._token = token
+        self._launcher = launcher
+        self._control = control
         self._output = output
         self._runner = runner
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def container_id(self) -> str:
@@ -71,17 +80,31 @@ class Process:
 
     def send(self, signal_number: signal.Signals) -> None:
         """Signal the whole group; nothing happens if it is gone."""
-        if self._process.returncode is None:
-            _signal_group(self.pid, signal_number)
+        with contextlib.suppress(OSError):
+            self._control.send(bytes([signal_number]))
+        if signal_number == signal.SIGKILL:
+            # The program may have stopped its launcher, which must get to read this.
+            with contextlib.suppress(ProcessLookupError):
+                self._launcher.send_signal(signal.SIGCONT)
 
     async def wait(self) -> Exit:
-        """Until the program ends. What it had started in its group ends with it, as in a container."""
+        """Until the program ends. All that it had started ends with it, as in a container."""
         try:
-            code = await self._process.wait()
+            await self._launcher.wait()
+            status = _last_line(self._control)
+            if status is None:
+                await asyncio.to_thread(records.end_marked, self._token)
+        except asyncio.CancelledError:
+            self._control.close()
+            await _until_ended(self._launcher)
+            raise
         finally:
-            _signal_group(self.pid, signal.SIGKILL)
+            self._control.close()
             self._output.close()
             self._runner.ended(self.pid)
+        if status is None:  # the launcher was killed, and the program with it
+            return Exit(128 + signal.SIGKILL, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(status)
         return Exit(128 - code, -code) if code < 0 else Exit(code)
 
 
@@ -116,25 +139,26 @@ class ProcessRunner:
             writer.close(time.time())
             raise StartError(f"cannot start {program}: no pipe for its output: {error}") from error
         try:
-            process = await asyncio.create_subprocess_exec(
-                *_launched(program, command),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output.write_end,
-                stderr=output.write_end,
-                env=variables,
-                cwd=working_dir or None,
-                start_new_session=True,
-            )
+            launcher, control = await _launch(program, command, output, variables, working_dir or None)
         except BaseException as error:
             output.close()
             if isinstance(error, (OSError, ValueError)):
                 raise StartError(f"cannot start {program}: {error}") from error
             raise
-        output.close_write_end()
-        self._records.add(process.pid, token, what)
-        self._running.add(process.pid)
+        try:
+            output.close_write_end()
+            pid = await _first_line(control)
+        except BaseException as error:
+            control.close()
+            await _until_ended(launcher)
+            output.close()
+            if isinstance(error, (OSError, ValueError)):
+                raise StartError(f"cannot start {program}: its launcher has ended") from error
+            raise
+        self._records.add(pid, token, what)
+        self._running.add(pid)
         self._started += 1
-        return Process(process, output, self)
+        return Process(pid, token, launcher, control, output, self)
 
     def end_leftovers(self) -> list[records.Record]:
         """End what an earlier node on the same state directory left running."""
@@ -233,11 +257,53 @@ def _found(program: str, search_path: str, working_dir: str) -> str:
     return found
 
 
-def _launched(program: str, command: Sequence[str]) -> list[str]:
-    launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())]
-    return [*launcher, program, *command[1:]]
+async def _launch(
+    program: str,
+    command: Sequence[str],
+    output: _Output,
+    variables: Mapping[str, str],
+    working_dir: str | None,
+) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """A launcher, and the socket to it. Raises OSError and ValueError."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        try:
+            launcher = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(_LAUNCHER)),
+                *(program, *command[1:]),
+                stdin=theirs.fileno(),
+                stdout=output.write_end,
+                stderr=output.write_end,
+                env=variables,
+                cwd=working_dir,
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return launcher, ours
 
 
-def _signal_group(group: int, signal_number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal_number)
+async def _first_line(control: socket.socket) -> int:
+    """The program's process id. Raises OSError or ValueError if the launcher has failed."""
+    async with asyncio.timeout(_START_S):
+        return int(await asyncio.get_running_loop().sock_recv(control, len("4194304\n")))
+
+
+def _last_line(control: socket.socket) -> int | None:
+    """The program's status, if the launcher could tell it."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(control.recv(64))
+    return None
+
+
+async def _until_ended(launcher: asyncio.subprocess.Process) -> None:
+    """It ends by itself once its socket is closed, after what it started."""
+    try:
+        async with asyncio.timeout(_END_S):
+            await launcher.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            launcher.kill()
+        await launcher.wait()

@@ -1,9 +1,10 @@
 """Remembers which processes a node started, so that the next node can end those of one that was killed.
 
-`kill -9` of the node ends its direct children (they ask the kernel for that, see `launcher`), but not what
-those had started. A record names a process group by its leader's pid. A pid may have been given to someone
-else since, so a group is ended only if its leader still has the recorded start time, or a member still
-carries the run's token in its environment.
+`kill -9` of the node ends its processes with all that they had started, see `launcher`. Where the launchers
+were killed as well, the records tell the next node what to end. A record names a process group by its
+leader's pid. A pid may have been given to someone else since, so a group is ended only if its leader still
+has the recorded start time, or a member still carries the run's token in its environment. Processes outside
+of the group are known by the token alone.
 """
 
 import contextlib
@@ -63,6 +64,8 @@ class Records:
                 )
                 _end_group(record.pid)
                 ended.append(record)
+            if record is not None:
+                end_marked(record.token)
             path.unlink(missing_ok=True)
         return ended
 
@@ -98,10 +101,28 @@ def _is_ours(record: Record) -> bool:
     return any(marker in _environment(pid) for pid in _members(record.pid))
 
 
+def end_marked(token: str) -> None:
+    """Kill every process that carries a run's token in its environment, and wait until they are gone."""
+    marker = f"{TOKEN}={token}".encode()
+    deadline = time.monotonic() + _WAIT_S
+    while time.monotonic() < deadline:
+        marked = [pid for pid in _processes() if marker in _environment(pid) and start_time(pid) is not None]
+        if not marked:
+            return
+        for pid in marked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _processes() -> list[int]:
+    """All processes, where there is a /proc."""
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
 def _members(group: int) -> list[int]:
     """The processes of a group, where there is a /proc."""
-    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if (stat := _stat(pid)) is not None and stat[2] == str(group)]
+    return [pid for pid in _processes() if (stat := _stat(pid)) is not None and stat[2] == str(group)]
 
 
 def _environment(pid: int) -> list[bytes]:
