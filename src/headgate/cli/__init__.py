@@ -7,7 +7,9 @@ so that `headgate --help` and completion answer at once.
 import difflib
 import importlib
 import os
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
@@ -54,8 +56,24 @@ def _open_standard_streams() -> None:
             os.set_inheritable(descriptor, True)
 
 
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 class _LazyGroup(click.Group):
     """Knows its commands by name and imports them on use; ends in silence when it is told to stop."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        # Python's own handler raises an exception wherever the program is: in a callback of the interpreter,
+        # amid an import, it is printed and lost. Until a command has its own handler, Ctrl-C just ends it.
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or not _is_main_thread():
+            return super().main(*args, **options)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            return super().main(*args, **options)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def invoke(self, ctx: click.Context) -> Any:
         _open_standard_streams()

@@ -7,12 +7,20 @@ import logging
 import os
 import select
 import signal
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import click
 import uvloop
 
 from headgate import telemetry
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit code, as shells give it to what SIGINT ended."""
+INTERRUPTED_S = 2.0
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
 """Runs until the event is set, then ends in good order."""
@@ -29,6 +37,42 @@ def run(main: Main, *, log_level: str = "info") -> None:
         uvloop.run(_until_signal(main))
     except* (OSError, click.ClickException) as group:
         raise click.ClickException("; ".join(map(told, leaves(group)))) from group
+
+
+def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs a command that ends by itself, or with KeyboardInterrupt on SIGINT.
+
+    `asyncio.run` hears of a signal only when its loop wakes up for another reason, if the signal comes just
+    before the loop begins to wait, or is delivered to another thread. A handler of the loop wakes it. What
+    does not let itself be cancelled (a name lookup in a thread, for instance) is given a moment, no more.
+    """
+
+    async def interruptible() -> T:
+        loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(main())
+        is_interrupted = False
+
+        def interrupt() -> None:
+            nonlocal is_interrupted
+            is_interrupted = True
+            running.cancel()
+            loop.remove_signal_handler(signal.SIGINT)  # a second one raises KeyboardInterrupt at once
+            last = threading.Timer(INTERRUPTED_S, os._exit, (INTERRUPTED,))
+            last.daemon = True
+            last.start()
+
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            if is_interrupted:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return asyncio.run(interruptible() if in_main_thread else main())
 
 
 def log_to_stderr(log_level: str) -> None:

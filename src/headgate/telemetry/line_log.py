@@ -6,6 +6,7 @@ import logging
 import os
 import queue
 import select
+import signal
 import stat
 import threading
 import time
@@ -71,6 +72,8 @@ class LineLog:
         }
 
     def _write(self) -> None:
+        # Signals are for the main thread: only there they interrupt what waits.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while (batch := self._queue.get()) is not None:
             try:
                 for view in _pieces(batch, select.PIPE_BUF if self._is_pipe else len(batch)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TypeVar
 import click
 
 from headgate import cluster
+from headgate.cli import process
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def run(server: Server, main: Callable[[cluster.Client], Awaitable[T]]) -> T:
             return await main(client)
 
     with explained(server):
-        return asyncio.run(with_client())
+        return process.run_once(with_client)
 
 
 @contextmanager
