@@ -48,21 +48,22 @@ async def test_a_worker_that_hangs_does_not_take_the_pages_with_it(start_gateway
     answers = await asyncio.gather(
         *(
             asyncio.to_thread(gateway.get, path)
-            for path in ("/debug/config", "/debug/endpoints", "/debug/requests") * 4
+            for path in ("/debug/config", "/debug/endpoints", "/debug/requests") * 2
         ),
         asyncio.to_thread(gateway.metric, "headgate_gateway_workers", state="ready"),
     )
     assert answers.pop() == 2
     for answer in answers:
         assert answer.status_code == 200
-        assert "worker 1 " in answer.json()["no_answer"][0]
+        # On a busy machine the other one may be too slow as well.
+        assert any("worker 1 " in each for each in answer.json()["no_answer"])
     assert gateway.get("/readyz").json() == {"message": "ready", "workers": {"ready": 2}}
-    file.write_text("workers: {count: 2, hang_s: 3}\nlogging: {access_log: off}\n")
+    file.write_text("workers: {count: 2, hang_s: 10}\nlogging: {access_log: off}\n")
     gateway.signal(signal.SIGHUP)
-    await eventually(lambda: f"worker 1 ({stuck}) hangs for 3 s and is killed" in gateway.said())
+    await eventually(lambda: f"worker 1 ({stuck}) hangs for 10 s and is killed" in gateway.said())
     await eventually(lambda: stuck not in (now := gateway.workers()) and len(now) == 2)
     assert gateway.workers()[0] == well, "who told less often before that time was shortened does not hang"
-    assert "no_answer" not in gateway.get("/debug/requests").json()
+    await eventually(lambda: "no_answer" not in gateway.get("/debug/requests").json())
 
 
 async def test_requests_of_all_workers_are_listed_oldest_first(start_gateway, connect, engine, eventually):
