@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
 import msgspec
@@ -359,10 +359,18 @@ class Listener(socket.socket):
         super().close()
 
 
-def listening_socket(host: str, port: int, *, shared: bool = False) -> Listener:
+class Use(NamedTuple):
+    """What an address is for, and which settings change it: the words of an error."""
+
+    purpose: str
+    host_setting: str
+    port_setting: str
+
+
+def listening_socket(host: str, port: int, *, shared: bool = False, use: Use | None = None) -> Listener:
     """A bound socket; `shared` lets several processes listen on the same address.
 
-    Raises OSError with the address in its text.
+    Raises OSError with the address in its text, and with what `use` says.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = Listener(family)
@@ -374,6 +382,11 @@ def listening_socket(host: str, port: int, *, shared: bool = False) -> Listener:
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno or 0)
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {reason}") from error
+        if use is None:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {reason}") from error
+        is_host = error.errno == errno.EADDRNOTAVAIL
+        remedy = f"choose another {'address' if is_host else 'port'} with {use[1] if is_host else use[2]}"
+        message = f"cannot listen on {host}:{port} for {use.purpose}: {reason}; {remedy}"
+        raise OSError(error.errno, message) from error
     listener.setblocking(False)
     return listener

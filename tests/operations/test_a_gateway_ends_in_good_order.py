@@ -4,9 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,20 +98,3 @@ async def test_workers_do_not_outlive_a_killed_supervisor(start_gateway, eventua
     gateway.process.kill()
     await asyncio.to_thread(gateway.process.wait, 60)
     await eventually(lambda: not any(map(is_alive, workers)))
-
-
-def test_an_address_that_is_taken_is_named(kubeconfig):
-    """Exit code 1 and one line."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        arguments = ["--kubeconfig", str(kubeconfig), "--port", "0", "--metrics-port", "0"]
-        done = subprocess.run(
-            [sys.executable, "-m", "headgate", "gateway", *arguments, "--admin-port", str(port)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    assert done.returncode == 1
-    assert done.stderr == f"Error: cannot listen on 127.0.0.1:{port}: Address already in use\n"

@@ -117,7 +117,7 @@ def test_a_port_in_use_is_said_plainly(start):
     _, url = start()
     result = CliRunner().invoke(simulate, ["engine", "--port", url.rpartition(":")[2]])
     assert result.exit_code == 1
-    assert "cannot listen on 127.0.0.1 port" in result.output
+    assert "cannot listen on 127.0.0.1:" in result.output
     assert "--port" in result.output
 
 

@@ -95,6 +95,14 @@ def test_a_supervisor_killed_alone_takes_its_processes_along(up, eventually):
     eventually(lambda: not alive(pids))
 
 
+PURPOSES = {
+    "port": "the inference API",
+    "apiserver-port": "the Kubernetes API",
+    "metrics-port": "the gateway's metrics",
+    "admin-port": "the gateway's admin page",
+}
+
+
 def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, new_machine):
     """Nothing is started, and all taken ports are told at once."""
     second = new_machine()
@@ -103,8 +111,8 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, 
     assert done.returncode == 1
     for option, port in machine.ports.items():
         assert (
-            f"127.0.0.1:{port} cannot be used (Address already in use): choose another --{option}"
-            in done.stderr
+            f"cannot listen on 127.0.0.1:{port} for {PURPOSES[option]}: Address already in use; "
+            f"choose another port with --{option}\n" in done.stderr
         )
 
 

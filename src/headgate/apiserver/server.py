@@ -30,6 +30,9 @@ class Running:
     parts: Parts = field(repr=False)
 
 
+_USE = serving.Use("the Kubernetes API", "--host", "--port")
+
+
 @contextlib.asynccontextmanager
 async def running(config: Config) -> AsyncIterator[Running]:
     """Runs the server for as long as the block lasts; on leaving, watches end and requests are finished."""
@@ -38,7 +41,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
         now = datetime.datetime.now(datetime.UTC)
         identity = pki.ensure(config.state / "pki", config.host, now)
         limits = config.connections.affordable()
-        listener = serving.listening_socket(config.host, config.port)
+        listener = serving.listening_socket(config.host, config.port, use=_USE)
         serving.drop_stalled(listener, limits)
         url = _url(config.host, listener.getsockname()[1])
         server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity, limits))

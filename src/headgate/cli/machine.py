@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shlex
@@ -119,13 +120,13 @@ def _check_ports(options: Options) -> None:
     """All ports that are taken, in one message, before anything is started."""
     listen, metrics, admin = options.gateway.listen, options.gateway.metrics, options.gateway.admin
     wanted = {
-        "--port": (listen.host, listen.port),
-        "--apiserver-port": (_LOOPBACK, options.apiserver_port),
-        "--metrics-port": (metrics.host, metrics.port),
-        "--admin-port": (admin.host, admin.port),
+        "--port": ("the inference API", listen.host, listen.port),
+        "--apiserver-port": ("the Kubernetes API", _LOOPBACK, options.apiserver_port),
+        "--metrics-port": ("the gateway's metrics", metrics.host, metrics.port),
+        "--admin-port": ("the gateway's admin page", admin.host, admin.port),
     }
     problems = []
-    for option, (host, port) in wanted.items():
+    for option, (purpose, host, port) in wanted.items():
         if port == 0:
             problems.append(f"`headgate up` cannot use port 0, a random one: choose another {option}")
             continue
@@ -134,7 +135,10 @@ def _check_ports(options: Options) -> None:
             try:
                 probe.bind((host, port))
             except OSError as error:
-                problems.append(f"{host}:{port} cannot be used ({error.strerror}): choose another {option}")
+                is_host = error.errno == errno.EADDRNOTAVAIL
+                where = "--host" if option == "--port" else "--gateway-config"
+                remedy = f"choose another {f'address with {where}' if is_host else f'port with {option}'}"
+                problems.append(f"cannot listen on {host}:{port} for {purpose}: {error.strerror}; {remedy}")
     if problems:
         raise StartError("\n".join(problems))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -141,7 +142,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return server.listen(host, port)
     except OSError as error:
-        message = f"cannot listen on {host} port {port}: {error.strerror}; see --host, --port"
+        message = (
+            f"cannot listen on {host}:{port} for an engine of the fleet: {os.strerror(error.errno or 0)}; "
+            "choose another address with --host or --port, the port of the first engine"
+        )
         raise click.ClickException(message) from error
 
 

@@ -25,6 +25,15 @@ PAGE_DESCRIPTORS = 256
 """For connections to the two pages, and what the process has open besides."""
 
 
+_USES = {
+    "api": serving.Use("the inference API", "listen.host (--host)", "listen.port (--port)"),
+    "metrics": serving.Use(
+        "the metrics page", "metrics.host (--metrics-host)", "metrics.port (--metrics-port)"
+    ),
+    "admin": serving.Use("the admin page", "admin.host (--admin-host)", "admin.port (--admin-port)"),
+}
+
+
 class Reserve:
     """Descriptors that stay free for workers, whatever connects to the supervisor's own ports.
 
@@ -106,7 +115,7 @@ class Sockets:
         while len(socks) < count:
             if socks:
                 host, port = socks[0].getsockname()[:2]
-            socks.append(serving.listening_socket(host, port, shared=use == "api"))
+            socks.append(serving.listening_socket(host, port, shared=use == "api", use=_USES[use]))
         return socks
 
     def listen(self, sock: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -195,6 +196,9 @@ def _failures(
         raise ValueError(f"--faults: {path}: {error}") from error
 
 
+_PURPOSES = {"--port": "the engine", "--bootstrap-port": "the bootstrap server of SGLang's prefill"}
+
+
 def _listen(host: str, port: int, option: str) -> socket.socket:
     from headgate.simulator import server
 
@@ -202,7 +206,8 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         return server.listen(host, port)
     except OSError as error:
         raise click.ClickException(
-            f"cannot listen on {host} port {port}: {error.strerror}; see --host, {option}"
+            f"cannot listen on {host}:{port} for {_PURPOSES[option]}: {os.strerror(error.errno or 0)}; choose another "
+            f"address with --host or {option}"
         ) from error
 
 

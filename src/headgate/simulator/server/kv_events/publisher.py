@@ -115,7 +115,10 @@ class Publisher:
             else:
                 socket.bind(address)
         except zmq.ZMQError as error:
-            raise OSError(f"cannot publish KV events on {address}: {error.strerror}") from error
+            raise OSError(
+                f"cannot publish KV events on {address}: {error.strerror}; choose another address with "
+                "--kv-events-config, or with --zmq-endpoint and --kv-events-replay-endpoint"
+            ) from error
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
