@@ -16,9 +16,10 @@ up: $(STAMP)  ## install Headgate into .venv and start the quickstart
 
 test: check unit  ## static checks, then the whole test suite
 
-check: $(DEV_STAMP)  ## ruff, mypy --strict, import contracts
+check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_source.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 

@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -33,10 +33,8 @@ def run(main: Main, *, log_level: str = "info") -> None:
     and exit code 1.
     """
     log_to_stderr(log_level)
-    try:
+    with explained(OSError, click.ClickException):
         uvloop.run(_until_signal(main))
-    except* (OSError, click.ClickException) as group:
-        raise click.ClickException("; ".join(map(told, leaves(group)))) from group
 
 
 def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -119,12 +117,24 @@ class Output(io.TextIOBase):
         return os.isatty(self._descriptor)
 
 
-def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """The exceptions of nested groups, in one list."""
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+@contextlib.contextmanager
+def explained(*known: type[Exception]) -> Iterator[None]:
+    """Raises ClickException where all that the block raises, alone or in groups, is of these types."""
+    # Not by `except*`: Python 3.11.2 loses what is raised there.
+    try:
+        yield
+    except Exception as error:
+        found = leaves(error)
+        if not all(isinstance(each, known) for each in found):
+            raise
+        raise click.ClickException("; ".join(map(told, found))) from error
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions of nested groups, in one list; of another exception, that alone."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in leaves(each)]
 
 
 def told(error: BaseException) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from headgate import serving, telemetry
@@ -45,10 +44,8 @@ def run(file: Path | None, flags: Mapping[str, Any]) -> None:
     settings = known(past.settings) if past is not None else None
     configuration = Configuration(lambda: reading.load(file, flags), file, registry, settings)
     logging.getLogger().setLevel(configuration.settings.logging.level.upper())
-    try:
+    with process.explained(OSError, StartError):
         handed_over = asyncio.run(_serve(configuration, registry, past))
-    except* (OSError, StartError) as group:
-        raise click.ClickException("; ".join(map(process.told, process.leaves(group)))) from group
     if handed_over is not None:
         _become_the_next(handed_over)
 

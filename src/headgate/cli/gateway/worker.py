@@ -7,7 +7,10 @@ import uvloop
 
 from headgate import cluster
 from headgate.cli import process
+from headgate.gateway.workers import channel
 from headgate.gateway.workers.worker import run_worker
+
+_TOLD = (cluster.ConfigurationError, OSError, channel.Closed)
 
 
 def main(descriptor: int) -> int:
@@ -18,7 +21,9 @@ def main(descriptor: int) -> int:
     code = 0
     try:
         uvloop.run(run_worker(sock))
-    except* (cluster.ConfigurationError, OSError):
+    except Exception as error:
+        if not all(isinstance(each, _TOLD) for each in process.leaves(error)):
+            raise
         code = 1  # the supervisor was told why, and tells it
     return code
 

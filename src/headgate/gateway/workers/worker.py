@@ -48,11 +48,11 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
                 accounts.is_heard = False
             await service.close()
             channel.send(messages.Counted(0, sums.families(service.registry)))
-    except* wire.Closed:
-        pass
-    except* Exception as group:
-        channel.send(messages.Failed("; ".join(dict.fromkeys(_texts(group)))))
-        raise
+    except Exception as error:  # not by `except*`: Python 3.11.2 loses what is raised there
+        found = [each for each in _leaves(error) if not isinstance(each, wire.Closed)]
+        if found:
+            channel.send(messages.Failed("; ".join(dict.fromkeys(str(each) or repr(each) for each in found))))
+            raise
     finally:
         await channel.flush(LAST_WORDS_S)
         channel.close()
@@ -65,11 +65,10 @@ async def _first(channel: wire.Channel[messages.Order, messages.Report]) -> mess
     return order
 
 
-def _texts(group: BaseExceptionGroup[BaseException]) -> list[str]:
-    found = []
-    for error in group.exceptions:
-        found += _texts(error) if isinstance(error, BaseExceptionGroup) else [str(error) or repr(error)]
-    return found
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _leaves(each)]
 
 
 class _Worker:

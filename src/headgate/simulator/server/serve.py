@@ -131,8 +131,11 @@ async def _until_signalled(served: Sequence[Served], on_listening: Callable[[], 
             await stop.wait()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, cut)
-    except* OSError as errors:
-        raise _first(errors) from None
+    except BaseExceptionGroup as errors:  # not by `except*`: Python 3.11.2 loses what is raised there
+        found, others = errors.split(OSError)
+        if found is None or others is not None:
+            raise
+        raise _first(found) from None
 
 
 def _first(error: BaseException) -> BaseException:

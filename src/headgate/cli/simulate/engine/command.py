@@ -206,8 +206,8 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
         return server.listen(host, port)
     except OSError as error:
         raise click.ClickException(
-            f"cannot listen on {host}:{port} for {_PURPOSES[option]}: {os.strerror(error.errno or 0)}; choose another "
-            f"address with --host or {option}"
+            f"cannot listen on {host}:{port} for {_PURPOSES[option]}: {os.strerror(error.errno or 0)}; "
+            f"choose another address with --host or {option}"
         ) from error
 
 

@@ -1,0 +1,46 @@
+"""`tools/check_source.py`, a part of `make check`, finds what it says and nothing else."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools" / "check_source.py"
+
+
+@pytest.fixture
+def tool():
+    spec = importlib.util.spec_from_file_location("check_source", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_repository_keeps_to_them(tool, capsys):
+    """No code raises inside `except*`, which loses the error on Python 3.11.2."""
+    assert tool.main([]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("raise", 1),
+        ("raise ValueError from error", 1),
+        ("if error:\n            raise", 1),
+        ("try:\n            pass\n        except OSError:\n            raise", 1),
+        ("match error:\n            case 1:\n                raise", 1),
+        ("print(error)", 0),
+        ("def later():\n            raise ValueError", 0),
+    ],
+)
+def test_a_raise_is_found_wherever_it_stands(tool, tmp_path, body, found):
+    """Under conditions too, but not in a function that only begins its life there."""
+    file = tmp_path / "code.py"
+    file.write_text(f"def f():\n    try:\n        pass\n    except* OSError as error:\n        {body}\n")
+    assert len(list(tool.problems(file))) == found
+
+
+def test_a_raise_in_a_plain_except_is_fine(tool, tmp_path):
+    """Only groups are caught by the statement that loses errors."""
+    (tmp_path / "code.py").write_text("try:\n    pass\nexcept OSError:\n    raise\n")
+    assert tool.main([str(tmp_path)]) == 0
