@@ -56,7 +56,9 @@ async def test_a_long_log_is_set_aside_before_the_next_start(tmp_path: Path) -> 
     """Logs of a machine that is started every day don't fill its disk."""
     log = tmp_path / "long.log"
     with log.open("wb") as file:
-        file.truncate(supervisor.MAX_LOG_BYTES + 1)
+        file.truncate(supervisor.MAX_LOG_BYTES)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nold\n")
     child = Child("long", python("print('new')"), log)
     ended = asyncio.Event()
     task = asyncio.create_task(child.run(lambda *_: ended.set()))
@@ -66,7 +68,36 @@ async def test_a_long_log_is_set_aside_before_the_next_start(tmp_path: Path) -> 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert child.last_lines(5) == ["new"]
-    assert (tmp_path / "long.log.1").stat().st_size > supervisor.MAX_LOG_BYTES
+    assert (tmp_path / "long.log.1").read_bytes()[-5:] == b"\nold\n"
+
+
+async def test_a_log_is_bounded_while_its_process_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that never stops writing fills two files and no more, and its last words can be read."""
+    monkeypatch.setattr(supervisor, "MAX_LOG_BYTES", 100_000)
+    monkeypatch.setattr(supervisor, "LOG_CHECK_S", 0.01)
+    log, aside = tmp_path / "loud.log", tmp_path / "loud.log.1"
+    writes = "for i in itertools.count(): print(i, flush=True); i % 100 or time.sleep(1e-3)"
+    child = Child("loud", python(f"import itertools, time\n{writes}"), log)
+    task = asyncio.create_task(child.run(lambda *_: None))
+    async with asyncio.timeout(60):
+        while last_number(aside) < 100_000:
+            await asyncio.sleep(0.01)
+    await child.stop(10)
+    await task
+    assert len(aside.read_bytes()) <= 200_000
+    assert sorted(os.listdir(tmp_path)) == ["loud.log", "loud.log.1"]
+    assert last_number(log) > 100_000
+    kept = [int(line) for line in aside.read_text().split() + log.read_text().split()]
+    assert kept == sorted(kept)
+
+
+def last_number(log: Path) -> int:
+    """In a file of one number a line; 0 where there is none."""
+    if not log.exists():
+        return 0
+    return int((log.read_bytes().split(b"\n")[:-1] or [b"0"])[-1])
 
 
 async def test_a_child_stopped_while_it_starts_ends(tmp_path: Path) -> None:

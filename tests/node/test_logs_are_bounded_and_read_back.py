@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import time
 from contextlib import aclosing, closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.node import log_files, log_reading, logs
+from headgate.node import log_files, log_reading, logs, processes
 
 START = 1_700_000_000.0
 
@@ -159,3 +161,37 @@ def test_only_two_runs_are_kept(directory):
         "4.log",
         "5.log",
     ]
+
+
+async def test_a_process_that_never_stops_writing(tmp_path):
+    """It fills two files at most; a follower gets lines all the time, and the node has time for others."""
+    directory = log_files.LogDirectory(tmp_path / "logs")
+    runner = processes.ProcessRunner(tmp_path / "processes")
+    writer = open_run(directory)
+    process = await runner.start(["yes"], {"PATH": os.environ["PATH"]}, "", writer, "ns/pod/main")
+    files = directory.pod("ns", "pod", "uid") / "main"
+    sizes: list[int] = []
+
+    async def follow() -> int:
+        file = directory.newest("ns", "pod", "main")
+        assert file is not None
+        options = log_reading.LogOptions(follow=True)
+        received = 0
+        async for chunk in log_reading.read(file, options, lambda: directory.is_live(file)):
+            received += len(chunk)
+        return received
+
+    following = asyncio.create_task(follow())
+    began, began_cpu = time.monotonic(), time.process_time()
+    async with asyncio.timeout(120):
+        while not (files / "0.log.1").exists() or len(sizes) < 100:
+            sizes.append(sum(path.stat().st_size for path in files.iterdir()))
+            await asyncio.sleep(0.01)
+    assert time.process_time() - began_cpu < 0.8 * (time.monotonic() - began)
+    tail = await read(directory, tail_lines=1000)
+    process.send(signal.SIGKILL)
+    await process.wait()
+    assert max(sizes) <= 2 * log_files.MAX_FILE_BYTES
+    assert tail == "y\n" * 1000
+    assert await following > 1000
+    assert await read(directory, tail_lines=3) == "y\n" * 3

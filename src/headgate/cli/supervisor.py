@@ -17,8 +17,11 @@ LONGEST_RESTART_S = 30.0
 STEADY_AFTER_S = 60.0
 """A process that ran this long before it fell over is started again as if for the first time."""
 
-MAX_LOG_BYTES = 64 * 1024 * 1024
-"""A log that is longer at the start of its process is set aside as NAME.log.1."""
+MAX_LOG_BYTES = 32 * 1024 * 1024
+"""A log that has become longer is emptied. Its last so many bytes are kept in NAME.log.1, and up to as many
+more that come during the copy."""
+LOG_CHECK_S = 1.0
+_COPY_BYTES = 1024 * 1024
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,7 +57,7 @@ class Child:
                 )
             if self._stop.is_set():
                 self.process.terminate()  # it was told to stop while it was being started
-            code = await self.process.wait()
+            code = await self._until_ended(self.process)
             if self._stop.is_set():
                 return
             if time.monotonic() - started > STEADY_AFTER_S:
@@ -63,6 +66,17 @@ class Child:
             on_restart(self, code)
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, LONGEST_RESTART_S)
+
+    async def _until_ended(self, process: asyncio.subprocess.Process) -> int:
+        """Keeps the log short meanwhile."""
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=LOG_CHECK_S)
+                await asyncio.to_thread(shorten, self.log_path)
+        finally:
+            ended.cancel()
+        return ended.result()
 
     async def stop(self, grace_s: float) -> bool:
         """SIGTERM, then SIGKILL after `grace_s` seconds. Returns whether it ended by itself."""
@@ -93,9 +107,31 @@ class Child:
         return []
 
     def _open_log(self) -> IO[bytes]:
-        if self.log_path.exists() and self.log_path.stat().st_size > MAX_LOG_BYTES:
-            self.log_path.replace(self.log_path.with_suffix(".log.1"))
+        shorten(self.log_path)
         return self.log_path.open("ab")
+
+
+def shorten(log: Path) -> None:
+    """Moves the content of a log that is too long to NAME.log.1, and empties it, while its process writes on.
+
+    A process has the file open for appending, so it goes on at the new end. What it writes between the copy
+    and the emptying, which is a few lines if any, is lost.
+    """
+    with contextlib.suppress(OSError):
+        if log.stat().st_size <= MAX_LOG_BYTES:
+            return
+        with contextlib.suppress(OSError):  # on a full disk it must be emptied all the more
+            _copy_end(log, log.with_suffix(".log.1"))
+        os.truncate(log, 0)
+
+
+def _copy_end(log: Path, aside: Path) -> None:
+    with log.open("rb") as source, aside.open("wb") as target:
+        source.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
+        source.readline(_COPY_BYTES)  # it begins with a whole line, if lines are not endless
+        left = 2 * MAX_LOG_BYTES
+        while left > 0 and (data := source.read(min(left, _COPY_BYTES))):
+            left -= target.write(data)
 
 
 def _end_with_parent() -> None:

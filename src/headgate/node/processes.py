@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _READ_BYTES = 64 << 10
+_REST_FACTOR = 4.0
+"""How much longer a container's output is left unread than it took to write the last of it to the log: a
+program that never stops writing gets a fifth of the node's time, and has to wait."""
+_REST_FROM_S = 0.0002
 _START_S = 60.0
 """How long a launcher may take until it has started its program; only turns a hang into an error."""
 _END_S = 15.0
@@ -196,12 +200,21 @@ class _Output(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._writer is None:
             return
+        began = time.perf_counter()
         try:
             self._writer.write(data, time.time())
         except OSError as error:
             # A full disk must not stop the engine: its pipe is read on, into nothing.
             log.warning("the output of a container is lost from here on: %s", error)
             self._finish()
+        took_s = time.perf_counter() - began
+        if took_s > _REST_FROM_S and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(_REST_FACTOR * took_s, self._read_on)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
