@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
@@ -69,21 +70,16 @@ lock:  ## write both lock files anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-emit-index-url -q \
 		-c requirements.lock -o requirements-dev.lock
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Headgate needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.12, say."; exit 1; }
-	@echo "Making an environment in $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
-
-$(STAMP): $(VENV)/bin/python requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml
+	@tools/environment.sh $(PYTHON) $(VENV)
 	@echo "Installing Headgate ..."
-	@$(BIN)/pip install --disable-pip-version-check -q -r requirements.lock
-	@$(BIN)/pip install --disable-pip-version-check -q --no-deps -e .
+	@$(PIP) install -r requirements.lock
+	@$(PIP) install --no-deps -e .
 	@touch $@
 
 $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	@echo "Installing the development tools ..."
-	@$(BIN)/pip install --disable-pip-version-check -q -r requirements-dev.lock
+	@$(PIP) install -r requirements-dev.lock
 	@touch $@
 
 clean:  ## remove the environment, caches and the laptop state
