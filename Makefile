@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-limits generated lock clean help
+.PHONY: up test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -24,7 +24,7 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) redis-server  ## the tests alone (ARGS="-k name" narrows them)
+unit: $(DEV_STAMP) redis-server kubectl  ## the tests alone (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
 
 test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
@@ -33,6 +33,9 @@ test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECON
 
 redis-server:  ## fetch the one that the tests use into .cache, unless there is one on PATH
 	@tools/fetch_redis.sh
+
+kubectl:  ## fetch or build the one that the tests use into the user's cache, unless there is one on PATH
+	@tools/fetch_kubectl.sh
 
 bench: $(DEV_STAMP)  ## CPU per request and per chunk, against nginx, Envoy, the Rust routers and LiteLLM
 	$(BIN)/python bench/gateway.py $(ARGS)

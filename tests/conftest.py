@@ -5,10 +5,13 @@ import contextlib
 import os
 import random
 import selectors
+import shutil
 import socket
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -28,6 +31,32 @@ hypothesis.settings.register_profile(
     "same", hypothesis.settings.get_profile("explore"), derandomize=True, max_examples=50
 )
 hypothesis.settings.load_profile("same")
+
+NO_KUBECTL = (
+    "there is no kubectl: install 1.29 or newer, name one in HEADGATE_KUBECTL, or let `make kubectl` fetch it"
+)
+
+
+def _find_kubectl() -> bool:
+    """Whether there is one. The one that `make kubectl` has fetched is put on the path."""
+    if os.environ.get("HEADGATE_KUBECTL") or shutil.which("kubectl"):
+        return True
+    tool = Path(__file__).parents[1] / "tools" / "fetch_kubectl.sh"
+    fetched = Path(
+        subprocess.run([tool, "--path"], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    if not fetched.exists():
+        return False
+    os.environ["PATH"] += f"{os.pathsep}{fetched.parent}"
+    return True
+
+
+HAS_KUBECTL = _find_kubectl()
+
+
+def pytest_report_header() -> list[str]:
+    return [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
+
 
 LONG = ("soak", "whole", "operations", "conformance", "docs", "apiserver", "cli", "controllers")
 """Folders of tests that start processes. They come first, so that nobody waits for a long test in the end."""
@@ -131,6 +160,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not HAS_KUBECTL and item.get_closest_marker("kubectl"):
+            item.add_marker(pytest.mark.skip(reason=NO_KUBECTL))
+
     def place(item: pytest.Item) -> int:
         folder = item.nodeid.split("/")[1]
         return LONG.index(folder) if folder in LONG else len(LONG)

@@ -1,7 +1,7 @@
 """Rules for the source that ruff has not: `python tools/check_source.py [FOLDER...]`, part of `make check`.
 
-- No `raise` inside `except*`: Python 3.11.2, which is that of Debian 12, loses an
-  exception that is raised there. Catch the group, and look at its leaves.
+- No `raise` inside `except*`: Python 3.11.2, which is that of Debian 12, wraps the new exception in a group,
+  so that nobody who expects it catches it. Catch the group, and look at its leaves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def problems(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.TryStar):
             for each in raised([statement for handler in node.handlers for statement in handler.body]):
-                yield f"{path}:{each.lineno}: raise inside except*: Python 3.11.2 loses the exception"
+                yield f"{path}:{each.lineno}: raise inside except*, which Python 3.11.2 wraps in a group"
 
 
 def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:

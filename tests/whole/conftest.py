@@ -88,7 +88,8 @@ class Machine:
     def kubectl(self, *words: str, text: str | None = None, fails: bool = False) -> str:
         """What kubectl prints; asserts that it succeeds, or with `fails` that it does not."""
         binary = os.environ.get("HEADGATE_KUBECTL") or shutil.which("kubectl")
-        assert binary, "install kubectl 1.29 or newer, or name one in HEADGATE_KUBECTL"
+        if binary is None:
+            pytest.skip("there is no kubectl; the report's header says how to get one")
         done = subprocess.run(
             [
                 binary,

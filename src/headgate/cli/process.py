@@ -120,7 +120,7 @@ class Output(io.TextIOBase):
 @contextlib.contextmanager
 def explained(*known: type[Exception]) -> Iterator[None]:
     """Raises ClickException where all that the block raises, alone or in groups, is of these types."""
-    # Not by `except*`: Python 3.11.2 loses what is raised there.
+    # Not by `except*`: Python 3.11.2 wraps what is raised there in a group.
     try:
         yield
     except Exception as error:

@@ -48,7 +48,7 @@ async def run_worker(sock: socket.socket, begin: messages.Begin | None = None) -
                 accounts.is_heard = False
             await service.close()
             channel.send(messages.Counted(0, sums.families(service.registry)))
-    except Exception as error:  # not by `except*`: Python 3.11.2 loses what is raised there
+    except Exception as error:  # not by `except*`: Python 3.11.2 wraps what is raised there
         found = [each for each in _leaves(error) if not isinstance(each, wire.Closed)]
         if found:
             channel.send(messages.Failed("; ".join(dict.fromkeys(str(each) or repr(each) for each in found))))

@@ -131,7 +131,7 @@ async def _until_signalled(served: Sequence[Served], on_listening: Callable[[], 
             await stop.wait()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, cut)
-    except BaseExceptionGroup as errors:  # not by `except*`: Python 3.11.2 loses what is raised there
+    except BaseExceptionGroup as errors:  # not by `except*`: Python 3.11.2 wraps what is raised there
         found, others = errors.split(OSError)
         if found is None or others is not None:
             raise
