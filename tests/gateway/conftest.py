@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import os
 import random
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+import types
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -480,3 +483,47 @@ async def endpoint(start_endpoint: StartEndpoint) -> Endpoint:
 async def gateway(start_gateway: StartGateway, endpoint: Endpoint) -> Gateway:
     """A gateway that routes the model "m" to `endpoint`."""
     return await start_gateway(endpoint)
+
+
+# -- memory
+
+OURS = ("headgate", "httptools")
+"""Packages whose objects count as garbage, and whose functions that were suspended or failed."""
+
+
+@contextlib.contextmanager
+def _saving_garbage() -> Iterator[list[object]]:
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+
+
+def _name(found: object) -> str:
+    """The qualified name of an object's type, or of the function that a frame or coroutine runs."""
+    if isinstance(found, types.FrameType):
+        return f"{found.f_globals.get('__name__')}.{found.f_code.co_qualname}()"
+    if isinstance(found, types.CoroutineType):
+        place = found.cr_code.co_filename.partition("/src/")[2]
+        return f"{place.removesuffix('.py').replace('/', '.')}.{found.cr_code.co_qualname}()"
+    return f"{type(found).__module__}.{type(found).__qualname__}"
+
+
+@pytest.fixture
+def garbage() -> Iterator[Callable[[], Counter[str]]]:
+    """No collection runs during the test. Counts what one would have had to free, by type."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+    def count() -> Counter[str]:
+        with _saving_garbage() as found:
+            gc.collect()
+            names = Counter(map(_name, found))
+        return Counter({name: count for name, count in names.items() if name.startswith(OURS)})
+
+    yield count
+    gc.enable()
+    gc.unfreeze()

@@ -240,3 +240,5 @@ class Exchange(Answering):
         if queue is not None and (self.wait is not None or queue.counts_all):
             queue.settled(self, now)
         self._proxy.recorder.settled(self, now)
+        if self.wait is not None:
+            self.wait.let_go()

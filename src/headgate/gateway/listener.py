@@ -155,6 +155,7 @@ class ClientConnection(asyncio.Protocol):
         self._proxy.client_left(self, self._counted_as)
         self._gone()
         self._transport = None
+        self._reader.close()
 
     def pause_writing(self) -> None:
         self.is_paused = True

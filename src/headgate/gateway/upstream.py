@@ -27,6 +27,9 @@ _VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION = len(b"HTTP/1.")
 _ZERO = 48
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_NO_PARSER = httptools.HttpResponseParser(None)
+"""Stands in once a connection has ended. A parser refers to its connection, and the cycle would keep both
+until the next garbage collection, which the gateway makes rare."""
 
 
 StraightWay = tuple[Callable[[bytes], bytes] | None, Callable[[bytes], None]]
@@ -132,6 +135,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Ends the connection at once: the endpoint must not work on for nobody."""
         self._is_given_up = True
         self._exchange = self._write = self._change = None
+        self._parser = _NO_PARSER
         if self._transport is not None:
             self._transport.abort()
 
@@ -210,6 +214,7 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
         self._transport = self._write = self._change = None
+        self._parser = _NO_PARSER
         self._home.lost(self)
         if exchange is None:
             return

@@ -69,6 +69,12 @@ class Wait:
     def is_over(self) -> bool:
         return self.over_at > 0.0
 
+    def let_go(self) -> None:
+        """Forgets its request, which is settled and keeps this object: a reference cycle would keep both
+        until the next garbage collection."""
+        del self.exchange
+        self.place.owner = None
+
     def seconds(self, now: float) -> float:
         """How long it waited, or waits until now."""
         return (self.over_at or now) - self.begun_at
