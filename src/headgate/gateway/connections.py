@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import errno
 import os
 import ssl
@@ -109,8 +110,9 @@ class EndpointConnections:
             connection.abort()
             raise
         if not connection.usable:
+            # A copy: the protocol keeps the error, whose traceback would refer to the protocol.
             unfit = getattr(protocol, "error", None)
-            raise unfit or ConnectionResetError("closed as soon as it was accepted")
+            raise copy.copy(unfit) or ConnectionResetError("closed as soon as it was accepted")
         self._open.add(connection)
         return connection
 

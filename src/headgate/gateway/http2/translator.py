@@ -43,6 +43,10 @@ class _Connection(H2Connection):
 
     MAX_CLOSED_STREAMS = 16
 
+    def free(self) -> None:
+        """Ends its use. It refers to itself through its methods, and only a garbage collection would free it."""
+        vars(self).clear()
+
 
 class Translator(asyncio.Transport, asyncio.Protocol):
     """`user` is a protocol of HTTP/1.1 that writes each request whole, and asks one after the other."""
@@ -54,7 +58,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._scheme = b"http"
         self._authority = b""
         """Its address: what requests are for that name no host."""
-        self._http2 = _Connection(_CONFIGURATION)
+        self._http2: _Connection
         self._frames = FrameFilter(time.monotonic())
         self._unread = b""
         """What the endpoint has sent and waits for the next turn of the event loop."""
@@ -84,6 +88,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
+        self._http2 = _Connection(_CONFIGURATION)
         self._authority = _authority(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
@@ -152,6 +157,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         if self._unread and not self._closing:
             self._lost = (error,)  # all that came before it still counts
             return
+        self._unread = b""
+        self._body = _NOTHING
+        self._http2.free()
         self._user.connection_lost(self._error or error)
 
     def pause_writing(self) -> None:
@@ -288,8 +296,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             raise Http2Error("the endpoint does not read what it asks for")
 
     def _fail(self, error: Http2Error) -> None:
-        """Ends the connection; the user is told by the loss of it."""
-        self._error = error
+        """Ends the connection; the user is told by the loss of it. The traceback of the error refers to this
+        object, and with it would form a reference cycle."""
+        self._error = error.with_traceback(None)
         self.abort()
 
 
