@@ -146,8 +146,7 @@ class Prefill:
             connection = await connections.connect()
         except ShortageError as error:
             self._connecting = None
-            self._end()
-            self._listener.prefill_impossible(str(error))
+            self._end().prefill_impossible(str(error))
             return
         except Exception as error:
             if not isinstance(error, OSError | ValueError):
@@ -216,8 +215,7 @@ class Prefill:
         self._connection = None
         body = b"".join(self._body)
         if self._status >= 400:
-            self._end()
-            self._listener.prefill_refused(self._status, self._headers, body)
+            self._end().prefill_refused(self._status, self._headers, body)
             return
         try:
             self.answer = answer.read(body)
@@ -230,8 +228,7 @@ class Prefill:
         self.booking.first_token(now)
         self.took_s = max(now - self.began_at, 1e-9)
         self._proxy.recorder.prefilled(self._pool, self.took_s)
-        self._end()
-        self._listener.prefilled()
+        self._end().prefilled()
 
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None:
         """The connection ended before the answer did; an idle one may have crossed with our request."""
@@ -281,10 +278,12 @@ class Prefill:
 
     def _fail(self, reason: str, message: str) -> None:
         if not self.is_over:
-            self._end()
-            self._listener.prefill_failed(reason, f"{self.load.endpoint.address} {message}")
+            self._end().prefill_failed(reason, f"{self.load.endpoint.address} {message}")
 
-    def _end(self) -> None:
+    def _end(self) -> Listener:
+        """Returns whoever waits for it, to be notified once. They keep this object: if it kept them too, only a
+        garbage collection would free both."""
+        listener, self._listener = self._listener, _NOBODY
         self.is_over = True
         self._payload = b""
         self._body.clear()
@@ -301,3 +300,4 @@ class Prefill:
         if self._pool.queue is not None:
             self._pool.queue.room_made()
         self._proxy.left_prefills.discard(self)
+        return listener

@@ -9,6 +9,9 @@ import struct
 
 import pytest
 
+from headgate import routing
+from headgate.simulator.server.tls import self_signed
+
 pytestmark = pytest.mark.every_loop
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\n"
@@ -312,5 +315,45 @@ async def test_another_endpoint_is_tried(start_gateway, start_endpoint, eventual
     gateway = await start_gateway(failing, working, settings=settings)
     for _ in range(TIMES):
         await gateway.ask()
+        await _all_left(gateway, eventually)
+    assert not garbage()
+
+
+@pytest.fixture
+async def verified(start_gateway, start_endpoint):
+    """A gateway, and an endpoint behind TLS."""
+    certificate = self_signed("127.0.0.1").context
+    endpoint = await start_endpoint(tls=certificate)
+    gateway = await start_gateway(settings={"retries": 0, "ejection_failures": 0})
+    gateway.serve([endpoint], tls=routing.Tls(is_verified=False))
+    return gateway, endpoint
+
+
+@pytest.mark.parametrize("way", ["close", "reset", "stay"])
+async def test_endpoint_behind_tls_leaves(verified, eventually, garbage, way):
+    """Amid its answer; or it stays, and the client leaves."""
+    gateway, endpoint = verified
+    for _ in range(TIMES):
+        client = await gateway.connect()
+        client.post()
+        call = await endpoint.call()
+        call.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n01234")
+        await client.head()
+        getattr(call, way, lambda: None)()
+        client.close()
+        await _all_left(gateway, eventually)
+        (connections,) = gateway.proxy.all_connections()
+        await eventually(lambda: not connections.statistics()["open"])  # noqa: B023
+    assert not garbage()
+
+
+async def test_endpoint_speaks_no_tls(start_gateway, start_endpoint, eventually, garbage):
+    """The handshake fails."""
+    endpoint = await start_endpoint()
+    settings = {"connect_timeout_s": 0.05, "ejection_failures": 0, "retries": 0}
+    gateway = await start_gateway(settings=settings)
+    gateway.serve([endpoint], tls=routing.Tls(is_verified=False))
+    for _ in range(TIMES):
+        assert (await gateway.ask()).status == 503
         await _all_left(gateway, eventually)
     assert not garbage()
