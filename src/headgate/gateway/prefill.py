@@ -281,8 +281,8 @@ class Prefill:
             self._end().prefill_failed(reason, f"{self.load.endpoint.address} {message}")
 
     def _end(self) -> Listener:
-        """Returns whoever waits for it, to be notified once. They keep this object: if it kept them too, only a
-        garbage collection would free both."""
+        """Returns whoever waits for it, to be notified once. They keep this object: if it kept them too, only
+        a garbage collection would free both."""
         listener, self._listener = self._listener, _NOBODY
         self.is_over = True
         self._payload = b""

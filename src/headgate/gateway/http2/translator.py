@@ -44,7 +44,7 @@ class _Connection(H2Connection):
     MAX_CLOSED_STREAMS = 16
 
     def free(self) -> None:
-        """Ends its use. It refers to itself through its methods, and only a garbage collection would free it."""
+        """Ends its use. It refers to itself: otherwise only a garbage collection would free it."""
         vars(self).clear()
 
 
