@@ -385,6 +385,8 @@ class Gateway:
         for client in self._clients:
             client.close()
         await self.idle()
+        await eventually(lambda: self.proxy.bodies.held <= 0)
+        assert not self.proxy.bodies.held
         await self.proxy.close()
 
 

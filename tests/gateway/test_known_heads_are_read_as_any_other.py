@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.gateway import GatewaySettings
+from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.repeats import MAX_MISSES, HeadMemory
@@ -48,7 +49,11 @@ class _Reader:
         self.refused: list[object] = []
         clock = itertools.count(1)
         proxy = SimpleNamespace(
-            settings=SETTINGS, policy=POLICY, now=lambda: float(next(clock)), leaving=False
+            settings=SETTINGS,
+            policy=POLICY,
+            bodies=BodyMemory(SETTINGS.clients.max_bodies_bytes, SETTINGS.clients.max_body_bytes),
+            now=lambda: float(next(clock)),
+            leaving=False,
         )
         self._reader = RequestReader(proxy, self, Peer("127.0.0.1", POLICY.trusted))  # type: ignore[arg-type]
         if memory is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway import decision_header, limiting
 from headgate.gateway.answer import Answer
 from headgate.gateway.attempts import RETRIED
+from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.paired import PairedDelivery
 from headgate.gateway.queueing.continuation import Continuation
 from headgate.gateway.refusals import Refusal
@@ -85,7 +86,7 @@ class Answering(PairedDelivery):
         if self.handover is not None:
             self.handover.sent()
         self.sent_at = self.heard_at = now
-        connection.send(self, self._payload)
+        connection.send(self, self._payload, self._long_body)
         if self._client.is_paused:
             connection.pause_reading()
 
@@ -115,8 +116,9 @@ class Answering(PairedDelivery):
         self.head_at = now
         if self.wait is not None:
             self.wait.queue.answered(self.wait)
-        # Nothing is sent again: a stream need not hold its prompt.
-        self._payload = self.request.body = self.decision.body = b""
+        self._drop_body()
+        if self.handover is None and (self.request.held_bytes <= LONG_BYTES or not connection.is_sending):
+            self._proxy.bodies.release(self.request)
 
     def _is_turned_down(self, load: EndpointLoad, status: int) -> bool:
         """Whether an answer that is an error is dropped, as another endpoint is asked."""
@@ -168,6 +170,7 @@ class Answering(PairedDelivery):
         if passed:
             if self.handover is not None:
                 self.handover.forget()
+                self._proxy.bodies.release(self.request)
                 passed = self.handover.counted(passed)
             self._client.write(passed)
 

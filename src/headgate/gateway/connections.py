@@ -65,7 +65,7 @@ class EndpointConnections:
         self._tls = tls
         self._server_name = server_name or endpoint.host
         """The name that a certificate must have."""
-        self._http2 = http2
+        self.speaks_http2 = http2
         self._idle: list[UpstreamConnection] = []
         """In the order in which they fell idle."""
         self._sweeps = 0
@@ -89,7 +89,7 @@ class EndpointConnections:
         """
         loop = asyncio.get_running_loop()
         connection = UpstreamConnection(self)
-        protocol = speaking_http2(connection) if self._http2 else connection
+        protocol = speaking_http2(connection) if self.speaks_http2 else connection
         try:
             async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
                 await loop.create_connection(

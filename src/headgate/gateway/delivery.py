@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from headgate.gateway import limiting
+from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.decision import decide
 from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
 from headgate.gateway.refusals import Refusal
@@ -43,6 +44,7 @@ class Delivery(ABC):
 
     __slots__ = (
         "_connecting",
+        "_long_body",
         "_payload",
         "_proxy",
         "_timer",
@@ -95,6 +97,8 @@ class Delivery(ABC):
         self.wait: Wait | None = None
         """Its time in the pool's queue; None for the many that may go at once."""
         self._payload = b""
+        self._long_body = b""
+        """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | Waiter | None = None
@@ -163,7 +167,13 @@ class Delivery(ABC):
         pool.budget.requests += 1
         if self._proxy.settings.tracing.sample_ratio:
             self._proxy.begin_trace(self.request)
-        self._payload = self.request.message(self.decision.body, self.request_id)
+        request, body = self.request, self.decision.body
+        if body is not request.body:
+            request.body = b""  # of the two, one is sent
+        if len(body) <= LONG_BYTES:
+            self._payload = request.message(body, self.request_id)
+        else:
+            self._payload, self._long_body = request.head(len(body), self.request_id), body
         self._attempt(now)
 
     def turn_away(self, refusal: Refusal) -> None:
@@ -191,6 +201,10 @@ class Delivery(ABC):
         self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
 
     # -- what it holds
+
+    def _drop_body(self) -> None:
+        """Nothing is sent again: a stream need not hold its prompt."""
+        self._payload = self._long_body = self.request.body = self.decision.body = b""
 
     def _end_booking(self, now: float) -> None:
         if self.booking is not None:

@@ -240,5 +240,8 @@ class Exchange(Answering):
         if queue is not None and (self.wait is not None or queue.counts_all):
             queue.settled(self, now)
         self._proxy.recorder.settled(self, now)
+        if self.request.held_bytes:
+            self._drop_body()
+            self._proxy.bodies.release(self.request)
         if self.wait is not None:
             self.wait.let_go()

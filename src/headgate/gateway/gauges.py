@@ -31,6 +31,12 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             over="max",
         ),
         Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
+        Gauge(
+            f"{prefix}_held_body_bytes",
+            "Bytes of request bodies that are held; `max_bodies_bytes` bounds them in each worker.",
+            (),
+            read.body_bytes,
+        ),
         Gauge(f"{prefix}_active_requests", "Requests being served.", ("pool",), read.requests),
         Gauge(f"{prefix}_active_streams", "Those of them that asked for a stream.", ("pool",), read.streams),
         Gauge(
@@ -173,6 +179,9 @@ class _Reader:
 
     def clients(self) -> _Samples:
         return [((), len(self._proxy.clients))]
+
+    def body_bytes(self) -> _Samples:
+        return [((), self._proxy.bodies.held)]
 
     def requests(self) -> _Samples:
         return self._active(streams_only=False)

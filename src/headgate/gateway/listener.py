@@ -170,8 +170,11 @@ class ClientConnection(asyncio.Protocol):
             self._proxy.loop.call_soon(self._serve_next)
 
     def _gone(self) -> None:
+        for request in self._waiting:
+            self._proxy.bodies.release(request)
         self._waiting.clear()
         self._ahead_bytes = 0
+        self._reader.drop_body()
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.settled:
             exchange.client_gone()
@@ -185,6 +188,7 @@ class ClientConnection(asyncio.Protocol):
         """
         if len(self._waiting) >= self._settings.max_pipelined:
             limit = self._settings.max_pipelined
+            self._proxy.bodies.release(request)
             return Refusal.bad_request(
                 f"more than {limit} requests sent ahead: wait for answers before more are sent",
                 code="pipeline_too_long",
@@ -198,18 +202,21 @@ class ClientConnection(asyncio.Protocol):
 
     def _serve(self, request: Request, now: float) -> None:
         if self._transport is None or self._transport.is_closing():
+            self._proxy.bodies.release(request)
             return
         try:
             if request.method == b"POST":
                 self._exchange = exchange = Exchange(self._proxy, self, request)
                 exchange.start(now)
             else:
+                self._proxy.bodies.release(request)
                 self.write(local.answer(self._proxy, request))
                 self.exchange_done(request.keep_alive, now)
         except Exception:
             # llhttp would take it for a fault of the client, and the exchange would stay open for ever.
             log.exception("a request could not be handled")
             self.abort()
+            self._proxy.bodies.release(request)
 
     def exchange_done(self, keep_alive: bool, now: float) -> None:
         """The answer is written: go on with the next request, or close."""
@@ -271,6 +278,7 @@ class ClientConnection(asyncio.Protocol):
     def _reject(self, refusal: Refusal) -> None:
         """The bytes cannot be served: answered when the requests before them are, then closed."""
         self._rejected = refusal
+        self._reader.drop_body()
         if self._exchange is None and not self._waiting:
             self._answer_rejection(refusal)
 
@@ -302,6 +310,10 @@ class ClientConnection(asyncio.Protocol):
             allowed_s = settings.receive_timeout_s + reader.body_bytes / settings.min_body_bytes_per_s
             if age_s > allowed_s:
                 self._reject(_too_slow(age_s))
+            elif age_s > settings.receive_timeout_s and reader.body_bytes and self._proxy.bodies.is_short:
+                # While memory is short, long bodies have no more time than others: a few clients that send
+                # slowly would keep everybody else from sending any.
+                self._reject(self._proxy.bodies.refusal())
         elif self._transport.is_closing() or self._waiting:
             if age_s > settings.keep_alive_s:
                 self._transport.abort()  # it does not read what was written for it

@@ -49,6 +49,10 @@ class PairedDelivery(Attempts):
         handover = self.handover
         if handover is None:
             handover = self.handover = Handover(self._proxy, self.request, self.request_id, self.decision)
+            self._long_body = b""
+            if not self._has_memory_for_two():
+                self._refuse(self._proxy.bodies.refusal())
+                return
         pair = handover.pick(pool, self._tried)
         if pair is None:
             self._refuse(self._no_pair(pool, handover))
@@ -81,6 +85,12 @@ class PairedDelivery(Attempts):
         if is_repeated or handover.at_once:
             self._payload = handover.payload()
             self._ask(pool, load, now)
+
+    def _has_memory_for_two(self) -> bool:
+        """Counts the bodies that both endpoints are sent, which differ, besides the client's own."""
+        size, bodies = len(self.decision.body), self._proxy.bodies
+        bodies.recount(self.request, 3 * size)
+        return not bodies.is_exceeded_by(size)
 
     def _no_pair(self, pool: PoolState, handover: Handover) -> Refusal:
         """Why nobody can be asked."""

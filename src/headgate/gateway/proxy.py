@@ -18,6 +18,7 @@ from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
 from headgate.gateway import forwarded, limits, local, trace, trust
+from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.destinations import changed as changed_destinations
@@ -68,6 +69,7 @@ class Proxy:
         self.now = loop.time
         self.clients: set[ClientConnection] = set()
         self.client_count = limits.ClientCount(settings)
+        self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self._turned_away: set[ClientConnection] = set()
         self.left_prefills: set[Prefill] = set()
         """Those whose request is over before they are."""
@@ -113,6 +115,7 @@ class Proxy:
         before, self.settings = self.settings, settings
         self.policy = ClientPolicy(settings)
         self.client_count.change(settings)
+        self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.limit_sources.change(settings)
         self.ledger.change(_ejection_policy(settings))
         self._connections.change(settings)
@@ -410,6 +413,7 @@ class Proxy:
     def statistics(self) -> dict[str, Any]:
         return {
             "clients": len(self.clients),
+            "bodies": self.bodies.statistics(),
             "ledger": self.ledger.statistics(),
             "prefixes": self.prefixes.statistics() | self.kv_events.exact.statistics(),
             "bytes_per_token": self.prompt_sizes.statistics(),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import httptools
 
-from headgate.gateway import hosts, unreadable
+from headgate.gateway import bodies, hosts, unreadable
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.repeats import HeadMemory
 from headgate.gateway.request import Header, Request
@@ -47,6 +47,7 @@ class RequestReader:
         "_host",
         "_host_checked",
         "_in_head",
+        "_memory",
         "_parser",
         "_peer",
         "_policy",
@@ -66,6 +67,7 @@ class RequestReader:
         self._proxy = proxy
         self._settings = proxy.settings.clients
         self._policy = proxy.policy
+        self._memory = proxy.bodies
         self._peer = peer
         self.client = client
         self._parser = httptools.HttpRequestParser(self)
@@ -82,7 +84,7 @@ class RequestReader:
         self._answer_lines = b""
         self._body: list[bytes | bytearray] = []
         self.body_bytes = 0
-        """Of the request being read, those that came."""
+        """Of the request being read, those that came: as many are counted as held."""
         self._fed_bytes = 0
         """Length of the data being parsed."""
         self._unused_bytes = 0
@@ -124,6 +126,12 @@ class RequestReader:
         self.begun_at = request.arrived_at = self._proxy.now()
         self._target, self._answer_lines = request.target, request.answer_lines
         request.keep_alive = not self._proxy.leaving
+        memory, size = self._memory, request.held_bytes
+        memory.held += size
+        if memory.held > memory.limit_of_long and memory.is_exceeded_by(size):
+            memory.release(request)
+            self._refusal = memory.refusal()
+            return self._refusal
         refusal = self._refusal = self.client.take(request)
         return refusal
 
@@ -131,7 +139,14 @@ class RequestReader:
         """Ends the reading for good. The parser and the connection refer to the reader: reference cycles that
         would keep all three until the next garbage collection, which the gateway makes rare."""
         del self._parser, self.client
-        self._headers, self._body, self._first_data = [], [], b""
+        self._headers, self._first_data = [], b""
+        self.drop_body()
+
+    def drop_body(self) -> None:
+        """What came of a body is not needed: its request is rejected, or its client has left."""
+        self._memory.held -= self.body_bytes
+        self.body_bytes = 0
+        self._body = []
 
     @property
     def is_amid_request(self) -> bool:
@@ -152,8 +167,6 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._target = self._answer_lines = b""
         self._headers = []
-        self._body = []
-        self.body_bytes = 0
         # Behind another message, nobody knows yet how much of the data is this one's.
         self._unused_bytes = self._unused_bytes or 1
         self._in_head = True
@@ -196,7 +209,8 @@ class RequestReader:
         cors = self._policy.cors
         if cors is not None:
             self._answer_lines = cors.lines(origin) if origin else cors.unasked
-        if length and int(length) > self._settings.max_body_bytes:
+        size = int(length) if length else 0
+        if size > self._settings.max_body_bytes:
             self._body_too_large()
         if coding:
             self._check_coding(coding)
@@ -207,6 +221,8 @@ class RequestReader:
         if host != self._host_checked:
             host = self._check_host(host)
         self._host = host
+        if size > bodies.LONG_BYTES and not self._memory.has_room(size):
+            self._refuse(self._memory.refusal())
         if expected:
             self._expect(expected, has_body=bool(coding) or (length or b"0") != b"0")
 
@@ -220,6 +236,10 @@ class RequestReader:
             pieces[-1] += body
         self.body_bytes += len(body)
         self._unused_bytes = 0
+        memory = self._memory
+        memory.held += len(body)
+        if memory.held > memory.limit_of_long and memory.is_exceeded_by(self.body_bytes):
+            self._refuse(memory.refusal())
         if self.body_bytes > self._settings.max_body_bytes:
             self._body_too_large()
 
@@ -244,6 +264,7 @@ class RequestReader:
             self._answer_lines,
         )
         self._body = []
+        self.body_bytes = 0  # they are the request's now
         if not request.keep_alive:
             self._heads.forget()  # llhttp takes nothing behind it, and so nothing else may
         elif self._first_data:

@@ -80,6 +80,7 @@ class Request:
         "arrived_at",
         "body",
         "given_id",
+        "held_bytes",
         "is_http_1_0",
         "keep_alive",
         "line",
@@ -109,6 +110,8 @@ class Request:
         self._length = b""
         """What `content-length` says instead of what the headers have; empty if they are right."""
         self.body = body
+        self.held_bytes = len(body)
+        """What it counts for in the memory of bodies; 0 once that is released."""
         self.keep_alive = keep_alive
         self.is_http_1_0 = is_http_1_0
         self.arrived_at = arrived_at
@@ -138,7 +141,7 @@ class Request:
         new = Request.__new__(Request)
         new.method, new.target, new.path, new.line = self.method, self.target, self.path, self.line
         new._headers, new._length = self._headers, length
-        new.body, new.arrived_at = body, self.arrived_at
+        new.body, new.held_bytes, new.arrived_at = body, len(body), self.arrived_at
         new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0
         new.answer_lines, new.given_id, new.traceparent = self.answer_lines, self.given_id, self.traceparent
         new.wants_decision, new._tells_client = self.wants_decision, self._tells_client
@@ -182,6 +185,11 @@ class Request:
         """What is sent upstream: the head with the headers that are passed on, and the body."""
         length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
+
+    def head(self, length: int, request_id: bytes) -> bytes:
+        """The same without the body, which has this length and follows."""
+        ends = b"\r\ncontent-length: %d\r\n\r\n" % length
+        return b"".join((self._forwarded, b"x-request-id: ", request_id, ends))
 
     def _pick_forwarded(self, headers: list[Header], lines: list[bytes]) -> None:
         """Adds the headers that are passed on to what is forwarded; the one pass over the headers."""

@@ -20,7 +20,7 @@ import msgspec
 from headgate import routing
 from headgate.flow.capacity.predicted import TARGET_S
 from headgate.flow.queue.settings import FairnessName, OrderingName
-from headgate.gateway import cors, forwarded, hosts, trust
+from headgate.gateway import bodies, cors, forwarded, hosts, trust
 
 DAY_S = 86_400.0
 
@@ -116,6 +116,15 @@ class Clients(Section, frozen=True):
     ] = 32 * 1024
     max_headers: Annotated[int, _setting("Most headers in a request.", ge=1, le=10_000)] = 100
     max_body_bytes: Annotated[int, _setting("Longest request body.", ge=1024, le=1 << 30)] = 32 * 1024 * 1024
+    max_bodies_bytes: Annotated[
+        int,
+        _setting(
+            "All request bodies that a worker holds, together; an eighth of it is reserved for bodies of up to "
+            "64 KiB.",
+            ge=4096,
+            le=1 << 40,
+        ),
+    ] = 512 * 1024 * 1024
     max_pipelined: Annotated[
         int, _setting("Requests that a client may pipeline on one connection.", ge=1, le=1000)
     ] = 16
@@ -624,6 +633,12 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
         other = taken.setdefault((page.host, page.port), path)
         if other != path and page.port:
             found.append((path, f"{page.port} is already used by {other}: choose another"))
+    clients = settings.clients
+    if bodies.for_long(clients.max_bodies_bytes) < clients.max_body_bytes:
+        longest, least = clients.max_body_bytes, bodies.least_limit(clients.max_body_bytes)
+        why = f"{clients.max_bodies_bytes} has no room for one body of {longest} bytes"
+        remedy = f"raise it to {least}, or lower clients.max_body_bytes"
+        found.append(("clients.max_bodies_bytes", f"{why}: {remedy}"))
     origins = cors.problems(settings.cors.origins, credentials=settings.cors.credentials)
     found += [
         *(("engine_metrics.path", problem) for problem in _path_problems(settings.engine_metrics.path)),

@@ -27,6 +27,8 @@ _VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION = len(b"HTTP/1.")
 _ZERO = 48
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_NOTHING = memoryview(b"")
+_SENT_AT_ONCE = 256 * 1024
 _NO_PARSER = httptools.HttpResponseParser(None)
 """Stands in once a connection has ended. A parser refers to its connection, and the cycle would keep both
 until the next garbage collection, which the gateway makes rare."""
@@ -73,7 +75,9 @@ class UpstreamConnection(asyncio.Protocol):
         "_parser",
         "_paused",
         "_transport",
+        "_unsent",
         "_until_close",
+        "_waits_to_send",
         "_write",
         "idle_from",
         "passed_bytes",
@@ -97,6 +101,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._until_close = False
         self._keep_alive = False
         self._paused = False
+        self._unsent = _NOTHING
+        """Of a long body, what the endpoint did not take yet."""
+        self._waits_to_send = False
         self._change: Callable[[bytes], bytes] | None = None
         self._write: Callable[[bytes], None] | None = None
         """Writes to the client, once its answer flows; `_change` makes of the bytes what the client gets."""
@@ -111,7 +118,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- lent to an exchange
 
-    def send(self, exchange: Exchange, payload: bytes) -> None:
+    def send(self, exchange: Exchange, payload: bytes, body: bytes = b"") -> None:
+        """Sends a request. A long body is passed by itself: it is not copied, and sent as the endpoint reads,
+        since over TLS the transport would hold a second copy of what is not read."""
         assert self._transport is not None
         self._exchange = exchange
         self._write = None
@@ -119,7 +128,33 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim_bytes = 0
         self._begun = self._complete = self._until_close = self._cut = False
         self.passed_bytes = 0
+        if body and self._home.speaks_http2:
+            self._transport.writelines((payload, body))
+            return
         self._transport.write(payload)
+        if body:
+            self._unsent = memoryview(body)
+            self._send_body()
+
+    def _send_body(self) -> None:
+        transport = self._transport
+        while self._unsent and not self._waits_to_send and transport is not None:
+            sent, rest = self._unsent[:_SENT_AT_ONCE], self._unsent[_SENT_AT_ONCE:]
+            self._unsent = rest or _NOTHING  # an empty part would hold all of the body
+            transport.write(sent)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether parts of a request are still held that the endpoint has not taken."""
+        transport = self._transport
+        return transport is not None and (bool(self._unsent) or transport.get_write_buffer_size() > 0)
+
+    def pause_writing(self) -> None:
+        self._waits_to_send = True
+
+    def resume_writing(self) -> None:
+        self._waits_to_send = False
+        self._send_body()
 
     def pause_reading(self) -> None:
         if self._transport is not None and not self._paused and not self._transport.is_closing():
@@ -135,7 +170,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Ends the connection at once: the endpoint must not work on for nobody."""
         self._is_given_up = True
         self._exchange = self._write = self._change = None
-        self._parser = _NO_PARSER
+        self._parser, self._unsent = _NO_PARSER, _NOTHING
         if self._transport is not None:
             self._transport.abort()
 
@@ -214,7 +249,7 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
         self._transport = self._write = self._change = None
-        self._parser = _NO_PARSER
+        self._parser, self._unsent = _NO_PARSER, _NOTHING
         self._home.lost(self)
         if exchange is None:
             return
@@ -264,7 +299,7 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             pass
-        elif self._until_close or not self._keep_alive or transport.get_write_buffer_size():
+        elif self._until_close or not self._keep_alive or self.is_sending:
             # An endpoint that answered before it read all of the request might be confused by the next. A
             # close would wait: for an endpoint to read what it may never read, or over TLS for its goodbye.
             transport.abort()

@@ -33,6 +33,10 @@ ANSWERS = (
 )
 
 
+LONG, MAX_BODIES = 100_000, 300_000
+"""A few long bodies are too many, and one that two endpoints are sent may be."""
+
+
 class Loop(asyncio.SelectorEventLoop):
     """Its time is what the story says."""
 
@@ -62,6 +66,8 @@ class Transport(asyncio.Transport):
         self.written = b""
         self.is_over = False
         self.is_paused = False
+        self.is_unread = False
+        """Whether the peer reads nothing, so that what is written waits."""
         protocol.connection_made(self)
 
     def write(self, data: bytes) -> None:
@@ -91,7 +97,7 @@ class Transport(asyncio.Transport):
         pass
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return int(self.is_unread)
 
 
 class Stories(RuleBasedStateMachine):
@@ -158,6 +164,8 @@ class Stories(RuleBasedStateMachine):
             queue_no_endpoint_wait_s=30.0,
             queue_max_requests=4,
             queue_evict_running=evicts,
+            clients_max_body_bytes=LONG,
+            clients_max_bodies_bytes=MAX_BODIES,
         )
         self.proxy = Proxy(chosen, Counting(Registry(), None), self.loop, random.Random(1))
         self._serve(range(3))
@@ -184,12 +192,22 @@ class Stories(RuleBasedStateMachine):
         self.proxy.use(routing.Snapshot(models={"m": (route,)}, pools={key: pool}))
         self.proxy.is_ready = True
 
-    def _ask(self, client: Transport, model: str, stream: bool, close: bool, priority: int = 0):
-        body = json.dumps({"model": model, "stream": stream}).encode()
+    def _ask(
+        self,
+        client: Transport,
+        model: str,
+        stream: bool,
+        close: bool,
+        priority: int = 0,
+        size: int = 0,
+        left_out: int = 0,
+    ):
+        """Sends a request with a prompt of this size, without its last bytes."""
+        body = json.dumps({"model": model, "stream": stream, "prompt": "x" * size}).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: {len(body)}\r\n"
         head += f"x-priority: {priority}\r\nx-headgate-progress: true\r\n"
         end = "connection: close\r\n\r\n" if close else "\r\n"
-        client.protocol.data_received(head.encode() + end.encode() + body)
+        client.protocol.data_received((head + end).encode() + body[: len(body) - left_out])
 
     # -- what happens
 
@@ -198,15 +216,17 @@ class Stories(RuleBasedStateMachine):
         stream=st.booleans(),
         close=st.booleans(),
         priority=st.integers(-1, 1),
+        size=st.sampled_from((0, 0, 10, LONG - 1000)),
+        left_out=st.sampled_from((0, 0, 0, 9)),
     )
-    def a_client_comes(self, model, stream, close, priority):
+    def a_client_comes(self, model, stream, close, priority, size, left_out):
         self.clients.append(Transport(self.loop, listener.ClientConnection(self.proxy)))
-        self._ask(self.clients[-1], model, stream, close, priority)
+        self._ask(self.clients[-1], model, stream, close, priority, size, left_out)
 
     @precondition(lambda self: self._open_clients())
-    @rule(data=st.data(), stream=st.booleans())
-    def a_client_asks_again(self, data, stream):
-        self._ask(data.draw(st.sampled_from(self._open_clients())), "m", stream, False)
+    @rule(data=st.data(), stream=st.booleans(), size=st.sampled_from((0, 0, LONG - 1000)))
+    def a_client_asks_again(self, data, stream, size):
+        self._ask(data.draw(st.sampled_from(self._open_clients())), "m", stream, False, size=size)
 
     @precondition(lambda self: self._open_clients())
     @rule(data=st.data(), how=st.sampled_from(("leaves", "ends", "stalls", "reads")))
@@ -262,6 +282,16 @@ class Stories(RuleBasedStateMachine):
         else:
             transport.lose(ConnectionResetError() if how == "resets" else None)
 
+    @precondition(lambda self: self._asked())
+    @rule(data=st.data())
+    def an_endpoint_stops_to_read_or_goes_on(self, data):
+        transport = data.draw(st.sampled_from(self._asked()))
+        transport.is_unread = not transport.is_unread
+        if transport.is_unread:
+            transport.protocol.pause_writing()
+        else:
+            transport.protocol.resume_writing()
+
     @rule(seconds=st.sampled_from((0.5, 1.5, 20.0, 100.0, 400.0)))
     def time_passes(self, seconds):
         self.loop.now += seconds
@@ -312,6 +342,15 @@ class Stories(RuleBasedStateMachine):
         ended = sum(child.value for _, child in self.proxy.recorder.waits.requests.children())
         assert ended == sum(each.wait is not None and each.wait.is_over for each in self.exchanges)
 
+    @invariant()
+    def bodies_are_counted_as_they_are_held(self):
+        self.loop.settle()
+        held = sum(each.request.held_bytes for each in self.exchanges if not each.settled)
+        for client in self.clients:
+            held += client.protocol._reader.body_bytes
+            held += sum(request.held_bytes for request in client.protocol._waiting)
+        assert self.proxy.bodies.held == held <= MAX_BODIES
+
     def teardown(self):
         try:
             self.loop.run_until_complete(self.proxy.close())
@@ -319,6 +358,7 @@ class Stories(RuleBasedStateMachine):
             self.the_books_are_in_order()
             assert all(each.settled for each in self.exchanges)
             assert self.proxy.ledger.statistics()["requests"] == 0
+            assert self.proxy.bodies.held == 0
             assert all(each.is_over for each in (*self.clients, *self.upstreams))
             assert not self.proxy._tasks
             counted = self.proxy.recorder.requests.metric().samples

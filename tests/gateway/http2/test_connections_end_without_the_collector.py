@@ -33,7 +33,7 @@ async def start(start_gateway, start_http2_endpoint):
 
     async def start(behave=None):
         endpoint = await start_http2_endpoint(behave)
-        gateway = await start_gateway(settings={"retries": 0, "ejection_failures": 0})
+        gateway = await start_gateway(settings={"endpoints_retries": 0, "endpoints_ejection_failures": 0})
         gateway.serve([endpoint], http2=True)
         return gateway, endpoint
 

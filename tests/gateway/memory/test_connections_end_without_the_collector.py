@@ -179,7 +179,7 @@ async def test_client_leaves_while_requests_wait_behind_one(
 @LEAVE
 async def test_client_leaves_while_it_is_queued(start_gateway, endpoint, eventually, garbage, leave):
     """It waits for its turn behind another."""
-    settings = {"flow_control": True, "queue_detector": "concurrency-detector", "queue_max_in_flight": 1}
+    settings = {"queue_enabled": True, "queue_detector": "concurrency-detector", "queue_max_in_flight": 1}
     gateway = await start_gateway(endpoint, settings=settings)
     first = await gateway.connect()
     first.post()
@@ -245,7 +245,9 @@ async def test_client_leaves_while_its_endpoint_is_connected_to(start_gateway, e
 @pytest.mark.parametrize("way", ["close", "reset"])
 async def test_endpoint_leaves(start_gateway, endpoint, eventually, garbage, answered, way):
     """At every point of its answer, and after it."""
-    gateway = await start_gateway(endpoint, settings={"retries": 0, "ejection_failures": 0})
+    gateway = await start_gateway(
+        endpoint, settings={"endpoints_retries": 0, "endpoints_ejection_failures": 0}
+    )
     for _ in range(TIMES):
         client = await gateway.connect()
         client.post({"model": "m", "prompt": "a", "stream": b"event" in answered})
@@ -266,7 +268,7 @@ async def test_endpoint_refuses_the_connection(start_gateway, start_endpoint, ev
     """Nothing listens at its port."""
     endpoint = await start_endpoint()
     await endpoint.stop()
-    gateway = await start_gateway(endpoint, settings={"ejection_failures": 0})
+    gateway = await start_gateway(endpoint, settings={"endpoints_ejection_failures": 0})
     for _ in range(TIMES):
         assert (await gateway.ask()).status == 503
         await _all_left(gateway, eventually)
@@ -275,7 +277,7 @@ async def test_endpoint_refuses_the_connection(start_gateway, start_endpoint, ev
 
 async def test_endpoint_host_is_unknown(start_gateway, endpoint, eventually, garbage):
     """Its name leads nowhere."""
-    gateway = await start_gateway(endpoint, settings={"ejection_failures": 0})
+    gateway = await start_gateway(endpoint, settings={"endpoints_ejection_failures": 0})
     for load in gateway.proxy.ledger.loads():
         connections = gateway.proxy.connections(next(iter(gateway.proxy.pools.values())), load)
         connections.endpoint = type(connections.endpoint)("default/pod-0", "no host\n", 1)
@@ -300,7 +302,7 @@ async def test_idle_connection_to_an_endpoint_is_closed(gateway, endpoint, event
 
 async def test_silent_endpoint_is_given_up(start_gateway, endpoint, eventually, garbage):
     """It sends no head in time, and a request is taken to another."""
-    gateway = await start_gateway(endpoint, timeout_s=0.02, settings={"ejection_failures": 0})
+    gateway = await start_gateway(endpoint, timeout_s=0.02, settings={"endpoints_ejection_failures": 0})
     for _ in range(TIMES):
         assert (await gateway.ask()).status == 504
         await _all_left(gateway, eventually)
@@ -311,7 +313,7 @@ async def test_another_endpoint_is_tried(start_gateway, start_endpoint, eventual
     """The first resets each connection, the second answers."""
     failing = await start_endpoint(behave=lambda call: call.reset())
     working = await start_endpoint(b"ok")
-    settings = {"ejection_failures": 0, "retries": 1}
+    settings = {"endpoints_ejection_failures": 0, "endpoints_retries": 1}
     gateway = await start_gateway(failing, working, settings=settings)
     for _ in range(TIMES):
         await gateway.ask()
@@ -324,7 +326,7 @@ async def verified(start_gateway, start_endpoint):
     """A gateway, and an endpoint behind TLS."""
     certificate = self_signed("127.0.0.1").context
     endpoint = await start_endpoint(tls=certificate)
-    gateway = await start_gateway(settings={"retries": 0, "ejection_failures": 0})
+    gateway = await start_gateway(settings={"endpoints_retries": 0, "endpoints_ejection_failures": 0})
     gateway.serve([endpoint], tls=routing.Tls(is_verified=False))
     return gateway, endpoint
 
@@ -350,7 +352,7 @@ async def test_endpoint_behind_tls_leaves(verified, eventually, garbage, way):
 async def test_endpoint_speaks_no_tls(start_gateway, start_endpoint, eventually, garbage):
     """The handshake fails."""
     endpoint = await start_endpoint()
-    settings = {"connect_timeout_s": 0.05, "ejection_failures": 0, "retries": 0}
+    settings = {"endpoints_connect_timeout_s": 0.05, "endpoints_ejection_failures": 0, "endpoints_retries": 0}
     gateway = await start_gateway(settings=settings)
     gateway.serve([endpoint], tls=routing.Tls(is_verified=False))
     for _ in range(TIMES):

@@ -47,7 +47,7 @@ async def test_client_leaves(split, chat, handed_over, eventually, garbage, is_p
 @pytest.mark.parametrize("way", ["close", "reset"])
 async def test_prefill_fails(split, chat, eventually, garbage, way):
     """Its endpoint closes the connection, and there is no other."""
-    some = await split("nixl", settings={"ejection_failures": 0, "retries": 0})
+    some = await split("nixl", settings={"endpoints_ejection_failures": 0, "endpoints_retries": 0})
     for _ in range(TIMES):
         client = await some.gateway.connect()
         client.post(chat())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any, cast
 
 from h2 import events
@@ -173,14 +174,22 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def write(self, data: Any) -> None:
         """Sends a request: its head and all of its body."""
+        end = data.index(b"\r\n\r\n") + 4
+        self._request(bytes(data[:end]), memoryview(data)[end:])
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Sends a request whose head and body are apart."""
+        head, body = list_of_data
+        self._request(head, memoryview(body))
+
+    def _request(self, head: bytes, body: memoryview) -> None:
         if self._error is not None:
             return
         if self._is_leaving:  # and an answer that the user has all of is not ended yet
             self._fail(NotTakenError("the endpoint is leaving, and takes no request (GOAWAY)"))
             return
-        end = data.index(b"\r\n\r\n")
-        headers = heads.request(bytes(data[:end]), self._scheme, self._authority)
-        self._body = memoryview(data)[end + 4 :] if len(data) > end + 4 else _NOTHING
+        headers = heads.request(head[:-4], self._scheme, self._authority)
+        self._body = body or _NOTHING
         try:
             self._stream_id = self._http2.get_next_available_stream_id()
             self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)

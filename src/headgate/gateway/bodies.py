@@ -1,0 +1,85 @@
+"""The memory that request bodies take in a worker, all together, and the bound on it.
+
+A body is counted as its bytes arrive, so that a client reserves nothing by announcing a long one, and until
+the gateway no longer needs it: its endpoint has begun to respond, or the request is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.gateway.refusals import Refusal
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Request
+
+LONG_BYTES = 64 * 1024
+"""Past this, a body is long."""
+_KEPT_FREE = 8
+"""One part in so many is kept for bodies that are not long: uploads must not stop ordinary prompts."""
+
+
+class BodyMemory:
+    """Counts the bytes of the bodies that a worker holds; owned by its Proxy.
+
+    Whoever adds to `held` checks `is_exceeded_by` and gives back later exactly what it added.
+    """
+
+    __slots__ = ("_limit", "_short_at", "held", "limit_of_long")
+
+    def __init__(self, limit: int, longest: int) -> None:
+        self.held = 0
+        self.change(limit, longest)
+
+    def change(self, limit: int, longest: int) -> None:
+        """Sets the bound on all bodies and the size of the longest. Bodies that are held already stay."""
+        self._limit = limit
+        self.limit_of_long = for_long(limit)
+        """While `held` is at most this, nothing is exceeded."""
+        self._short_at = self.limit_of_long - longest
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a body of the longest size would not be admitted now."""
+        return self.held > self._short_at
+
+    def has_room(self, size: int) -> bool:
+        """Whether a body of this size may come, of which nothing is held yet."""
+        return not self._exceeds(self.held + size, size)
+
+    def is_exceeded_by(self, size: int) -> bool:
+        """Whether a body that has grown to this size, and is counted, is too much."""
+        return self._exceeds(self.held, size)
+
+    def _exceeds(self, held: int, size: int) -> bool:
+        return held > (self.limit_of_long if size > LONG_BYTES else self._limit)
+
+    def recount(self, request: Request, size: int) -> None:
+        """From now on, this much is held for the request."""
+        self.held += size - request.held_bytes
+        request.held_bytes = size
+
+    def release(self, request: Request) -> None:
+        """The body of the request is held no longer. May be called again, which does nothing."""
+        self.held -= request.held_bytes
+        request.held_bytes = 0
+
+    def refusal(self) -> Refusal:
+        return Refusal.unavailable(
+            f"the request bodies that this gateway holds have reached their limit of {self._limit} bytes: "
+            "retry later, or raise clients.max_bodies_bytes of the gateway",
+            code="too_many_body_bytes",
+        )
+
+    def statistics(self) -> dict[str, int]:
+        return {"held_bytes": self.held, "limit_bytes": self._limit}
+
+
+def for_long(limit: int) -> int:
+    """How much of a limit long bodies may take together."""
+    return limit - limit // _KEPT_FREE
+
+
+def least_limit(longest: int) -> int:
+    """The least limit with which the longest body may come."""
+    return longest * _KEPT_FREE // (_KEPT_FREE - 1)
