@@ -33,7 +33,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
         Gauge(f"{prefix}_client_connections", "Open client connections.", (), read.clients),
         Gauge(
             f"{prefix}_held_body_bytes",
-            "Bytes of request bodies that are held; `max_bodies_bytes` bounds them in each worker.",
+            "Bytes of request bodies that are held; clients.max_bodies_bytes bounds them in each worker.",
             (),
             read.body_bytes,
         ),

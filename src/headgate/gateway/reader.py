@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_BODY_PIECES = 1024
 """Further pieces of a body are put together: a body in tiny chunks would take many times its size."""
+MAX_PIECES_BYTES = 512 * 1024
+"""Past this, pieces are put together as they come: to join many at the end leaves gaps in the heap."""
 
 _CHECKED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
 """Headers that are looked at before a body is read."""
@@ -228,10 +230,10 @@ class RequestReader:
 
     def on_body(self, body: bytes) -> None:
         pieces = self._body
-        if len(pieces) < MAX_BODY_PIECES:
+        if len(pieces) < MAX_BODY_PIECES and self.body_bytes < MAX_PIECES_BYTES:
             pieces.append(body)
         else:
-            if len(pieces) == MAX_BODY_PIECES:
+            if not isinstance(pieces[-1], bytearray):
                 pieces.append(bytearray())
             pieces[-1] += body
         self.body_bytes += len(body)

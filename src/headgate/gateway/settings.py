@@ -119,7 +119,7 @@ class Clients(Section, frozen=True):
     max_bodies_bytes: Annotated[
         int,
         _setting(
-            "All request bodies that a worker holds, together; an eighth of it is reserved for bodies of up to "
+            "All request bodies that a worker holds, together; an eighth is reserved for bodies of up to "
             "64 KiB.",
             ge=4096,
             le=1 << 40,

@@ -17,8 +17,8 @@ from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
 from headgate.gateway.queueing.shares import Place
 from headgate.gateway.service import Service
+from headgate.gateway.workers import allocator, collector, messages
 from headgate.gateway.workers import channel as wire
-from headgate.gateway.workers import collector, messages
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
@@ -113,6 +113,7 @@ class _Worker:
 
     def _ready(self) -> None:
         collector.spare_what_there_is()
+        allocator.return_large_blocks()
         self._say(messages.Ready())
 
     def _say(self, report: messages.Report) -> None:
