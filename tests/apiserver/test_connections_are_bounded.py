@@ -7,7 +7,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +82,16 @@ async def test_a_request_that_does_not_arrive_in_time_is_given_up(small: Running
 
 
 async def test_a_connection_too_many_is_told_to_come_again(small: Running, connect: Connect) -> None:
-    """While all are being answered, one more gets 429 and Retry-After; when one ends, there is room again."""
+    """While all of a user's are in use, one more gets 429; when one ends, there is room again."""
     watch = head(small, "/api/v1/configmaps?watch=true")
-    async with connect() as first, connect() as second, connect() as third:
-        async with connect() as fourth:
-            for reader, writer in (first, second, third, fourth):
+    async with AsyncExitStack() as stack:
+        async with AsyncExitStack() as last:
+            for each in (stack, stack, last):
+                reader, writer = await each.enter_async_context(connect())
                 writer.write(watch)
                 assert b" 200 " in await reader.readline()
-            async with connect() as (refused, _):
+            async with connect() as (refused, asking):
+                asking.write(head(small))
                 assert (await last_words(refused))[0] == 429
         async with asyncio.timeout(30):
             while not await _is_served(small, connect):

@@ -123,20 +123,6 @@ async def test_a_bookmark_never_overtakes_an_event(store: Store) -> None:
     assert len([what for what, _ in seen if what == "event"]) == 40
 
 
-async def test_the_number_of_watches_is_bounded(store: Store) -> None:
-    """Beyond the limit a watch is refused with 429 and when to try again."""
-    hub = Hub(store, max_watchers=1)
-    until = asyncio.get_running_loop().time() + 5
-    follow = hub.follow("things", store.revision, until=until, bookmark_s=None)
-    waiting = asyncio.ensure_future(anext(follow))
-    await asyncio.sleep(0)
-    with pytest.raises(errors.StatusError) as refused:
-        hub.check("things", store.revision)
-    assert (refused.value.code, refused.value.retry_after_s) == (429, 1)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-
-
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 400), max_size=60), st.integers(1, 12), st.integers(100, 2000))
 def test_a_log_gives_all_events_behind_a_position_or_says_that_it_cannot(

@@ -255,7 +255,7 @@ def connect(server: Running) -> httpx2.AsyncClient:
 
 async def watchers_become(server: Running, count: int) -> None:
     async with asyncio.timeout(30):
-        while server.parts.statistics()["watches"]["watchers"] != count:
+        while server.parts.statistics()["hub"]["watchers"] != count:
             await asyncio.sleep(0.01)
 
 

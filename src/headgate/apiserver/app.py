@@ -12,16 +12,18 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.apiserver import authorization, discovery, errors, openapi, users
-from headgate.apiserver.handlers import negotiation, yaml_answers
+from headgate.apiserver.calls import CLAIM_BYTES, Call, Shared
+from headgate.apiserver.connections import BoundedProtocol
+from headgate.apiserver.handlers import negotiation, sending, yaml_answers
 from headgate.apiserver.handlers.compression import compressed
 from headgate.apiserver.handlers.documents import Documents
 from headgate.apiserver.handlers.health import Health
-from headgate.apiserver.handlers.sending import send_in_parts
+from headgate.apiserver.handlers.metrics import Metrics
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.users import Authenticator
 
@@ -44,6 +46,7 @@ def application(parts: Parts, token: str) -> ASGIApp:
         *(Route(f"/{name}/{{check}}", health.one) for name in ("healthz", "livez", "readyz")),
         Route("/", views.paths),
         Route("/version", views.version),
+        Route("/metrics", Metrics(parts.store, parts.shared).page),
         Route("/api", views.core),
         Route("/apis", views.groups),
         Route("/openapi/v2", views.openapi_v2),
@@ -54,29 +57,65 @@ def application(parts: Parts, token: str) -> ASGIApp:
         Starlette(routes=routes, exception_handlers={404: views.refused, 405: views.refused}),
         views,
         authenticator,
+        parts.shared,
+        parts.limits.stalled_s,
     )
 
 
 class _Edge:
     """What every request passes: who asks and whether he may, the way to the objects, errors as Statuses."""
 
-    def __init__(self, app: Starlette, views: _Views, authenticator: Authenticator) -> None:
+    def __init__(
+        self, app: Starlette, views: _Views, authenticator: Authenticator, shared: Shared, stalled_s: float
+    ) -> None:
         self._app = app
         self._views = views
         self._authenticator = authenticator
+        self._shared = shared
+        self._stalled_s = stalled_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        connection: BoundedProtocol | None = scope.get("connection")
         path: str = scope["path"]
-        if refused := self._refusal(scope, path):
-            await refused(scope, receive, send)
-        elif path.startswith(("/api/", "/apis/")):
+        send = sending.in_time(send, connection, self._stalled_s)
+        try:
+            if refused := self._refusal(scope, path) or self._crowd(scope, connection):
+                await refused(scope, receive, send)
+            elif path.startswith(("/api/", "/apis/")):
+                await self._objects(scope, receive, send, path)
+            else:
+                await self._app(scope, receive, send)
+        except (sending.StalledError, errors.StatusError) as error:
+            # In the middle of an answer, which only the end of the connection can tell.
+            self._shared.rejected["stalled" if isinstance(error, sending.StalledError) else "broken_off"] += 1
+            if connection is None:
+                raise
+            connection.abort()
+
+    async def _objects(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        call = scope["call"] = Call(self._shared, scope["holder"])
+        try:
             response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
-            response = await yaml_answers.rewritten(response, _header(scope, b"accept").decode("latin-1"))
-            await send_in_parts(await compressed(response, scope), scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            accept = _header(scope, b"accept").decode("latin-1")
+            response = await yaml_answers.rewritten(response, accept, call)
+            response = _held(response, call, is_read=scope["method"] == "GET")
+            await sending.whole(await compressed(response, scope), scope, receive, send)
+        finally:
+            call.close()
+
+    def _crowd(self, scope: Scope, connection: BoundedProtocol | None) -> Response | None:
+        """The answer to a user who has too many connections; else None, and this connection is his."""
+        holder = scope.get("holder", "")
+        if not holder or connection is None or connection.admit(holder):
+            return None
+        told = (
+            f'user "{holder}" has as many connections as one may: close some, or use one for several requests'
+        )
+        response = status_response(errors.too_many_requests(told))
+        response.headers["Connection"] = "close"
+        return response
 
     def _refusal(self, scope: Scope, path: str) -> Response | None:
         """The answer to somebody who may not ask this; else None, and the user in the scope."""
@@ -91,6 +130,7 @@ class _Edge:
             response = status_response(errors.unauthorized())
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
+        scope["holder"] = user.name  # who shares: the one with the token, whomever he speaks for
         if other := _header(scope, b"impersonate-user").decode("latin-1"):
             speaking = replace(authorization.IMPERSONATE, name=other)
             if not authorization.allows(user, speaking):
@@ -102,6 +142,19 @@ class _Edge:
                 return status_response(authorization.refusal(user, asked))
         scope["user"], scope["auth"] = user, self._authenticator
         return None
+
+
+def _held(response: Response, call: Call, *, is_read: bool) -> Response:
+    """The response, counted as its user's while it is sent; 429 for a read if too much of his is unread."""
+    size = 0 if isinstance(response, StreamingResponse) else len(response.body)
+    if size < CLAIM_BYTES:
+        return response
+    try:
+        call.hold_response(size)
+    except errors.StatusError as error:
+        if is_read:
+            return status_response(error)
+    return response  # of a write, which is done
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:
@@ -146,7 +199,9 @@ class _Views:
         """What there is to ask for, as `kubectl get --raw /` shows it."""
         groups = [name for name in self._registry.groups() if name]
         apis = [path for group in groups for path in self._paths(group)]
-        return _json({"paths": sorted(["/api", "/api/v1", "/apis", "/openapi/v3", *OPEN_PATHS, *apis])})
+        return _json(
+            {"paths": sorted(["/api", "/api/v1", "/apis", "/metrics", "/openapi/v3", *OPEN_PATHS, *apis])}
+        )
 
     def _paths(self, group: str) -> list[str]:
         return [f"/apis/{group}", *(f"/apis/{group}/{v}" for v in self._registry.groups()[group])]

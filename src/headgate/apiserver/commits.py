@@ -99,6 +99,10 @@ class GroupCommit(Generic[E]):
         if batch.error is not None:
             raise sqlite3.OperationalError(str(batch.error)) from batch.error
 
+    def pending(self) -> list[E]:
+        """The events that were not delivered yet, in order."""
+        return [event for batch in (self._flushing, self._gathering) if batch for event in batch.events]
+
     def flush(self) -> None:
         """Brings all that was written to disk and delivers it, before it returns."""
         earlier, batch = self._flushing, self._gathering

@@ -12,6 +12,7 @@ import msgspec
 
 from headgate import api
 from headgate.apiserver import accounts, builtin, reviews, users
+from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import Limits
 from headgate.apiserver.handlers.rest import Rest
@@ -40,6 +41,12 @@ class Config:
     watch_bytes: int = 16 << 20
     watch_bytes_in_all: int = 64 << 20
     max_watchers: int = 2000
+    max_waiting: int = 1000
+    """Requests that wait for their turn."""
+    body_bytes: int = 256 << 20
+    """Bodies of all requests under way."""
+    unread_bytes: int = 128 << 20
+    """What clients have asked for and not taken yet."""
     connections: Limits = field(default_factory=Limits)
 
 
@@ -53,6 +60,14 @@ class Parts:
     """Everything behind the sockets, usable without them."""
 
     def __init__(self, config: Config) -> None:
+        self.limits = config.connections.affordable()
+        self.shared = Shared(
+            connections=self.limits.known,
+            watches=config.max_watchers,
+            waiting=config.max_waiting,
+            body_bytes=config.body_bytes,
+            unread_bytes=config.unread_bytes,
+        )
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.store = Store(config.state / "objects.sqlite")
         try:
@@ -71,7 +86,6 @@ class Parts:
                 max_events=config.watch_events,
                 max_bytes=config.watch_bytes,
                 max_bytes_in_all=config.watch_bytes_in_all,
-                max_watchers=config.max_watchers,
             )
             self.rest = Rest(self.objects, self.hub, config.bookmark_s)
             self._serve_definitions()
@@ -85,10 +99,11 @@ class Parts:
     def statistics(self) -> dict[str, dict[str, int]]:
         return {
             "store": self.store.statistics(),
-            "watches": self.hub.statistics(),
+            "hub": self.hub.statistics(),
             "collector": self.collector.statistics(),
             "judge": self.objects.judge.statistics(),
             "neighbours": self.objects.neighbours.statistics(),
+            **self.shared.statistics(),
         }
 
     def _serve_definitions(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,7 @@ class Running:
     kubeconfig: Path
     identity: pki.Identity = field(repr=False)
     parts: Parts = field(repr=False)
+    door: connections.Door = field(repr=False)
 
 
 _USE = serving.Use("the Kubernetes API", "--host", "--port")
@@ -37,33 +40,45 @@ _USE = serving.Use("the Kubernetes API", "--host", "--port")
 async def running(config: Config) -> AsyncIterator[Running]:
     """Runs the server for as long as the block lasts; on leaving, watches end and requests are finished."""
     parts = Parts(config)
+    listener: socket.socket | None = None
     try:
         now = datetime.datetime.now(datetime.UTC)
         identity = pki.ensure(config.state / "pki", config.host, now)
-        limits = config.connections.affordable()
         listener = serving.listening_socket(config.host, config.port, use=_USE)
-        serving.drop_stalled(listener, limits)
+        listener.listen(serving.BACKLOG)
+        serving.drop_stalled(listener, parts.limits)
         url = _url(config.host, listener.getsockname()[1])
-        server = serving.EmbeddedServer(_uvicorn_config(application(parts, identity.token), identity, limits))
+        door = connections.Door(parts.limits, parts.shared.connections, parts.shared.rejected)
+        settings = _uvicorn_config(application(parts, identity.token))
+        server = serving.EmbeddedServer(settings)
+
+        def protocol() -> connections.BoundedProtocol:
+            return connections.BoundedProtocol(settings, server.server_state, {})
+
         kubeconfig = config.state / "kubeconfig"
         async with contextlib.aclosing(server), asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(parts.collector.run()),
                 tasks.create_task(expiry.run(parts.objects)),
             ]
-            answering = tasks.create_task(server.serve([listener]))
+            answering = tasks.create_task(server.serve([]))
             await server.accepting.wait()
+            background.append(tasks.create_task(door.receive(listener, _tls(identity), protocol)))
             pki.write_private(kubeconfig, pki.kubeconfig(identity, url))
             try:
-                yield Running(url, kubeconfig, identity, parts)
+                yield Running(url, kubeconfig, identity, parts, door)
             finally:
                 parts.hub.close()
-                server.stop()
                 for task in background:
                     task.cancel()
                 # Awaited here, so that requests are finished also when a cancellation ends the block.
+                await asyncio.wait(background)
+                listener.close()
+                server.stop()
                 await asyncio.wait([answering])
     finally:
+        if listener is not None:
+            listener.close()
         parts.objects.judge.close()
         parts.store.close()
 
@@ -84,13 +99,13 @@ def _url(host: str, port: int) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
-def _uvicorn_config(app: ASGIApp, identity: pki.Identity, limits: connections.Limits) -> uvicorn.Config:
+def _tls(identity: pki.Identity) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.cert, identity.key)
+    return context
+
+
+def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
     return serving.configuration(
-        app,
-        http=connections.within(limits),
-        ssl_certfile=identity.cert,
-        ssl_keyfile=identity.key,
-        proxy_headers=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=_DRAIN_S,
+        app, proxy_headers=False, timeout_keep_alive=75, timeout_graceful_shutdown=_DRAIN_S
     )

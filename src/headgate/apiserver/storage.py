@@ -7,7 +7,7 @@ than the hop to another thread and back. What brings writes to disk, many at a t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -165,7 +165,7 @@ class Store:
 
     def select(
         self, resource: str, namespace: str = "", after: tuple[str, str] = ("", "")
-    ) -> Iterator[Stored]:
+    ) -> Generator[Stored]:
         """Objects of a kind ordered by namespace and name, of one namespace or of all, behind a position.
 
         Exhaust or close the iterator before the next write.
@@ -226,6 +226,10 @@ class Store:
         nobody ever sees what a crash could take back.
         """
         await self._commits.settled()
+
+    def pending(self) -> list[Event]:
+        """The writes that listeners have not heard of yet, because they are not on disk."""
+        return self._commits.pending()
 
     def flush(self) -> None:
         """Brings all that was written to disk, and tells the listeners, before it returns."""

@@ -3,17 +3,18 @@
 There is no buffer for each watcher. Each kind has one bounded log of its last events, and a watcher is only a
 position in it: it reads on when its client takes bytes. A watcher so slow that the log has moved past it gets
 410 Expired, as does one that asks for a resource version older than the log. So memory is bounded by the
-logs, whatever the number and speed of watchers.
+logs, whatever the number and speed of watchers, and by the room for what was sent and not read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from headgate.apiserver import errors
+from headgate.apiserver.shares import Room
 from headgate.apiserver.storage import Event, Store
 
 
@@ -70,6 +71,10 @@ class EventLog:
         for waiter in self.waiting:
             waiter.wake()
 
+    def size_after(self, revision: int, limit: int, max_bytes: int) -> int:
+        """The bytes of what `after` would give; 0 if there is nothing."""
+        return sum(event.size for event in self.after(revision, limit, max_bytes))
+
     def after(self, revision: int, limit: int, max_bytes: int = 1 << 62) -> list[Event]:
         """Up to `limit` events behind a revision, about `max_bytes` large, but at least one if there is one.
 
@@ -108,25 +113,21 @@ class Hub:
         max_events: int = 4096,
         max_bytes: int = 16 << 20,
         max_bytes_in_all: int = 64 << 20,
-        max_watchers: int = 2000,
     ) -> None:
         self._store = store
         self._start = store.told
         self._logs: dict[str, EventLog] = {}
         self._limits = (max_events, max_bytes)
         self._max_bytes_in_all = max_bytes_in_all
-        self._max_watchers = max_watchers
         self._watchers = 0
         self._bytes = 0
         self.closed = False
         store.listen(self._append)
 
     def check(self, resource: str, since: int) -> None:
-        """Refuses a watch that cannot start: too many, or an expired or future resource version."""
+        """Refuses a watch that cannot start: an expired or future resource version."""
         if self.closed:
             raise errors.unavailable("the API server is shutting down")
-        if self._watchers >= self._max_watchers:
-            raise errors.too_many_requests(f"{self._watchers} watches are open, which is the limit")
         if since > self._store.told:
             raise errors.too_large_revision(since, self._store.told)
         self._log(resource).after(since, 0)
@@ -136,11 +137,12 @@ class Hub:
         return self._log(resource).after(revision, self._limits[0] + 1)
 
     async def follow(
-        self, resource: str, since: int, *, until: float, bookmark_s: float | None
-    ) -> AsyncIterator[list[Event] | Bookmark]:
+        self, resource: str, since: int, *, until: float, bookmark_s: float | None, room: Room | None = None
+    ) -> AsyncGenerator[list[Event] | Bookmark, None]:
         """Batches of events behind `since` until the loop time `until`, bookmarks between and at the end.
 
-        Raises 410 when the reader has fallen behind the log.
+        A batch takes its bytes of `room` until the reader asks for the next one. A reader who waits for room
+        holds nothing. Raises 410 when the reader has fallen behind the log.
         """
         log = self._log(resource)
         loop = asyncio.get_running_loop()
@@ -152,9 +154,16 @@ class Hub:
             while not self.closed and loop.time() < until:
                 # Read the position before the events: all events up to it are in the batch or were before.
                 position = self._store.told
-                if batch := log.after(since, self.BATCH, self.BATCH_BYTES):
-                    since = batch[-1].revision
-                    yield batch
+                if size := log.size_after(since, self.BATCH, self.BATCH_BYTES):
+                    taken = await room.enter(size) if room else 0
+                    try:
+                        batch = log.after(since, self.BATCH, self.BATCH_BYTES)
+                        since = batch[-1].revision
+                        yield batch
+                        del batch
+                    finally:
+                        if room:
+                            room.leave(taken)
                     continue
                 if loop.time() >= next_bookmark and bookmark_s:
                     next_bookmark = loop.time() + bookmark_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import yaml
 from starlette.requests import ClientDisconnect, Request
 
 from headgate.apiserver import bounds, errors, patch, protobuf
+from headgate.apiserver.calls import Call
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
@@ -22,7 +22,8 @@ JSON, YAML = "application/json", "application/yaml"
 
 
 async def read(request: Request) -> bytes:
-    """The whole body, or 413."""
+    """The whole body, once it is this user's turn; 413, or 429 while he has too much under way."""
+    call: Call = request.scope["call"]
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise errors.too_large(MAX_BODY_BYTES)
@@ -34,10 +35,12 @@ async def read(request: Request) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body, more = message.get("body", b""), message.get("more_body", False)
-        parts.append(body)
         size += len(body)
         if size > MAX_BODY_BYTES:
             raise errors.too_large(MAX_BODY_BYTES)
+        call.hold_body(len(body))
+        parts.append(body)
+    await call.turn()
     return b"".join(parts) if len(parts) > 1 else body
 
 
@@ -47,7 +50,10 @@ async def read_object(request: Request) -> tuple[dict[str, Any], list[str]]:
     if content_type == JSON or len(body) <= _QUICKLY_READ_BYTES:
         return decode_object(body, content_type)
     # In a thread: a quarter of a megabyte of YAML takes seconds, in which others are served.
-    return await asyncio.to_thread(decode_object, body, content_type)
+    call: Call = request.scope["call"]
+    decoded = await call.in_thread(lambda: decode_object(body, content_type))
+    await call.turn()
+    return decoded
 
 
 def media_type(request: Request) -> str:

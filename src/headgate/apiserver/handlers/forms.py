@@ -58,20 +58,37 @@ class Form:
         made["apiVersion"] = self.api_version
         return made
 
-    def page(self, served: Served, page: Iterable[Stored], meta: Object) -> bytes:
-        """A list. Whole objects are the stored bytes as they are, if they are stored in this version."""
+    def list_head(self, served: Served) -> bytes:
+        """The JSON of a list without its end, its metadata and its items."""
+        if self.name == "Table":
+            head = self.table(served, [], {})
+            del head["metadata"], head["rows"]
+        elif self.name == "PartialObjectMetadata":
+            head = {"kind": "PartialObjectMetadataList", "apiVersion": self.api_version}
+        else:
+            head = {"kind": served.list_kind, "apiVersion": served.api_version}
+        return msgspec.json.encode(head)[:-1]
+
+    @property
+    def items_name(self) -> bytes:
+        return b"rows" if self.name == "Table" else b"items"
+
+    def items(self, served: Served, page: Iterable[Stored]) -> bytes:
+        """Items of a list, with commas between them.
+
+        Whole objects are the stored bytes as they are, if they are stored in this version.
+        """
         if self.name == "Table":
             objects = (in_version(stored.decode(), served) for stored in page)
-            return msgspec.json.encode(self.table(served, objects, meta))
-        head: Object = {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta}
+            rows = self.table(served, objects, {}, with_columns=False)["rows"]
+            return msgspec.json.encode(rows)[1:-1]
         if self.name == "PartialObjectMetadata":
-            head |= {"kind": "PartialObjectMetadataList", "apiVersion": self.api_version}
             bodies = (msgspec.json.encode(self.partial(stored.decode())) for stored in page)
         elif served.api_version == served.storage_api_version:
             bodies = (stored.body for stored in page)
         else:
             bodies = (msgspec.json.encode(in_version(stored.decode(), served)) for stored in page)
-        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(bodies) + b"]}"
+        return b",".join(bodies)
 
 
 def json(value: Any, code: int = 200) -> Response:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from headgate.apiserver import errors
+from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers.forms import Form
 from headgate.apiserver.handlers.query import ListOptions
 from headgate.apiserver.objects import Objects
+from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector
-from headgate.apiserver.snapshots import Position, Snapshot
-from headgate.apiserver.storage import Stored
+from headgate.apiserver.snapshots import PART_BYTES, Position, Scan
 from headgate.apiserver.targets import Target
 from headgate.apiserver.watch import Hub
 
@@ -39,38 +40,68 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
     name: str
 
 
+class LongList(StreamingResponse):
+    """A list that is read while it is sent."""
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        super().__init__(parts, media_type="application/json")
+
+
 def answer(
-    objects: Objects, hub: Hub, target: Target, selector: Selector, options: ListOptions, form: Form
+    objects: Objects,
+    hub: Hub,
+    target: Target,
+    selector: Selector,
+    options: ListOptions,
+    form: Form,
+    call: Call,
 ) -> Response:
-    """The page that was asked for."""
+    """The page that was asked for. A long one is read and sent in parts, so that its size costs no memory."""
     served, store = target.served, objects.store
     revision, after = _moment(objects, hub, served.resource, options)
     limit = min(options.limit, MAX_PAGE) if options.limit else MAX_PAGE
-    snapshot = None
-    if revision == store.revision:
-        candidates: Iterator[Stored] = objects.select(served, target.namespace, selector, after)
-    else:
-        store.flush()  # so that the log has every write that the store has
-        later = hub.after(served.resource, revision)
-        snapshot = Snapshot(store, served.resource, target.namespace, later)
-        candidates = snapshot.select(selector, after)
-    page: list[Stored] = []
-    more = False
-    for stored in candidates:
-        if len(page) == limit:
-            more = True
-            break
-        page.append(stored)
-    meta: dict[str, object] = {"resourceVersion": str(revision)}
-    if more:
-        last = (page[-1].key.namespace, page[-1].key.name)
-        meta["continue"] = _encode(_Token(revision, *last))
-        if not selector:
-            counted = (
-                snapshot.count(last) if snapshot else store.count(served.resource, target.namespace, last)
-            )
-            meta["remainingItemCount"] = counted
-    return Response(form.page(served, page, meta), media_type="application/json")
+    scan = Scan(store, hub, served, target.namespace, selector, revision=revision, after=after, limit=limit)
+    page = _Page(scan, served, form, counts=not selector)
+    first = form.items(served, scan.part())
+    if scan.done:
+        body = page.head + page.metadata() + page.between + first + b"]}"
+        return Response(body, media_type="application/json")
+    call.hold_response(PART_BYTES)
+    return LongList(page.parts(first, call))
+
+
+class _Page:
+    """A list as JSON. Its metadata comes first, or last if it is known only then."""
+
+    def __init__(self, scan: Scan, served: Served, form: Form, *, counts: bool) -> None:
+        self._scan = scan
+        self._served = served
+        self._form = form
+        self._counts = counts
+        self.head = form.list_head(served)
+        self.between = b',"%s":[' % form.items_name
+
+    async def parts(self, first: bytes, call: Call) -> AsyncIterator[bytes]:
+        """The whole list. Raises 410 when the log has moved past its moment, after which it cannot go on."""
+        yield self.head + self.between + first
+        separator = b"," if first else b""
+        del first
+        while not self._scan.done:
+            await call.turn()
+            if items := self._form.items(self._served, self._scan.part()):
+                yield separator + items
+                separator = b","
+                del items
+        yield b"]" + self.metadata() + b"}"
+
+    def metadata(self) -> bytes:
+        scan = self._scan
+        meta: dict[str, object] = {"resourceVersion": str(scan.revision)}
+        if scan.more:
+            meta["continue"] = _encode(_Token(scan.revision, *scan.last))
+            if self._counts:
+                meta["remainingItemCount"] = scan.remaining()
+        return b',"metadata":' + msgspec.json.encode(meta)
 
 
 def _moment(objects: Objects, hub: Hub, resource: str, options: ListOptions) -> tuple[int, Position]:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
+from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
@@ -41,6 +42,8 @@ class Rest:
 
     async def _do(self, request: Request, target: Target) -> Response:
         method = request.method
+        if method == "GET":  # other requests take their turn once their body is there
+            await _call(request).turn()
         if target.served.verbs == ("create",):
             if method != "POST" or target.name:
                 raise errors.method_not_allowed(method)
@@ -135,7 +138,9 @@ class Rest:
     def _list(self, request: Request, target: Target) -> Response:
         options = query.list_options(request, watch=False)
         selector = query.selector(request, target.served)
-        return listing.answer(self.objects, self.hub, target, selector, options, Form.of(request))
+        return listing.answer(
+            self.objects, self.hub, target, selector, options, Form.of(request), _call(request)
+        )
 
     def _watch(self, request: Request, target: Target) -> Response:
         options = query.list_options(request, watch=True)
@@ -150,7 +155,7 @@ class Rest:
             timeout_s=options.timeout_s,
             form=Form.of(request),
         )
-        return watching.stream(self.objects, self.hub, self.encodings, spec)
+        return watching.stream(self.objects, self.hub, self.encodings, spec, _call(request))
 
     # -- writes
 
@@ -204,6 +209,11 @@ class Rest:
         for warning in outcome.warnings[:20]:
             _warn(response, warning)
         return response
+
+
+def _call(request: Request) -> Call:
+    call: Call = request.scope["call"]
+    return call
 
 
 def _warn(response: Response, warning: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -12,18 +13,19 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from headgate.apiserver import errors
+from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form
 from headgate.apiserver.objects import Objects, in_version
 from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector
+from headgate.apiserver.snapshots import PART_BYTES, Scan
 from headgate.apiserver.storage import Event, Stored
 from headgate.apiserver.watch import Bookmark, Hub
 
 MIN_TIMEOUT_S = 1800
 """A watch that names no timeout lasts between this and twice as long, so that not all end together."""
 MAX_TIMEOUT_S = 86_400
-INITIAL_BATCH = 256
 _MAX_BATCH_BYTES = 64 * 1024
 
 
@@ -44,7 +46,7 @@ class WatchSpec:
     form: Form
 
 
-def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec) -> Response:
+def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec, call: Call) -> Response:
     """The response; refusals that are known at once are HTTP errors, later ones are events of type ERROR."""
     try:
         hub.check(spec.served.resource, objects.store.told if spec.initial else spec.since)
@@ -53,34 +55,52 @@ def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec) ->
             raise
         # Clients expect an expired watch to begin well and then to say so.
         return Response(_line("ERROR", msgspec.json.encode(error.to_dict())), media_type="application/json")
-    return StreamingResponse(_lines(objects, hub, encodings, spec), media_type="application/json")
+    call.watch()
+    return StreamingResponse(_lines(objects, hub, encodings, spec, call), media_type="application/json")
 
 
-async def _lines(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec) -> AsyncIterator[bytes]:
+async def _lines(
+    objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec, call: Call
+) -> AsyncIterator[bytes]:
     encoder = _Encoder(spec, encodings)
     since = spec.since
     timeout_s = min(spec.timeout_s, MAX_TIMEOUT_S) or MIN_TIMEOUT_S * (1 + random.random())  # noqa: S311
     until = asyncio.get_running_loop().time() + timeout_s
-    if spec.initial:
-        # Read at once, though sent in batches: the snapshot must be of one revision.
-        since = objects.store.revision
-        present = list(objects.select(spec.served, spec.namespace, spec.selector))
-        await objects.store.settled()
-        for start in range(0, len(present), INITIAL_BATCH):
-            yield b"".join(encoder.event("ADDED", s) for s in present[start : start + INITIAL_BATCH])
-        del present
-    if spec.initial_end:
-        yield encoder.bookmark(since, initial_end=True)
     try:
-        follow = hub.follow(spec.served.resource, since, until=until, bookmark_s=spec.bookmark_s)
-        async for news in follow:
-            if isinstance(news, Bookmark):
-                yield encoder.bookmark(news.revision)
-            else:
-                for chunk in _bounded(_seen(spec, event, encoder) for event in news):
-                    yield chunk
+        if spec.initial:
+            since = objects.store.revision
+            await objects.store.settled()
+            async for chunk in _present(objects, hub, encoder, spec, since, call):
+                yield chunk
+        if spec.initial_end:
+            yield encoder.bookmark(since, initial_end=True)
+        news = hub.follow(
+            spec.served.resource, since, until=until, bookmark_s=spec.bookmark_s, room=call.unread
+        )
+        async with contextlib.aclosing(news):
+            async for each in news:
+                if isinstance(each, Bookmark):
+                    yield encoder.bookmark(each.revision)
+                else:
+                    for chunk in _bounded(_seen(spec, event, encoder) for event in each):
+                        yield chunk
     except errors.StatusError as error:
         yield _line("ERROR", msgspec.json.encode(error.to_dict()))
+
+
+async def _present(
+    objects: Objects, hub: Hub, encoder: _Encoder, spec: WatchSpec, revision: int, call: Call
+) -> AsyncIterator[bytes]:
+    """An ADDED for every object that there was at a revision; 410 if the log moves past it meanwhile."""
+    scan = Scan(objects.store, hub, spec.served, spec.namespace, spec.selector, revision=revision)
+    while not scan.done:
+        taken = await call.unread.enter(PART_BYTES)
+        try:
+            await call.turn()
+            if chunk := b"".join(encoder.event("ADDED", stored) for stored in scan.part()):
+                yield chunk
+        finally:
+            call.unread.leave(taken)
 
 
 def _bounded(lines: Iterable[bytes]) -> Iterable[bytes]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from headgate.apiserver import errors
+from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, negotiation, query
 
 MAX_BYTES = 256 * 1024
@@ -23,14 +22,13 @@ def check(request: Request) -> None:
         raise errors.not_acceptable((f"{bodies.JSON};stream=watch",))
 
 
-async def rewritten(response: Response, accept: str) -> Response:
+async def rewritten(response: Response, accept: str, call: Call) -> Response:
     """The response in YAML, if that is wanted and if it is JSON."""
-    if not negotiation.wants_yaml(accept) or isinstance(response, StreamingResponse):
+    if not negotiation.wants_yaml(accept) or response.headers.get("content-type") != bodies.JSON:
         return response
-    if response.headers.get("content-type") != bodies.JSON:
-        return response
-    if len(response.body) <= MAX_BYTES:
-        response.body = await asyncio.to_thread(_as_yaml, bytes(response.body))
+    if not isinstance(response, StreamingResponse) and len(response.body) <= MAX_BYTES:
+        body = bytes(response.body)
+        response.body = await call.in_thread(lambda: _as_yaml(body))
         response.headers["Content-Length"] = str(len(response.body))
     response.headers["Content-Type"] = bodies.YAML
     return response

@@ -1,0 +1,102 @@
+"""One request of one user: its turn, and what it may hold of what the users share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from headgate.apiserver import errors
+from headgate.apiserver.shares import Room, Shares
+from headgate.apiserver.turns import Turns
+
+T = TypeVar("T")
+
+CLAIM_BYTES = 16 * 1024
+"""Smaller responses are not counted: the number of connections bounds them."""
+
+
+class Shared:
+    """Owner of what all users share of one server, and of the counts of what was refused."""
+
+    def __init__(
+        self, *, connections: int, watches: int, waiting: int, body_bytes: int, unread_bytes: int
+    ) -> None:
+        self.turns = Turns(waiting)
+        self.connections = Shares(connections)
+        """Those on which a token was shown."""
+        self.watches = Shares(watches)
+        self.bodies = Shares(body_bytes)
+        """Bodies of requests, until they are answered."""
+        self.unread = Shares(unread_bytes)
+        """Lists, objects and events that clients have asked for and not taken yet."""
+        self.threads = Shares(1)
+        """Slow work in a thread: a second thread would compete with the event loop and not be faster."""
+        self.rejected: Counter[str] = Counter()
+
+    def shares(self) -> dict[str, Shares]:
+        """What users share, by name."""
+        return {
+            "connections": self.connections,
+            "watches": self.watches,
+            "body_bytes": self.bodies,
+            "unread_bytes": self.unread,
+        }
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """What is held and by how many it is waited for; what was refused, by reason."""
+        held = {name: share.statistics() for name, share in self.shares().items()}
+        return {**held, "turns": self.turns.statistics(), "rejected": dict(self.rejected)}
+
+
+class Call:
+    """Owner of what a request holds; all of it goes back when the request is over."""
+
+    def __init__(self, shared: Shared, user: str) -> None:
+        self.user = user
+        self.unread = Room(shared.unread, user)
+        self._bodies = Room(shared.bodies, user)
+        self._watches = Room(shared.watches, user)
+        self._shared = shared
+
+    async def turn(self) -> None:
+        """Waits until this user's requests are next; 429 if too many of them wait."""
+        try:
+            await self._shared.turns.next(self.user)
+        except errors.StatusError:
+            self._shared.rejected["requests"] += 1
+            raise
+
+    def hold_body(self, size: int) -> None:
+        """Counts what arrived of the body; 429 if this user has too much under way."""
+        if not self._bodies.grow(size):
+            raise self._refusal("bodies", "bodies of requests", self._shared.bodies)
+
+    def hold_response(self, size: int) -> None:
+        """Counts a response that is to be sent; 429 if this user leaves too much unread."""
+        if not self.unread.grow(size):
+            raise self._refusal("unread", "responses that were not read", self._shared.unread)
+
+    def watch(self) -> None:
+        """Takes a slot for a watch; 429 if this user has as many as he may."""
+        if not self._watches.grow(1):
+            raise self._refusal("watches", "watches", self._shared.watches)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Does slow work beside the event loop, one at a time, the users in turn."""
+        await self._shared.threads.wait(self.user, 1)
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._shared.threads.give_back(self.user)
+
+    def close(self) -> None:
+        for room in (self.unread, self._bodies, self._watches):
+            room.close()
+
+    def _refusal(self, reason: str, what: str, shares: Shares) -> errors.StatusError:
+        self._shared.rejected[reason] += 1
+        unit = "" if reason == "watches" else " bytes of"
+        told = f'user "{self.user}" holds {shares.held(self.user)}{unit} {what}, which is as many as one may'
+        return errors.too_many_requests(told)
