@@ -192,3 +192,26 @@ async def test_a_watch_of_metadata_has_nothing_else(client: httpx2.AsyncClient, 
     lines = [line for line in answer.text.splitlines() if line]
     assert all('"kind":"PartialObjectMetadata"' in line and '"data"' not in line for line in lines)
     assert '"k8s.io/initial-events-end":"true"' in lines[1]
+
+
+def test_a_late_page_costs_what_an_early_one_does(tmp_path: Path) -> None:
+    """What is before the page, or in other namespaces, is not looked at: SQLite's steps are few."""
+    store = Store(tmp_path / "o.sqlite")
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    try:
+        _write(store, [("put", space, f"{number:04}") for space in "abc" for number in range(400)])
+        store._db.set_progress_handler(count, 10)
+        for namespace, after in (("", ("b", "0390")), ("b", ("b", "0390")), ("b", ("a", "0000"))):
+            page = store.select("things", namespace, after)
+            assert [next(page).key.namespace for _ in range(5)] == ["b"] * 5
+            page.close()
+        assert list(store.select("things", "b", ("c", ""))) == []
+    finally:
+        store._db.set_progress_handler(None, 10)
+        store.close()
+    assert steps < 100

@@ -83,13 +83,18 @@ class StateInUseError(StateError):
 
 
 def _where(resource: str, namespace: str, after: tuple[str, str]) -> tuple[str, list[str]]:
-    """The condition for objects of a kind, of one namespace or of all, behind a position."""
-    where, values = "resource=?", [resource]
-    if any(after):  # a comparison for each row, which a whole list can do without
-        where, values = f"{where} AND (namespace, name) > (?, ?)", [*values, *after]
-    if namespace:
-        where, values = f"{where} AND namespace=?", [*values, namespace]
-    return where, values
+    """The condition for objects of a kind, of one namespace or of all, behind a position.
+
+    Each is one that SQLite answers by a search in the primary key, however many objects are before.
+    """
+    if not namespace:
+        if not any(after):
+            return "resource=?", [resource]
+        return "resource=? AND (namespace, name) > (?, ?)", [resource, *after]
+    if after[0] > namespace:
+        return "FALSE", []
+    name = after[1] if after[0] == namespace else ""
+    return "resource=? AND namespace=? AND name > ?", [resource, namespace, name]
 
 
 _ADDS = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
