@@ -12,22 +12,13 @@ import click
 from headgate import apiserver as server
 from headgate.cli import options, process
 
-_STATE = click.option(
-    "--state",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".headgate"),
-    show_default=True,
-    help="Directory of the objects, the certificates and the kubeconfig.",
-)
-
-
 _OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
 )
 
 
 @click.group(invoke_without_command=True)
-@_STATE
+@options.state
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -79,7 +70,7 @@ def token() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a kubeconfig with the token there, instead of printing the token.",
 )
-@_STATE
+@options.state
 @_OUTPUT
 def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output: str) -> None:
     """Make a token for NAME. It is shown now and never again."""
@@ -103,7 +94,7 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
 
 
 @token.command(name="list")
-@_STATE
+@options.state
 @_OUTPUT
 def list_tokens(state: Path, output: str) -> None:
     """Show who has a token. The tokens themselves are known to nobody."""
@@ -121,7 +112,7 @@ def list_tokens(state: Path, output: str) -> None:
 
 @token.command()
 @click.argument("name")
-@_STATE
+@options.state
 def revoke(name: str, state: Path) -> None:
     """Take the token of NAME out of force."""
     try:

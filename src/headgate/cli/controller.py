@@ -8,7 +8,7 @@ from headgate.cli import options
 
 
 @click.command()
-@options.kubeconfig
+@options.process
 @options.namespace
 @click.option(
     "--workers",
@@ -18,7 +18,9 @@ from headgate.cli import options
     help="How many objects are worked on at a time.",
 )
 @options.log_level
-def controller(kubeconfig: Path | None, namespace: str | None, workers: int, log_level: str) -> None:
+def controller(
+    kubeconfig: Path | None, state: Path, namespace: str | None, workers: int, log_level: str
+) -> None:
     """Keep the statuses of the objects of an API server true."""
     import asyncio
 

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from headgate import api, cluster, routing
 from headgate.cli import applying
+from headgate.cli import options as shared
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
@@ -183,7 +184,7 @@ class _Machine:
             await self._start_api_server(progress)
             async with cluster.Client.from_kubeconfig(options.kubeconfig) as client:
                 self._start_child(
-                    "node", "node", "--kubeconfig", options.kubeconfig, "--state", options.state / "node"
+                    "node", "node", "--kubeconfig", options.kubeconfig, "--state", options.state
                 )
                 self._start_child("controller", "controller", "--kubeconfig", options.kubeconfig)
                 self._start_gateway()
@@ -217,6 +218,7 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
+        (options.state / shared.GATEWAY_FILE).write_text(f"{options.admin_url}\n")
         words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
         self._start_child("gateway", "gateway", *words)
 

@@ -11,15 +11,8 @@ from headgate.cli import options, process
 
 
 @click.command()
-@options.kubeconfig
+@options.process
 @click.option("--node-name", help="Name of the Node object; without it: as last time, or the host's name.")
-@click.option(
-    "--state",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".headgate/node"),
-    show_default=True,
-    help="Directory of logs and process records; one node at a time may use it.",
-)
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(min=0),
@@ -31,9 +24,12 @@ from headgate.cli import options, process
 def node(
     kubeconfig: Path | None, node_name: str | None, state: Path, drain_timeout: float, log_level: str
 ) -> None:
-    """Run Pods as local processes, and keep Deployments and ReplicaSets, until SIGTERM; the objects stay."""
+    """Run Pods as local processes, and keep Deployments and ReplicaSets, until SIGTERM; the objects stay.
+
+    Logs and records of processes are in the folder `node` of --state, which one node at a time may use.
+    """
     config = room.NodeConfig(
-        state=state, kubeconfig=kubeconfig, node_name=node_name, drain_timeout_s=drain_timeout
+        state=state / "node", kubeconfig=kubeconfig, node_name=node_name, drain_timeout_s=drain_timeout
     )
 
     async def main(stop: asyncio.Event) -> None:

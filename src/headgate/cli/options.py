@@ -1,4 +1,8 @@
-"""Options that several commands have, and mean the same by."""
+"""Options that several commands have, and mean the same by.
+
+`--state` names the directory of one machine (`headgate up`): its API server's objects and kubeconfig, its
+node's records, its logs. Every command that talks to an API server, or is one, has it.
+"""
 
 import functools
 from collections.abc import Callable
@@ -6,11 +10,53 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-kubeconfig = click.option(
+STATE = Path(".headgate")
+"""Where `headgate up` keeps everything, below the directory that it is started in."""
+STATE_VARIABLE = "HEADGATE_STATE"
+GATEWAY_FILE = "gateway"
+"""File in it with the URL of the admin port of its gateway."""
+
+
+def said_state(context: click.Context) -> Path | None:
+    """The --state of the command line, which may stand behind a command or its group; None without one.
+
+    The environment and the default are no such thing: they yield to $KUBECONFIG.
+    """
+    at: click.Context | None = context
+    while at is not None:
+        if at.get_parameter_source("state") is ParameterSource.COMMANDLINE:
+            found: Path = at.params["state"]
+            return found
+        at = at.parent
+    return None
+
+
+def _of_group(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    """What the command's group was told, if the command was told nothing."""
+    if context.get_parameter_source("state") is ParameterSource.COMMANDLINE:
+        return value
+    return (said_state(context.parent) if context.parent else None) or value
+
+
+state = click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=STATE,
+    show_default=True,
+    envvar=STATE_VARIABLE,
+    show_envvar=True,
+    callback=_of_group,
+    help="Directory of the machine that `headgate up` or `headgate apiserver` keeps: objects, keys, "
+    "kubeconfig, logs.",
+)
+_STATE = state
+_ORDER = "--state, $KUBECONFIG, .headgate/kubeconfig, the in-cluster account, ~/.kube/config"
+_KUBECONFIG = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="API server to work with. Default: the in-cluster account, $KUBECONFIG, ~/.kube/config.",
+    help=f"API server to work with. Default: {_ORDER}.",
 )
 namespace = click.option("--namespace", help="Objects of this namespace only. Default: all.")
 log_level = click.option(
@@ -51,16 +97,32 @@ def server(command: Callable[..., Any]) -> Callable[..., Any]:
     """Which API server to talk to, as one argument `server`."""
 
     @functools.wraps(command)
-    def with_server(kubeconfig: Path | None, context: str | None, **given: Any) -> Any:
+    def with_server(kubeconfig: Path | None, context: str | None, state: Path, **given: Any) -> Any:
         from headgate.cli.objects.connecting import Server
 
-        return command(server=Server(kubeconfig, context), **given)
+        said = said_state(click.get_current_context())
+        return command(server=Server(kubeconfig, context, said), **given)
 
     which = click.option("--context", help="Context of the kubeconfig. Default: its current one.")
     path = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="API server to talk to. Default: $KUBECONFIG, .headgate/kubeconfig of `headgate up`, the "
-        "in-cluster account, ~/.kube/config.",
+        help=f"API server to talk to. Default: {_ORDER}.",
     )
-    return path(which(with_server))
+    return path(which(_STATE(with_server)))
+
+
+def process(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which API server a process works with, as `kubeconfig`, and the directory of its machine as `state`.
+
+    `kubeconfig` is None for $KUBECONFIG, the in-cluster account, or the user's own file.
+    """
+
+    @functools.wraps(command)
+    def with_kubeconfig(kubeconfig: Path | None, state: Path, **given: Any) -> Any:
+        from headgate.cli.objects.connecting import Server
+
+        found = Server(kubeconfig, None, said_state(click.get_current_context())).own
+        return command(kubeconfig=found, state=state, **given)
+
+    return _KUBECONFIG(_STATE(with_kubeconfig))

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from headgate.cli import options as shared
 from headgate.cli.gateway import flags as gateway_flags
 
 _PORT = click.IntRange(1, 65535)
@@ -12,14 +13,7 @@ _PORT = click.IntRange(1, 65535)
 
 @click.command(cls=gateway_flags.SettingsCommand)
 @click.argument("manifests", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
-@click.option(
-    "--state",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".headgate"),
-    show_default=True,
-    envvar="HEADGATE_STATE",
-    help="Directory of the objects, keys and logs of this machine.",
-)
+@shared.state
 @gateway_flags.of_some_settings(
     "listen.host",
     "listen.port",

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "--kubeconfig",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),
-    help="Ask this API server too, by dry runs: what may not change, and what exists there.",
+    help="Ask this API server too, by dry runs: what may not change, and what exists there. So does --state.",
 )
+@options.state
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
 @click.option(
@@ -48,6 +49,7 @@ def validate(
     crds: tuple[Path, ...],
     namespace: str,
     kubeconfig: Path | None,
+    state: Path,
     context: str | None,
     strict: bool,
     output: str,
@@ -72,8 +74,9 @@ def validate(
     findings = [validation.of_problem(problem) for problem in definitions.problems + problems]
     findings += judging.judge(definitions.manifests, kinds, namespace)
     findings += judging.judge(objects, kinds, namespace)
-    if kubeconfig:
-        findings = _with_server(kubeconfig, context, objects, namespace, findings)
+    said = options.said_state(click.get_current_context())
+    if kubeconfig or said:
+        findings = _with_server(kubeconfig, context, said, objects, namespace, findings)
     findings += of_schedulers
     if not findings and not reading.manifests and not reading.bare:
         raise click.UsageError(f"no manifests in {', '.join(files)}; directories are searched deeply with -R")
@@ -86,13 +89,14 @@ def validate(
 
 
 def _with_server(
-    kubeconfig: Path,
+    kubeconfig: Path | None,
     context: str | None,
+    state: Path | None,
     manifests: list[Manifest],
     namespace: str,
     findings: list[Finding],
 ) -> list[Finding]:
     from headgate.cli.objects import checking, connecting
 
-    server = connecting.Server(kubeconfig, context)
+    server = connecting.Server(kubeconfig, context, state)
     return connecting.run(server, lambda client: checking.check(client, manifests, namespace, findings))

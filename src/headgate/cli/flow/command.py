@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import click
+
+from headgate.cli import options
 
 WATCH_S = 1.0
 DEFAULT_GATEWAY = "http://localhost:8081"
@@ -13,17 +16,16 @@ DEFAULT_GATEWAY = "http://localhost:8081"
 @click.command()
 @click.option(
     "--gateway",
-    default=DEFAULT_GATEWAY,
-    show_default=True,
     metavar="URL",
-    help="Admin port of the gateway.",
+    help=f"Admin port of the gateway. Default: that of the machine of --state, {DEFAULT_GATEWAY}.",
 )
+@options.state
 @click.option("--pool", metavar="NAME", help="Pools of this name only, as namespace/name.")
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
 )
 @click.option("-w", "--watch", is_flag=True, help="Again every second, until interrupted.")
-def flow(gateway: str, pool: str | None, output: str, watch: bool) -> None:
+def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch: bool) -> None:
     """Tell which requests wait for their turn, in whose name, and why.
 
     Of each pool: how full it is, and of those that wait the priorities, flows, and what keeps them.
@@ -32,6 +34,7 @@ def flow(gateway: str, pool: str | None, output: str, watch: bool) -> None:
     """
     from headgate.cli.flow import rendering, source
 
+    gateway = gateway or source.of_machine(options.said_state(click.get_current_context()), state)
     render = rendering.as_json if output == "json" else rendering.as_text
     while True:
         click.echo(render(source.ask(gateway, pool)), nl=False)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import httpx2
 import msgspec
 
+from headgate.cli import options
 from headgate.cli.flow import merging
 from headgate.cli.flow.command import DEFAULT_GATEWAY
 from headgate.gateway.queueing.shown import QueueShown
 
 PATIENCE_S = 10.0
+
+
+def of_machine(said: Path | None, state: Path) -> str:
+    """The admin port that `headgate up` has written down; ClickException if `said`, a --state, has none."""
+    try:
+        return (state / options.GATEWAY_FILE).read_text().strip()
+    except OSError as error:
+        if said is None:
+            return DEFAULT_GATEWAY
+        told = f"no gateway is known in {state}: {error.strerror}: {error.filename}"
+        raise click.ClickException(f"{told}\nStart one with `headgate up --state {state}`.") from error
 
 
 def ask(url: str, pool: str | None) -> dict[str, QueueShown]:

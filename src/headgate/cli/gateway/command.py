@@ -5,7 +5,11 @@ from typing import Any
 
 import click
 
+from headgate.cli import options
 from headgate.cli.gateway import flags as gateway_flags
+
+_KUBECONFIG = "kubernetes_kubeconfig"
+"""The setting that --state gives."""
 
 
 @click.command(cls=gateway_flags.GatewayCommand)
@@ -23,9 +27,10 @@ from headgate.cli.gateway import flags as gateway_flags
     help="Print every setting and where its value comes from, and exit. yaml prints a file of those that are "
     "set.",
 )
+@options.state
 @gateway_flags.of_settings
 def gateway(
-    config: Path | None, check_config: bool, show_settings: str | None, flags: dict[str, Any]
+    config: Path | None, state: Path, check_config: bool, show_settings: str | None, flags: dict[str, Any]
 ) -> None:
     """Serve inference requests, as the objects of an API server describe.
 
@@ -35,14 +40,21 @@ def gateway(
     Example: headgate gateway --config examples/gateway.yaml --port 8080
     """
     from headgate.cli.gateway import configuration, running, showing
+    from headgate.cli.objects.connecting import Server
 
+    said = options.said_state(click.get_current_context())
     try:
+        if said is not None:
+            flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))
         if show_settings is not None:
             click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
         elif check_config:
             configuration.load(config, flags)
             click.echo(f"{config or 'the configuration'} is valid")
         else:
+            own = Server(None).own
+            if own is not None and configuration.load(config, flags).kubernetes.kubeconfig is None:
+                flags[_KUBECONFIG] = str(own)
             running.run(config, flags)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from headgate import api, cluster
+from headgate.cli import options
 from headgate.cli.objects import served
 from headgate.cli.objects.connecting import Server
 
@@ -76,7 +77,8 @@ def _answered(
     context: click.Context, ask: Callable[[cluster.Client], Awaitable[list[str]]], otherwise: list[str]
 ) -> list[str]:
     """The server's answer, or what is to be said without one: completion never complains."""
-    server = Server(context.params.get("kubeconfig"), context.params.get("context"))
+    said = options.said_state(context)
+    server = Server(context.params.get("kubeconfig"), context.params.get("context"), said)
 
     async def within_time() -> list[str]:
         async with asyncio.timeout(WITHIN_S), server.connect() as client:

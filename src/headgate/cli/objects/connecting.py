@@ -12,12 +12,9 @@ from typing import TypeVar
 import click
 
 from headgate import cluster
-from headgate.cli import process
+from headgate.cli import options, process
 
 T = TypeVar("T")
-
-STATE = Path(".headgate")
-"""Where `headgate up` keeps its kubeconfig, below the directory that it was started in."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +23,16 @@ class Server:
 
     kubeconfig: Path | None
     context: str | None = None
+    said_state: Path | None = None
+    """--state, if it is on the command line."""
 
     @property
     def files(self) -> list[Path]:
         """The kubeconfigs to use; none for the account of the Pod that we run in, or the user's own file."""
         if self.kubeconfig is not None:
             return [self.kubeconfig]
+        if self.said_state is not None:
+            return [self.said_state / "kubeconfig"]
         if named := cluster.kubeconfigs_named():
             return named
         own = self.state / "kubeconfig"
@@ -39,7 +40,14 @@ class Server:
 
     @property
     def state(self) -> Path:
-        return Path(os.environ.get("HEADGATE_STATE") or STATE)
+        return self.said_state or Path(os.environ.get(options.STATE_VARIABLE) or options.STATE)
+
+    @property
+    def own(self) -> Path | None:
+        """The one file to use; None for $KUBECONFIG, the Pod's account and the user's own file."""
+        if self.kubeconfig is None and self.said_state is None and cluster.kubeconfigs_named():
+            return None
+        return next(iter(self.files), None)
 
     def connect(self) -> cluster.Client:
         """A client; raises ClickException that says where was looked."""
@@ -60,6 +68,8 @@ class Server:
     def _looked(self) -> str:
         if self.kubeconfig is not None:
             return "That is from --kubeconfig."
+        if self.said_state is not None:
+            return f"That is from --state. `headgate up --state {self.said_state}` starts a server there."
         if cluster.kubeconfigs_named():
             return f"That is from $KUBECONFIG ({os.environ['KUBECONFIG']})."
         return (
