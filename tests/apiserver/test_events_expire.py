@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from headgate.apiserver import Running, expiry
+from headgate.apiserver import Config, Running, expiry
+from headgate.apiserver.app import application
 from headgate.apiserver.parts import Parts
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -38,6 +40,26 @@ async def test_an_event_goes_an_hour_after_it_last_happened(
     await expiry.sweep(parts.objects, later)
     assert await names(client) == {"again"}
     assert await names(client, config_maps) == {"c"}
+
+
+async def test_events_leave_room_for_everything_else(tmp_path: Path) -> None:
+    """A flood of Events is refused at a tenth of all objects; the oldest go with the next sweep."""
+    parts = Parts(Config(tmp_path, definitions=[], max_objects=200))
+    headers = {"authorization": "Bearer t"}
+    transport = httpx2.ASGITransport(application(parts, "t"))
+    now = datetime.datetime.now(datetime.UTC)
+    async with httpx2.AsyncClient(transport=transport, base_url="https://t", headers=headers) as client:
+        answers = []
+        for number in range(25):
+            last = (now + datetime.timedelta(seconds=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            answers.append(await client.post(EVENTS, json=event(f"e{number}", lastTimestamp=last)))
+        assert [answer.status_code for answer in answers] == [201] * 20 + [403] * 5
+        assert "exceeded the limit of 20 Events" in answers[-1].json()["message"]
+        made = await client.post("/api/v1/namespaces/default/configmaps", json={"metadata": {"name": "c"}})
+        assert made.status_code == 201
+        await expiry.sweep(parts.objects, now)
+        assert await names(client) == {f"e{number}" for number in range(2, 20)}
+    parts.store.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from headgate.apiserver import commits
+from headgate.apiserver import commits, space
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.storage import Event, Key, Store
 
@@ -87,8 +87,11 @@ async def test_no_answer_shows_what_is_not_on_disk(
     assert [(await answer).status_code for answer in asked] == [201, 200, 200, 409]
 
 
-async def test_a_full_disk_takes_nothing_of_a_batch(store: Store, told: list[Event]) -> None:
+async def test_a_full_disk_takes_nothing_of_a_batch(
+    store: Store, told: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Everybody whose write was in the transaction hears that it failed; then the server goes on."""
+    monkeypatch.setattr(space, "TRY_AGAIN_S", 0)
     before = put(store, "first")
     await store.settled()
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]

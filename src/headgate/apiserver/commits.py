@@ -42,7 +42,7 @@ class GroupCommit(Generic[E]):
     """Owner of the transactions of a connection that is in WAL mode and has no other users.
 
     `before` is called at the end of each transaction and may add to it. `deliver` gets the events of a batch
-    once they are on disk; `undo` those of one that was rolled back.
+    once they are on disk; `undo` those of one that was rolled back, whose error `failed` gets.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class GroupCommit(Generic[E]):
         before: Callable[[], None],
         deliver: Callable[[list[E]], None],
         undo: Callable[[list[E]], None],
+        failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         self._db = db
         self._log = log
@@ -60,6 +61,7 @@ class GroupCommit(Generic[E]):
         self._before = before
         self._deliver = deliver
         self._undo = undo
+        self._failed = failed
         self._gathering: Batch[E] | None = None
         self._flushing: Batch[E] | None = None
         self._broken: BaseException | None = None
@@ -98,6 +100,16 @@ class GroupCommit(Generic[E]):
         await batch.over.wait()
         if batch.error is not None:
             raise sqlite3.OperationalError(str(batch.error)) from batch.error
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being written."""
+        return self._gathering is None and self._flushing is None
+
+    @property
+    def broken(self) -> BaseException | None:
+        """The error after which nothing is written any more."""
+        return self._broken
 
     def pending(self) -> list[E]:
         """The events that were not delivered yet, in order."""
@@ -191,6 +203,7 @@ class GroupCommit(Generic[E]):
         self._gathering = None
         self._undo(batch.events)
         batch.end(error)
+        self._failed(error)
 
     def _break(self, error: BaseException, *committed: Batch[E] | None) -> None:
         """After a failed flush nobody knows what is on disk: nothing goes on until a restart has looked."""

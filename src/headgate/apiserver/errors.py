@@ -215,8 +215,18 @@ def unavailable(message: str) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, retry_after_s=1)
 
 
+def insufficient_storage(why: str) -> StatusError:
+    """The disk is full, or cannot be written for another reason that the store tells."""
+    told = f"the API server cannot write ({why}): free space on its disk; deletions still work"
+    return StatusError(507, "InsufficientStorage", told)
+
+
 def internal(error: BaseException) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
+
+
+_DISK_FAILURES = ("database or disk is full", "disk I/O error")
+"""SQLite's words for a write that the disk did not take."""
 
 
 def status_of(error: Exception) -> StatusError:
@@ -232,8 +242,10 @@ def status_of(error: Exception) -> StatusError:
             return no_such_path()
         case HTTPException(status_code=405):
             return method_not_allowed("")
+        case sqlite3.OperationalError() if any(words in str(error) for words in _DISK_FAILURES):
+            return insufficient_storage(str(error))
         case sqlite3.OperationalError():
-            # A full or failing disk: nothing was acknowledged, and the client may try again.
+            # A failing disk: nothing was acknowledged, and the client may try again.
             return unavailable(f"the store cannot write: {error}")
         case _:
             return internal(error)

@@ -1,4 +1,4 @@
-"""Events go an hour after they last happened, as in Kubernetes.
+"""Events go an hour after they last happened, as in Kubernetes, the oldest earlier when there are many.
 
 They are news: kept for ever, they would fill the store until nobody can create anything any more.
 """
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 EVENT_LIFE_S = 3600.0
 SWEEP_S = 60.0
+KEPT_TENTHS = 9
+"""Of the Events that there may be, how many tenths a sweep leaves."""
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -41,6 +43,7 @@ async def run(objects: Objects) -> None:
     while True:
         try:
             await sweep(objects, datetime.datetime.now(datetime.UTC))
+            objects.store.tidy()
         except Exception:
             log.exception("expiring events")  # a disk that is full now may not be in a minute
         await asyncio.sleep(SWEEP_S)
@@ -51,9 +54,14 @@ async def sweep(objects: Objects, now: datetime.datetime) -> None:
     served = objects.registry.by_resource(builtin.EVENT)
     assert served, "Event must be among the built-in definitions"
     before = timestamps.seconds(now.timestamp() - EVENT_LIFE_S)
-    for stored in [event for event in objects.store.select(builtin.EVENT) if _last(event) < before]:
-        if objects.store.get(stored.key) == stored:
-            objects.delete(Target(served, stored.key.namespace, stored.key.name), DeleteOptions())
+    known = sorted((_last(event), event.key, event.revision) for event in objects.store.select(builtin.EVENT))
+    too_many = len(known) - objects.max_events * KEPT_TENTHS // 10
+    for number, (last, key, revision) in enumerate(known):
+        if last >= before and number >= too_many:
+            break
+        stored = objects.store.get(key)
+        if stored is not None and stored.revision == revision:
+            objects.delete(Target(served, key.namespace, key.name), DeleteOptions())
         await asyncio.sleep(0)
 
 

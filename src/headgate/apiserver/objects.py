@@ -39,6 +39,8 @@ from headgate.apiserver.targets import Target, WriteOptions
 Object = dict[str, Any]
 
 GENERATED_NAME_TRIES = 8
+EVENTS_PART = 10
+"""Events may be one in so many objects: news must not keep anything else out."""
 MAX_OBJECT_BYTES = 1_500_000
 """etcd's limit for one object, so that what works here works in a cluster."""
 
@@ -77,6 +79,7 @@ class Objects:
         self.judge = judge or Judge()
         self._addresses = ServiceAddresses(store)
         self._max_objects = max_objects
+        self.max_events = max(1, max_objects // EVENTS_PART)
         self._max_bytes = max_bytes
         self._clock = clock
 
@@ -242,7 +245,9 @@ class Objects:
         if deletion.is_over(key.resource, obj):
             self.store.delete(key, obj)
         else:
-            stored = self.store.put(key, obj, max_bytes)
+            # The steps of a deletion are written on a full disk as well; max_bytes is of what others want.
+            for_deletion = max_bytes is None or "deletionTimestamp" in obj["metadata"]
+            stored = self.store.put(key, obj, max_bytes, for_deletion=for_deletion)
         if key.resource == builtin.DEFINITION:
             # The registry hears of it at once, so that the next definition is checked against this one.
             self.store.flush()
@@ -299,6 +304,8 @@ class Objects:
         """Whether there is room for another object, and a namespace to put it in."""
         if len(self.store) >= self._max_objects:
             raise target.forbidden(f"exceeded the limit of {self._max_objects} objects in this API server")
+        if target.served.resource == builtin.EVENT and self.store.count_of(builtin.EVENT) >= self.max_events:
+            raise target.forbidden(f"exceeded the limit of {self.max_events} Events in this API server")
         if not target.served.namespaced:
             return
         namespace = target.namespace

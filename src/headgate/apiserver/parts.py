@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.apiserver import accounts, builtin, reviews, users
+from headgate.apiserver import accounts, builtin, errors, reviews, users
 from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import Limits
@@ -22,6 +23,11 @@ from headgate.apiserver.registry import Registry
 from headgate.apiserver.storage import Event, Key, Store
 from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
+
+log = logging.getLogger(__name__)
+
+_FULL = 507
+"""The Status of a full disk, with which a server starts all the same."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,12 @@ class Parts:
                 self._create("namespaces", {"metadata": {"name": name}})
         accounts.give_all(self.objects)
         for definition in definitions:
-            self._create_or_update(definition)
+            try:
+                self._create_or_update(definition)
+            except errors.StatusError as error:
+                if error.code != _FULL:
+                    raise
+                log.error("%s stays as it is: %s", definition["metadata"]["name"], error)
         self.store.flush()
 
     def _create(self, plural: str, obj: dict[str, Any], group: str = "") -> None:

@@ -64,7 +64,9 @@ async def running(config: Config) -> AsyncIterator[Running]:
             answering = tasks.create_task(server.serve([]))
             await server.accepting.wait()
             background.append(tasks.create_task(door.receive(listener, _tls(identity), protocol)))
-            pki.write_private(kubeconfig, pki.kubeconfig(identity, url))
+            written = pki.kubeconfig(identity, url)
+            if not kubeconfig.exists() or kubeconfig.read_bytes() != written:  # a full disk takes no new one
+                pki.write_private(kubeconfig, written)
             try:
                 yield Running(url, kubeconfig, identity, parts, door)
             finally:

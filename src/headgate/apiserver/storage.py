@@ -7,6 +7,7 @@ than the hop to another thread and back. What brings writes to disk, many at a t
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from headgate.apiserver import errors
+from headgate.apiserver import errors, space
 from headgate.apiserver.commits import GroupCommit
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -98,6 +99,8 @@ def _where(resource: str, namespace: str, after: tuple[str, str]) -> tuple[str, 
 
 
 _ADDS = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
+_KEPT_FREE_BYTES = 4 << 20
+"""Free pages that the file keeps for the next objects."""
 _CACHED_OBJECTS = 256
 _CACHED_BYTES = 16 * 1024
 """Larger objects are not kept in memory, so that what is kept stays below 4 MB."""
@@ -116,7 +119,7 @@ class Store:
             # Exclusive locking keeps a second server out, and needs no shared-memory file.
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA busy_timeout=200")
-            self._db.execute("PRAGMA journal_mode=WAL")
+            space.open_log(self._db, path)
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
@@ -129,12 +132,20 @@ class Store:
             ) from error
         self._revision: int = self._db.execute("SELECT value FROM revision").fetchone()[0]
         self._told: int = self._revision
-        sizes = "SELECT count(*), coalesce(sum(length(body)), 0) FROM objects"
-        self._count, self._bytes = map(int, self._db.execute(sizes).fetchone())
+        sizes = "SELECT resource, count(*), sum(length(body)) FROM objects GROUP BY resource"
+        kinds = self._db.execute(sizes).fetchall()
+        self._counts = Counter({resource: int(count) for resource, count, _ in kinds})
+        self._bytes = sum(int(size) for _, _, size in kinds)
         self._recent: dict[Key, Stored | None] = {}
         self._commits = GroupCommit(
-            self._db, Path(f"{path}-wal"), before=self._save_revision, deliver=self._tell, undo=self._undo
+            self._db,
+            Path(f"{path}-wal"),
+            before=self._save_revision,
+            deliver=self._tell,
+            undo=self._undo,
+            failed=self._fail,
         )
+        self._space = space.Space(self._db, path, lambda: self._commits.idle)
 
     @property
     def revision(self) -> int:
@@ -147,7 +158,11 @@ class Store:
         return self._told
 
     def __len__(self) -> int:
-        return self._count
+        return self._counts.total()
+
+    def count_of(self, resource: str) -> int:
+        """How many objects of a kind there are; costs nothing."""
+        return self._counts[resource]
 
     @property
     def bytes(self) -> int:
@@ -180,8 +195,8 @@ class Store:
             f"SELECT namespace, name, revision, body FROM objects WHERE {where} ORDER BY namespace, name",  # noqa: S608
             values,
         )
-        for space, name, revision, body in cursor:
-            yield Stored(Key(resource, space, name), revision, body)
+        for within, name, revision, body in cursor:
+            yield Stored(Key(resource, within, name), revision, body)
 
     def count(self, resource: str, namespace: str = "", after: tuple[str, str] = ("", "")) -> int:
         """How many objects `select` would give."""
@@ -198,11 +213,17 @@ class Store:
         """The kinds that have objects."""
         return [row[0] for row in self._db.execute("SELECT DISTINCT resource FROM objects")]
 
-    def put(self, key: Key, obj: dict[str, Any], max_bytes: int | None = None) -> Stored:
+    def put(
+        self, key: Key, obj: dict[str, Any], max_bytes: int | None = None, *, for_deletion: bool = False
+    ) -> Stored:
         """Writes an object under the next resource version, which is set in its metadata.
 
-        413 if its JSON has more than `max_bytes`.
+        413 if its JSON has more than `max_bytes`; 507 on a full disk, unless it is a step of a deletion.
         """
+        if for_deletion:
+            self._space.spare()
+        else:
+            self._space.check()
         old = self.get(key)
         new = self._stamped(key, obj)
         if max_bytes is not None and len(new.body) > max_bytes:
@@ -219,6 +240,7 @@ class Store:
         old = self.get(key)
         if old is None:
             raise KeyError(key)
+        self._space.spare()
         new = self._stamped(key, old.decode() if last is None else last)
         statement = "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?"
         self._write(Event("DELETED", new, old), statement, key)
@@ -240,6 +262,18 @@ class Store:
         """Brings all that was written to disk, and tells the listeners, before it returns."""
         self._commits.flush()
 
+    def write_failure(self) -> str | None:
+        """Why nothing can be written now; looks again whether it can, at most once a second."""
+        if self._commits.broken is not None:
+            return str(self._commits.broken)
+        self._space.recover()
+        return self._space.failure
+
+    def tidy(self) -> None:
+        """Gives space that deleted objects have left back to the disk, a part at a time."""
+        if self._space.failure is None and self._space.free_bytes() > _KEPT_FREE_BYTES:
+            self._space.give_back()
+
     def close(self) -> None:
         try:
             self._commits.close()
@@ -247,8 +281,12 @@ class Store:
             self._db.close()
 
     def statistics(self) -> dict[str, int]:
-        sizes = {"objects": self._count, "revision": self._revision, "bytes": self.bytes}
-        return sizes | self._commits.statistics()
+        sizes = {"objects": len(self), "revision": self._revision, "bytes": self.bytes}
+        return sizes | self._commits.statistics() | {"writable": int(self._space.failure is None)}
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, sqlite3.OperationalError):
+            self._space.fail(str(error))
 
     def _remember(self, stored: Stored | None, key: Key) -> None:
         if len(self._recent) >= _CACHED_OBJECTS:
@@ -266,7 +304,7 @@ class Store:
     def _write(self, event: Event, statement: str, values: tuple[Any, ...]) -> None:
         new = event.new
         self._revision = new.revision
-        self._count += _ADDS[event.type]
+        self._counts[new.key.resource] += _ADDS[event.type]
         self._bytes += event.growth
         self._remember(new if event.type != "DELETED" else None, new.key)
         try:
@@ -281,7 +319,8 @@ class Store:
     def _undo(self, events: list[Event]) -> None:
         """What was written is not kept: the next writes get these resource versions."""
         self._recent.clear()
-        self._count -= sum(_ADDS[event.type] for event in events)
+        for event in events:
+            self._counts[event.new.key.resource] -= _ADDS[event.type]
         self._bytes -= sum(event.growth for event in events)
         if events:
             self._revision = min(self._revision, events[0].revision - 1)
