@@ -33,6 +33,8 @@ KUBERNETES_VERSION = "v1.33.0+headgate"
 """The Kubernetes whose API we follow: kubectl warns about a server that is more than a minor version away."""
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 """What needs no token, from this machine; from elsewhere everything needs one."""
+MAX_PARAMETERS = 100
+"""Of a query; the API has a dozen."""
 _JSON = "application/json"
 
 
@@ -83,8 +85,8 @@ class _Edge:
         try:
             if refused := self._refusal(scope, path) or self._crowd(scope, connection):
                 await refused(scope, receive, send)
-            elif path.startswith(("/api/", "/apis/")):
-                await self._objects(scope, receive, send, path)
+            elif "holder" in scope:
+                await self._known(scope, receive, send, path)
             else:
                 await self._app(scope, receive, send)
         except (sending.StalledError, errors.StatusError) as error:
@@ -94,16 +96,30 @@ class _Edge:
                 raise
             connection.abort()
 
-    async def _objects(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+    async def _known(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """Answers a user when it is his turn, and gives back what the request held."""
         call = scope["call"] = Call(self._shared, scope["holder"])
         try:
-            response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
-            accept = _header(scope, b"accept").decode("latin-1")
-            response = await yaml_answers.rewritten(response, accept, call)
-            response = _held(response, call, is_read=scope["method"] == "GET")
-            await sending.whole(await compressed(response, scope), scope, receive, send)
+            if scope["method"] == "GET":  # other requests take their turn once their body is there
+                await call.turn()
+            if path.startswith(("/api/", "/apis/")):
+                await self._objects(scope, receive, send, path, call)
+            else:
+                await self._app(scope, receive, send)
+        except errors.StatusError as error:
+            if scope.get("answered"):
+                raise
+            await status_response(error)(scope, receive, send)
         finally:
             call.close()
+
+    async def _objects(self, scope: Scope, receive: Receive, send: Send, path: str, call: Call) -> None:
+        response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
+        accept = negotiation.accept(Headers(scope=scope))
+        response = await yaml_answers.rewritten(response, accept, call)
+        response = _held(response, call, is_read=scope["method"] == "GET")
+        scope["answered"] = True
+        await sending.whole(await compressed(response, scope), scope, receive, send)
 
     def _crowd(self, scope: Scope, connection: BoundedProtocol | None) -> Response | None:
         """The answer to a user who has too many connections; else None, and this connection is his."""
@@ -119,6 +135,8 @@ class _Edge:
 
     def _refusal(self, scope: Scope, path: str) -> Response | None:
         """The answer to somebody who may not ask this; else None, and the user in the scope."""
+        if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+            return status_response(errors.bad_request(f"a query may have {MAX_PARAMETERS} parameters"))
         if path in OPEN_PATHS and _is_local(scope):
             return None
         try:
@@ -222,13 +240,13 @@ class _Views:
         return self._discovery(request, core=False)
 
     def _discovery(self, request: Request, *, core: bool) -> Response:
-        if version := negotiation.aggregated_version(request.headers.get("accept", "")):
+        if version := negotiation.aggregated_version(negotiation.accept(request.headers)):
             media = f"{_JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
             return _json(discovery.aggregated(self._registry, version, core=core), media)
         return _json(discovery.api_versions() if core else discovery.group_list(self._registry))
 
     async def openapi_v2(self, request: Request) -> Response:
-        if openapi.V2_ASKED in request.headers.get("accept", ""):
+        if openapi.V2_ASKED in negotiation.accept(request.headers):
             return Response(openapi.v2_protobuf(), media_type=openapi.V2_ANSWERED)
         return _json(openapi.V2_DOCUMENT)
 

@@ -21,7 +21,14 @@ class Shared:
     """Owner of what all users share of one server, and of the counts of what was refused."""
 
     def __init__(
-        self, *, connections: int, watches: int, waiting: int, body_bytes: int, unread_bytes: int
+        self,
+        *,
+        connections: int,
+        watches: int,
+        log_streams: int,
+        waiting: int,
+        body_bytes: int,
+        unread_bytes: int,
     ) -> None:
         self.turns = Turns(waiting)
         self.connections = Shares(connections)
@@ -31,6 +38,7 @@ class Shared:
         """Bodies of requests, until they are answered."""
         self.unread = Shares(unread_bytes)
         """Lists, objects and events that clients have asked for and not taken yet."""
+        self.logs = Shares(log_streams)
         self.threads = Shares(1)
         """Slow work in a thread: a second thread would compete with the event loop and not be faster."""
         self.rejected: Counter[str] = Counter()
@@ -40,6 +48,7 @@ class Shared:
         return {
             "connections": self.connections,
             "watches": self.watches,
+            "logs": self.logs,
             "body_bytes": self.bodies,
             "unread_bytes": self.unread,
         }
@@ -58,15 +67,20 @@ class Call:
         self.unread = Room(shared.unread, user)
         self._bodies = Room(shared.bodies, user)
         self._watches = Room(shared.watches, user)
+        self._logs = Room(shared.logs, user)
         self._shared = shared
 
     async def turn(self) -> None:
         """Waits until this user's requests are next; 429 if too many of them wait."""
         try:
-            await self._shared.turns.next(self.user)
+            await self._shared.turns.begin(self.user)
         except errors.StatusError:
             self._shared.rejected["requests"] += 1
             raise
+
+    async def next_turn(self) -> None:
+        """Lets others have their turn before the work goes on."""
+        await self._shared.turns.resume(self.user)
 
     def hold_body(self, size: int) -> None:
         """Counts what arrived of the body; 429 if this user has too much under way."""
@@ -83,6 +97,11 @@ class Call:
         if not self._watches.grow(1):
             raise self._refusal("watches", "watches", self._shared.watches)
 
+    def log(self) -> None:
+        """Takes a slot for reading a log; 429 if this user has as many as he may."""
+        if not self._logs.grow(1):
+            raise self._refusal("logs", "logs", self._shared.logs)
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Does slow work beside the event loop, one at a time, the users in turn."""
         await self._shared.threads.wait(self.user, 1)
@@ -92,11 +111,11 @@ class Call:
             self._shared.threads.give_back(self.user)
 
     def close(self) -> None:
-        for room in (self.unread, self._bodies, self._watches):
+        for room in (self.unread, self._bodies, self._watches, self._logs):
             room.close()
 
     def _refusal(self, reason: str, what: str, shares: Shares) -> errors.StatusError:
         self._shared.rejected[reason] += 1
-        unit = "" if reason == "watches" else " bytes of"
+        unit = " bytes of" if reason in ("bodies", "unread") else ""
         told = f'user "{self.user}" holds {shares.held(self.user)}{unit} {what}, which is as many as one may'
         return errors.too_many_requests(told)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from headgate.apiserver.targets import Target
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+AT_ONCE = 100
+"""Objects of a namespace that are deleted before others get their turn."""
 _IN_BACKGROUND = DeleteOptions(propagation_policy="Background")
 _IN_FOREGROUND = DeleteOptions(propagation_policy="Foreground")
 
@@ -164,9 +166,9 @@ class Collector:
             if not blocking:
                 self._drop_finalizer(stored, deletion.FOREGROUND)
         elif stored.key.resource == builtin.NAMESPACE:
-            self._empty(stored, list(self._content(stored.key.name)))
+            self._empty(stored, self._content(stored.key.name))
         elif builtin.DEFINITION_FINALIZER in head.finalizers:
-            self._empty(stored, [s.key for s in self._objects.store.select(stored.key.name)])
+            self._empty(stored, self._objects.store.select(stored.key.name))
 
     def _delete_dependents(self, dependents: list[Stored], owner: str) -> bool:
         """Deletes them; whether one of them is still there and holds its owner up.
@@ -195,16 +197,29 @@ class Collector:
         stored = self._objects.store.get(self._uids[owner.uid])
         return stored is not None and deletion.FOREGROUND not in _head(stored).finalizers
 
-    def _content(self, namespace: str) -> Iterator[Key]:
+    def _content(self, namespace: str) -> Generator[Stored]:
         for resource in self._objects.store.resources():
-            for stored in self._objects.store.select(resource, namespace):
-                yield stored.key
+            yield from self._objects.store.select(resource, namespace)
 
-    def _empty(self, container: Stored, content: list[Key]) -> None:
-        """Deletes what a namespace or a definition holds; lets it go when nothing is left."""
-        for key in content:
+    def _empty(self, container: Stored, content: Generator[Stored]) -> None:
+        """Deletes some of what a namespace or a definition holds; lets it go when nothing is left."""
+        served = self._objects.registry.by_resource
+        waits, due = False, []
+        for stored in content:
+            # One that is going already waits for its finalizers; of a kind that is not served, for nobody.
+            if served(stored.key.resource) is None or _head(stored).deletion_timestamp is None:
+                due.append(stored.key)
+            else:
+                waits = True
+            if len(due) == AT_ONCE:
+                break
+        content.close()
+        for key in due:
             self._delete(key, _IN_BACKGROUND)
-        if any(self._objects.store.get(key) for key in content):
+        if len(due) == AT_ONCE:
+            self._enqueue(container.key)  # others get their turn before the rest
+            return
+        if waits or any(self._objects.store.get(key) for key in due):
             return
         if container.key.resource == builtin.NAMESPACE:
             obj = container.decode()

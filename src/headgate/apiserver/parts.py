@@ -15,7 +15,7 @@ from headgate import api
 from headgate.apiserver import accounts, builtin, errors, reviews, users
 from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
-from headgate.apiserver.connections import Limits
+from headgate.apiserver.connections import MAX_LOG_STREAMS, Limits
 from headgate.apiserver.handlers.rest import Rest
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.objects import Objects
@@ -70,6 +70,7 @@ class Parts:
         self.shared = Shared(
             connections=self.limits.known,
             watches=config.max_watchers,
+            log_streams=MAX_LOG_STREAMS,
             waiting=config.max_waiting,
             body_bytes=config.body_bytes,
             unread_bytes=config.unread_bytes,

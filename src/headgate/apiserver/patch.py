@@ -244,7 +244,8 @@ def strategic_merge_patch(target: Any, patch: dict[str, Any], schema: Schema) ->
         return _without_directives(patch)
     if directive not in (None, "merge"):
         raise errors.bad_request(f'Unknown patch directive: "{directive}"; known are delete, merge, replace')
-    if isinstance(retained := patch.get(_RETAIN), list):
+    if isinstance(listed := patch.get(_RETAIN), list):
+        retained = {name for name in listed if isinstance(name, str)}
         target = {name: value for name, value in target.items() if name in retained}
     for name, value in patch.items():
         if name.startswith("$"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,19 +14,22 @@ from headgate.apiserver.fields import Fields, Selectable
 from headgate.apiserver.storage import Stored
 
 MAX_LENGTH = 16_384
+MAX_REQUIREMENTS = 100
+"""Each is looked at for each object of a list, and for each event of a watch."""
 
 _KEY = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 _REQUIREMENT = re.compile(
-    rf"""\s*(?:
-      (?P<key>{_KEY})\s*(?P<op>==|=|!=)\s*(?P<value>{_VALUE})
-    | (?P<set_key>{_KEY})\s+(?P<set_op>in|notin)\s*\((?P<values>[^()]*)\)
-    | (?P<number_key>{_KEY})\s*(?P<compare>[<>])\s*(?P<number>-?\d+)
-    | (?P<absent>!)?\s*(?P<exists>{_KEY})
-    )\s*(?:,|$)""",
+    rf"""\s*+(?:
+      (?P<key>{_KEY})\s*+(?P<op>==|=|!=)\s*+(?P<value>{_VALUE})
+    | (?P<set_key>{_KEY})\s++(?P<set_op>in|notin)\s*+\((?P<values>[^()]*+)\)
+    | (?P<number_key>{_KEY})\s*+(?P<compare>[<>])\s*+(?P<number>-?[0-9]{{1,18}})
+    | (?P<absent>!)?\s*+(?P<exists>{_KEY})
+    )\s*+(?:,|$)""",
     re.VERBOSE,
 )
-_FIELD = re.compile(r"\s*(?P<path>[^=!,\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>(?:\\.|[^,\\])*?)\s*(?:,|$)")
+_FIELD = re.compile(r"\s*+(?P<path>[^=!,\s]++)\s*+(?P<op>==|=|!=)\s*+(?P<value>(?:\\.|[^,\\])*+)(?:,|$)")
+# What repeats is possessive, so that no text takes more than one pass.
 
 Labels = dict[str, str]
 
@@ -92,8 +95,14 @@ def _label_requirements(text: str) -> tuple[Callable[[Labels], bool], ...]:
                 "key, key=value, key!=value, key in (a,b), key notin (a,b), key, !key"
             )
         requirements.append(_label_requirement(match))
+        _check_number(requirements)
         position = match.end()
     return tuple(requirements)
+
+
+def _check_number(requirements: Sequence[object]) -> None:
+    if len(requirements) > MAX_REQUIREMENTS:
+        raise errors.bad_request(f"a selector may have {MAX_REQUIREMENTS} requirements")
 
 
 def _label_requirement(match: re.Match[str]) -> Callable[[Labels], bool]:
@@ -133,8 +142,9 @@ def _field_requirements(text: str, selectable: Fields) -> tuple[tuple[Selectable
         label = match["path"]
         if (field := selectable.by_label.get(label)) is None:
             raise errors.bad_request(selectable.refusal(label))
-        value = re.sub(r"\\(.)", r"\1", match["value"])
+        value = re.sub(r"\\(.)", r"\1", match["value"].rstrip())
         requirements.append((field, match["op"] != "!=", value))
+        _check_number(requirements)
         position = match.end()
     return tuple(requirements)
 

@@ -27,14 +27,12 @@ class Turns:
         self._ticking = False
         self._begun = 0
 
-    async def next(self, user: str) -> None:
-        """Waits for the user's turn; what follows, up to the next await, is worked on in it.
+    async def begin(self, user: str) -> None:
+        """Waits for the turn of a request; what follows, up to the next await, is worked on in it.
 
         429 if too many requests wait already.
         """
-        if not self._ticking:
-            self._ticking, self._begun = True, 0
-            asyncio.get_running_loop().call_soon(self._tick)
+        self._tick_later()
         if self._begun < AT_ONCE and not self._waiting:
             self._begun += 1
             return
@@ -43,12 +41,25 @@ class Turns:
             raise errors.too_many_requests(
                 f'{waiting} requests of user "{user}" are waiting, which is as many as may: try again later'
             )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append(turn)
         try:
-            await turn
+            await self._wait(user)
         finally:
             self._shares.give_back(user)
+
+    async def resume(self, user: str) -> None:
+        """Waits for the next turn of a request that has begun: others come in between."""
+        self._tick_later()
+        await self._wait(user)
+
+    async def _wait(self, user: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(turn)
+        await turn
+
+    def _tick_later(self) -> None:
+        if not self._ticking:
+            self._ticking, self._begun = True, 0
+            asyncio.get_running_loop().call_soon(self._tick)
 
     def statistics(self) -> dict[str, int]:
         return {"waiting": sum(map(len, self._waiting.values())), "most": self._shares.total}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_YAML_BYTES = 256 * 1024
 """YAML is read a hundred times more slowly than JSON."""
 _QUICKLY_READ_BYTES = 16 * 1024
+MAX_PATH = 1000
+"""Characters of a path in a complaint."""
 JSON, YAML = "application/json", "application/yaml"
 
 
@@ -52,7 +55,7 @@ async def read_object(request: Request) -> tuple[dict[str, Any], list[str]]:
     # In a thread: a quarter of a megabyte of YAML takes seconds, in which others are served.
     call: Call = request.scope["call"]
     decoded = await call.in_thread(lambda: decode_object(body, content_type))
-    await call.turn()
+    await call.next_turn()
     return decoded
 
 
@@ -65,7 +68,8 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
     value = msgspec.json.decode(body)
     bounds.check_body(body, value)
     if _texts(body) != _texts(msgspec.json.encode(value)):  # of a field that is repeated only one is left
-        return value, list(_duplicates(json.loads(body, object_pairs_hook=_Pairs), ""))
+        found = _duplicates(json.loads(body, object_pairs_hook=_Pairs), "")
+        return value, list(itertools.islice(found, errors.MAX_CAUSES))
     return value, []
 
 
@@ -116,14 +120,20 @@ def _duplicates(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, _Pairs):
         seen = set()
         for name, inner in value:
-            at = f"{path}.{name}" if path else name
             if name in seen:
-                yield f'duplicate field "{at}"'
+                yield f'duplicate field "{_joined(path, name)}"'
             seen.add(name)
-            yield from _duplicates(inner, at)
+            if isinstance(inner, list):  # _Pairs are lists too
+                yield from _duplicates(inner, _joined(path, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _duplicates(item, f"{path}[{index}]")
+            if isinstance(item, list):
+                yield from _duplicates(item, f"{path}[{index}]")
+
+
+def _joined(path: str, name: str) -> str:
+    """The path of a field; of one that is too long to be read, the beginning."""
+    return f"{path}.{name}"[:MAX_PATH] if path else name[:MAX_PATH]
 
 
 class _Loader(yaml.SafeLoader):

@@ -30,7 +30,7 @@ class Form:
 
     @classmethod
     def of(cls, request: Request) -> Form:
-        name, version = negotiation.form(request.headers.get("accept", ""))
+        name, version = negotiation.form(negotiation.accept(request.headers))
         return cls(name, f"meta.k8s.io/{version}", query.include(request))
 
     def one(self, served: Served, obj: Object, *, meta: Object, with_columns: bool = True) -> Object:

@@ -87,7 +87,7 @@ class _Page:
         separator = b"," if first else b""
         del first
         while not self._scan.done:
-            await call.turn()
+            await call.next_turn()
             if items := self._form.items(self._served, self._scan.part()):
                 yield separator + items
                 separator = b","

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,12 +31,21 @@ class Accepted:
 def accepted(header: str) -> list[Accepted]:
     """The entries in the client's order (kubectl sends no weights)."""
     entries = []
-    for part in header[:4096].split(","):
+    for part in header.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         pairs = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
         if media:
             entries.append(Accepted(media.lower(), pairs))
     return entries
+
+
+MAX_ACCEPT = 4096
+"""Characters of an Accept header that count; each of those below is remembered."""
+
+
+def accept(headers: Mapping[str, str]) -> str:
+    """What the client says that it takes."""
+    return headers.get("accept", "")[:MAX_ACCEPT]
 
 
 _JSON = ("application/json", "application/*", "*/*")

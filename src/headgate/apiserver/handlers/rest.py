@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,11 +17,17 @@ from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watc
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
 from headgate.apiserver.objects import Objects, Outcome
+from headgate.apiserver.selectors import Selector
+from headgate.apiserver.storage import Stored
 from headgate.apiserver.targets import Target
 from headgate.apiserver.watch import Hub
 
 Object = dict[str, Any]
 
+AT_ONCE = 50
+"""Objects of a collection that are deleted before others get their turn."""
+MAX_DELETED_BYTES = 16 << 20
+"""Of deleted objects that the answer shows; of more it tells only that they are deleted."""
 _OF_PODS = frozenset({"log", "binding", "eviction", *pods.NOT_HERE})
 
 
@@ -42,8 +50,6 @@ class Rest:
 
     async def _do(self, request: Request, target: Target) -> Response:
         method = request.method
-        if method == "GET":  # other requests take their turn once their body is there
-            await _call(request).turn()
         if target.served.verbs == ("create",):
             if method != "POST" or target.name:
                 raise errors.method_not_allowed(method)
@@ -70,6 +76,7 @@ class Rest:
             raise errors.method_not_allowed(request.method)
         match target.subresource:
             case "log":
+                _call(request).log()
                 return await logs.proxy(self.objects, target, request)
             case "binding":
                 return json(await pods.bind(self.objects, target, request), 201)
@@ -184,18 +191,30 @@ class Rest:
         if target.served.namespaced and not target.namespace:
             raise errors.method_not_allowed("DELETE")
         selector = query.selector(request, target.served)
-        found = list(self.objects.select(target.served, target.namespace, selector))
-        if limit := query.integer(request, "limit"):
-            del found[limit:]
-        items = []
-        for stored in found:
-            one = replace(target, namespace=stored.key.namespace, name=stored.key.name)
-            items.append(self.objects.delete(one, options, dry_run=bool(options.dry_run))[0])
+        left = query.integer(request, "limit") or None
+        items: list[Object] = []
+        size, after = 0, ("", "")
+        while found := list(itertools.islice(self._behind(target, selector, after), AT_ONCE)):
+            for stored in found[:left]:
+                one = replace(target, namespace=stored.key.namespace, name=stored.key.name)
+                last, _ = self.objects.delete(one, options, dry_run=bool(options.dry_run))
+                if (size := size + len(stored.body)) <= MAX_DELETED_BYTES:
+                    items.append(last)
+            left = None if left is None else left - len(found)
+            if left is not None and left <= 0:
+                break
+            after = (found[-1].key.namespace, found[-1].key.name)
+            await _call(request).next_turn()
+        if size > MAX_DELETED_BYTES:
+            return json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
         meta = {"resourceVersion": str(self.objects.store.revision)}
         served = target.served
         return json(
             {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta, "items": items}
         )
+
+    def _behind(self, target: Target, selector: Selector, after: tuple[str, str]) -> Iterator[Stored]:
+        return self.objects.select(target.served, target.namespace, selector, after)
 
     def _answer(self, request: Request, target: Target, outcome: Outcome) -> Response:
         code = 201 if outcome.created else 200

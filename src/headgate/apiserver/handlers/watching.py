@@ -82,6 +82,7 @@ async def _lines(
                 if isinstance(each, Bookmark):
                     yield encoder.bookmark(each.revision)
                 else:
+                    await call.next_turn()
                     for chunk in _bounded(_seen(spec, event, encoder) for event in each):
                         yield chunk
     except errors.StatusError as error:
@@ -96,7 +97,7 @@ async def _present(
     while not scan.done:
         taken = await call.unread.enter(PART_BYTES)
         try:
-            await call.turn()
+            await call.next_turn()
             if chunk := b"".join(encoder.event("ADDED", stored) for stored in scan.part()):
                 yield chunk
         finally:

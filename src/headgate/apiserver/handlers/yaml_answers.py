@@ -16,7 +16,7 @@ MAX_BYTES = 256 * 1024
 
 def check(request: Request) -> None:
     """406 for who takes neither JSON nor YAML, or wants a watch in YAML, which has no frames for events."""
-    accept = request.headers.get("accept", "")
+    accept = negotiation.accept(request.headers)
     negotiation.check_taken(accept)
     if negotiation.wants_yaml(accept) and query.flag(request, "watch"):
         raise errors.not_acceptable((f"{bodies.JSON};stream=watch",))
