@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -132,11 +133,33 @@ async def test_a_watcher_that_reads_nothing_is_let_go(small: Running, connect: C
     assert store.told > number
 
 
-async def _write(server: Running, name: str) -> None:
+async def _write(server: Running, name: str, size: int = 200_000) -> None:
     from headgate.apiserver.targets import Target, WriteOptions
 
     served = server.parts.registry.find("", "v1", "configmaps")
     assert served
-    obj = {"metadata": {"name": name}, "data": {"weight": "x" * 200_000}}
+    obj = {"metadata": {"name": name}, "data": {"weight": "x" * size}}
     server.parts.objects.create(Target(served, "default", ""), obj, WriteOptions(), [])
     await server.parts.store.settled()
+
+
+@pytest.mark.parametrize("limits", [Limits(**NARROW, request_s=600, stalled_s=1)])
+async def test_a_client_that_reads_a_little_now_and_then_is_let_go(small: Running) -> None:
+    """It is not silent, so the system lets it be; but it takes far too long for the next part."""
+    for number in range(20):
+        await _write(small, f"n{number}", 1_000_000)
+    context = ssl.create_default_context(cafile=small.identity.ca)
+    raw = socket.create_connection(("127.0.0.1", int(small.url.rpartition(":")[2])))
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    raw.setblocking(False)
+    reader, writer = await asyncio.open_connection(
+        sock=raw, ssl=context, server_hostname="127.0.0.1", limit=512
+    )
+    writer.write(head(small, "/api/v1/configmaps"))
+    async with asyncio.timeout(60):
+        with contextlib.suppress(ConnectionError):
+            while not small.parts.shared.rejected["stalled"]:
+                await reader.read(256)
+                await asyncio.sleep(0.02)
+    writer.transport.abort()
+    assert small.parts.shared.rejected["stalled"] == 1
