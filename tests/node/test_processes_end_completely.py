@@ -52,6 +52,13 @@ async def test_output_environment_and_exit_code_come_through(runner, tmp_path):
     assert runner.statistics() == processes.ProcessStatistics(running=0, started_total=1)
 
 
+async def test_programs_that_end_at_once(runner, tmp_path):
+    """A program may have ended before the node has read that it was started."""
+    for code in range(20):
+        process = await start(runner, tmp_path, "sh", "-c", f"exit {code}")
+        assert await process.wait() == processes.Exit(code)
+
+
 async def test_python_and_headgate_are_those_of_the_node(runner, tmp_path):
     """`python3` in a Pod is the interpreter that runs the node, whatever PATH says."""
     process = await start(runner, tmp_path, "python3", "-c", "import sys; print(sys.prefix)")

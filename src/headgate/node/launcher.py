@@ -4,7 +4,7 @@ Run as a script of its own, `python -I -S launcher.py PROGRAM ARGUMENTS...`, so 
 threads, never runs Python code between fork and exec. It imports nothing of Headgate. Its standard input is a
 socket to the node. The node writes numbers of signals for the program's group, one byte each, and closes the
 socket, by intent or by its own death, when all has to end. The launcher writes the program's process id, and
-at the end its status as waitpid has it, one line each.
+at the end its status as waitpid has it, as numbers of four bytes.
 
 On Linux the launcher is the "subreaper" of the program: daemons that leave the program's group and session
 become children of the launcher, which kills them when the program has ended.
@@ -41,12 +41,12 @@ def main(arguments: list[str]) -> None:
     _become_subreaper()
     program = _start(arguments)
     with contextlib.suppress(OSError):
-        control.send(b"%d\n" % program)
+        control.send(program.to_bytes(4))
     status = _until_ended(program, control, woken)
     if sys.platform == "linux":
         _end_descendants()
     with contextlib.suppress(OSError):
-        control.send(b"%d\n" % status)
+        control.send(status.to_bytes(4))
 
 
 def _start(command: list[str]) -> int:

@@ -28,6 +28,8 @@ _REST_FROM_S = 0.0002
 _START_S = 60.0
 """How long a launcher may take until it has started its program; only turns a hang into an error."""
 _END_S = 15.0
+_NUMBER_BYTES = 4
+"""Of what a launcher tells: the program's process id, and its status."""
 
 
 class StartError(Exception):
@@ -95,7 +97,7 @@ class Process:
         """Until the program ends. All that it had started ends with it, as in a container."""
         try:
             await self._launcher.wait()
-            status = _last_line(self._control)
+            status = _status(self._control)
             if status is None:
                 await asyncio.to_thread(records.end_marked, self._token)
         except asyncio.CancelledError:
@@ -151,7 +153,7 @@ class ProcessRunner:
             raise
         try:
             output.close_write_end()
-            pid = await _first_line(control)
+            pid = await _program(control)
         except BaseException as error:
             control.close()
             await _until_ended(launcher)
@@ -298,16 +300,20 @@ async def _launch(
     return launcher, ours
 
 
-async def _first_line(control: socket.socket) -> int:
-    """The program's process id. Raises OSError or ValueError if the launcher has failed."""
+async def _program(control: socket.socket) -> int:
+    """The program's process id. Raises OSError if the launcher has failed."""
     async with asyncio.timeout(_START_S):
-        return int(await asyncio.get_running_loop().sock_recv(control, len("4194304\n")))
+        told = await asyncio.get_running_loop().sock_recv(control, _NUMBER_BYTES)
+    if len(told) < _NUMBER_BYTES:
+        raise ConnectionError("the launcher has ended")
+    return int.from_bytes(told)
 
 
-def _last_line(control: socket.socket) -> int | None:
+def _status(control: socket.socket) -> int | None:
     """The program's status, if the launcher could tell it."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(control.recv(64))
+    with contextlib.suppress(OSError):
+        told = control.recv(_NUMBER_BYTES)
+        return int.from_bytes(told) if len(told) == _NUMBER_BYTES else None
     return None
 
 
