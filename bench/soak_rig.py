@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +15,12 @@ from typing import Any
 
 import httpx2
 
+import own_processes
 from headgate import api, cluster
 
 BENCH = Path(__file__).resolve().parent
 MANAGER = "soak"
-READY_WITHIN_S = 60.0
+_READY = r"is ready on \S+:(\d+); metrics on (\S+), admin on (\S+)\n"
 LIMITS = (
     "--endpoints-response-timeout-s",
     "3",
@@ -92,31 +91,11 @@ class Rig:
                 "json",
                 stdout=log,
             )
-        self._find_gateway()
+        found = own_processes.found_in_errors(self.scratch, "gateway", _READY)
+        self.port, self.metrics_url, self.admin_url = int(found[1]), found[2], found[3]
 
     def _spawn(self, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        with (self.scratch / f"{name}.err").open("w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                **{"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **streams},
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        self._stack.callback(_end, process)
-        return process
-
-    def _find_gateway(self) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
-        said = ""
-        while time.monotonic() < deadline:
-            said = (self.scratch / "gateway.err").read_text()
-            found = re.search(r"is ready on \S+:(\d+); metrics on (\S+), admin on (\S+)\n", said)
-            if found:
-                self.port, self.metrics_url, self.admin_url = int(found[1]), found[2], found[3]
-                return
-            time.sleep(0.1)
-        raise RuntimeError(f"the gateway was not ready within {READY_WITHIN_S:g} s: {said[-1000:]}")
+        return self._stack.enter_context(own_processes.started(self.scratch, name, *arguments, **streams))
 
     # -- what operators see
 
@@ -167,19 +146,6 @@ class Rig:
                 _server("half", half, self.ports[0], attempts=2), field_manager=MANAGER
             )
             await client.apply_manifest(_route(weights=(80, 20)), field_manager=MANAGER)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 async def _set_ready(client: cluster.Client, number: int, is_ready: bool) -> None:

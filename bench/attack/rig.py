@@ -6,24 +6,20 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import kube
+import own_processes
 from attack import by_clients, by_engines
 from attack.by_tokens import CONFIGS
 from attack.target import Target
 
-READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 20.0
 _ENGINES = Path(__file__).with_name("engines.py")
-_READY = re.compile(r"is ready on \S+:(\d+); metrics on \S+:(\d+)\S*, admin on \S+:(\d+)")
+_READY = r"is ready on \S+:(\d+); metrics on \S+:(\d+)\S*, admin on \S+:(\d+)"
 _NETWORKING = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
 _POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 
@@ -81,33 +77,13 @@ class Rig:
         flags = [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
         gateway = ["-m", "headgate", "gateway", "--kubeconfig", str(self.kubeconfig), *flags]
         with (self.scratch / "access.log").open("wb") as log:
-            self._spawn("gateway", *gateway, "--logging-access-log", "json", stdout=log)
-        self._find_gateway()
+            started = self._spawn("gateway", *gateway, "--logging-access-log", "json", stdout=log)
+        self.gateway_pid = started.pid
+        found = own_processes.found_in_errors(self.scratch, "gateway", _READY)
+        self._ports = (int(found[1]), int(found[2]), int(found[3]))
 
     def _spawn(self, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        with (self.scratch / f"{name}.err").open("w") as errors:
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                **{"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, **streams},
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        if name == "gateway":
-            self.gateway_pid = process.pid
-        self._stack.callback(_end, process)
-        return process
-
-    def _find_gateway(self) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
-        said = ""
-        while time.monotonic() < deadline:
-            said = (self.scratch / "gateway.err").read_text()
-            if found := _READY.search(said):
-                self._ports = (int(found[1]), int(found[2]), int(found[3]))
-                return
-            time.sleep(0.1)
-        raise RuntimeError(f"the gateway was not ready within {READY_WITHIN_S:g} s: {said[-1000:]}")
+        return self._stack.enter_context(own_processes.started(self.scratch, name, *arguments, **streams))
 
     async def _declare(self, good: int, hostile: int, hostile_http2: int) -> None:
         connection = await kube.Cluster.load(self.kubeconfig).connect()
@@ -133,19 +109,6 @@ class Rig:
 
 def _least_priority() -> None:
     os.nice(19)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    process.terminate()
-    try:
-        process.wait(STOP_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 async def _create(connection: kube.Connection, path: str, document: dict[str, Any]) -> None:
