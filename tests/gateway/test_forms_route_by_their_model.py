@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.forms import MAX_NAME_BYTES, MAX_PART_HEAD_BYTES, MAX_PARTS, Form, read
+from headgate.gateway.forms import (
+    MAX_NAME_BYTES,
+    MAX_PARAMETERS,
+    MAX_PART_HEAD_BYTES,
+    MAX_PART_HEADERS,
+    MAX_PARTS,
+    Form,
+    read,
+)
 from headgate.gateway.refusals import Refusal
 
 BOUNDARY = "----WebKitFormBoundary7MA4YWxkTrZu0gW"
@@ -132,6 +140,22 @@ HOSTILE = {
     "no UTF-8": (form(part("model", b"\xff")), None),
     "a long name": (form(part("model", b"x" * (MAX_NAME_BYTES + 1))), None),
     "a long head": (form(part("model", b"m", more="x: " + "y" * MAX_PART_HEAD_BYTES + "\r\n")), None),
+    "an extended name": (form(MODEL, MODEL.replace(b'name="model"', b"name*=UTF-8''model")), None),
+    "a name and an extended name": (
+        form(part("a", b"m").replace(b'name="a"', b"name=\"a\"; name*=UTF-8''model"), MODEL),
+        None,
+    ),
+    "a name in parts": (form(MODEL.replace(b'name="model"', b'name="a"; name*0="mo"; name*1="del"')), None),
+    "a file in parts as model": (form(MODEL.replace(b'"model"', b'"model"; filename*0="a"')), None),
+    "a model in base64": (form(part("model", b"bQ==", more="Content-Transfer-Encoding: base64\r\n")), None),
+    "a model in UTF-16": (
+        form(part("model", b"m", more="Content-Type: a/b; charset=utf-16\r\n")),
+        None,
+    ),
+    "a part that sets the encoding": (form(part("_charset_", b"utf-16"), MODEL), None),
+    "a form in UTF-16": (form(MODEL), b"multipart/form-data; charset=utf-16; boundary=" + BOUNDARY.encode()),
+    "many parameters": (form(MODEL.replace(b'"model"', b'"model"' + b"; a=b" * MAX_PARAMETERS)), None),
+    "many headers": (form(part("model", b"m", more="a: b\r\n" * MAX_PART_HEADERS)), None),
     "many parts": (form(*[part("a", b"")] * MAX_PARTS, MODEL), None),
 }
 

@@ -17,7 +17,12 @@ BYTES_PER_TOKEN = 320
 """Estimate of the work in a form: 50 tokens for each second of audio, as Whisper has it, at 128 kbit/s."""
 
 MAX_PARTS = 1000
-MAX_PART_HEAD_BYTES = 8 * 1024
+MAX_PART_HEAD_BYTES = 4 * 1024
+MAX_PART_HEADERS = 16
+MAX_PARAMETERS = 8
+"""Of the content-disposition of a part."""
+SEARCHED_BYTES = 1 << 20
+"""For a boundary, in one step: a step keeps all other threads waiting."""
 MAX_NAME_BYTES = 1024
 
 _MULTIPART = b"multipart/"
@@ -27,6 +32,14 @@ _BOUNDARY_BYTES = re.compile(rb"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\
 _DISPOSITION = re.compile(rb"content-disposition[ \t]*:", re.IGNORECASE)
 _PARAMETER = re.compile(rb';[ \t]*([^=;" \t]+)=(?:"((?:[^"\\]|\\.)*+)"|([^;" \t]*+))[ \t]*+')
 _KIND = re.compile(rb"[ \t]*form-data[ \t]*", re.IGNORECASE)
+_RECODED = re.compile(
+    rb"content-transfer-encoding[ \t]*:(?![ \t]*(?:7bit|8bit|binary)[ \t]*$)"
+    rb"|content-type[ \t]*:.*charset(?![ \t]*=[ \t]*\"?(?:utf-?8|us-ascii)\b)",
+    re.IGNORECASE,
+)
+_CHARSET = re.compile(rb";[ \t]*charset(?!=\"?(?:utf-?8|us-ascii)\b)", re.IGNORECASE)
+"""Of the whole form; some servers read all its parts by it."""
+_READ = (b"model", b"stream", b"_charset_")
 _TRUE = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
 
 
@@ -65,6 +78,8 @@ def read(headers: list[Header], body: bytes) -> Form | Refusal | None:
 def _boundary(kind: bytes) -> bytes:
     if not _FORM_DATA.match(kind):
         raise _UnclearError(f"{kind[:100].decode('latin-1')!r} is not multipart/form-data")
+    if _CHARSET.search(kind):
+        raise _UnclearError("content-type has a charset: forms are read as UTF-8")
     found = _BOUNDARY.findall(kind)
     if len(found) != 1:
         raise _UnclearError(
@@ -116,11 +131,14 @@ def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
         if head_end < 0:
             raise _UnclearError(f"the head of a part does not end within {MAX_PART_HEAD_BYTES} bytes")
         start = head_end + 4
-        end = body.find(delimiter, start)
+        end = _find(body, delimiter, start)
         if end < 0:
             raise _UnclearError("it ends without its last boundary")
-        name, is_file = _name(body[at + 2 : head_end])
-        if name in (b"model", b"stream"):
+        lines = body[at + 2 : head_end].split(b"\r\n")
+        name, is_file = _name(lines)
+        if name in _READ:
+            if name == b"_charset_" or any(_RECODED.match(line) for line in lines):
+                raise _UnclearError(f"the part `{name.decode()}` sets an encoding: parts are read as UTF-8")
             if name in found or is_file:
                 told = "is a file" if is_file else "is there twice"
                 raise _UnclearError(f"the part `{name.decode()}` {told}")
@@ -129,9 +147,18 @@ def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
     raise _UnclearError(f"it has more than {MAX_PARTS} parts")
 
 
-def _name(head: bytes) -> tuple[bytes, bool]:
+def _find(body: bytes, delimiter: bytes, start: int) -> int:
+    for at in range(start, len(body), SEARCHED_BYTES):
+        found = body.find(delimiter, at, at + SEARCHED_BYTES + len(delimiter) - 1)
+        if found >= 0:
+            return found
+    return -1
+
+
+def _name(lines: list[bytes]) -> tuple[bytes, bool]:
     """What the head of a part says it is called, and whether it is a file."""
-    lines = head.split(b"\r\n")
+    if len(lines) > MAX_PART_HEADERS:
+        raise _UnclearError(f"a part has more than {MAX_PART_HEADERS} headers")
     if any(line[:1] in (b" ", b"\t") or b"\n" in line or b"\r" in line for line in lines):
         raise _UnclearError("a header of a part goes on in a second line")
     told = [line for line in lines if _DISPOSITION.match(line)]
@@ -142,14 +169,16 @@ def _name(head: bytes) -> tuple[bytes, bool]:
     at = kind.end() if kind is not None else -1
     names: list[bytes] = []
     is_file = False
-    while 0 <= at < len(value):
-        parameter = _PARAMETER.match(value, at)
+    for _ in range(MAX_PARAMETERS):
+        parameter = _PARAMETER.match(value, at) if at >= 0 else None
         if parameter is None:
             break
         key = parameter[1].lower()
         if key == b"name":
             names.append(parameter[2] if parameter[2] is not None else parameter[3])
-        is_file |= key in (b"filename", b"filename*")
+        elif key.startswith(b"name*"):
+            raise _UnclearError("a part has `name*`, which some servers read and others do not: use `name`")
+        is_file |= key.startswith(b"filename")
         at = parameter.end()
     if at != len(value) or len(names) != 1 or b"\\" in names[0]:
         raise _UnclearError('the content-disposition of a part must be: form-data; name="..."')
