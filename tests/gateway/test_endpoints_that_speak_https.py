@@ -141,6 +141,17 @@ CASES = {
 }
 
 
+async def test_a_long_prompt_arrives_whole(start_gateway, start_endpoint, tmp_path):
+    """It is encrypted piece by piece, at the pace of the endpoint."""
+    endpoint = await start_endpoint(b"served", tls=OURS.context(tmp_path, ADDRESS))
+    gateway = await start_gateway()
+    gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
+    body = {"model": "m", "prompt": "0123456789" * 500_000}
+    response = await gateway.ask(body)
+    assert (response.status, response.body) == (200, b"served")
+    assert endpoint.calls[0].json == body
+
+
 @pytest.mark.parametrize(("annotations", "authority", "names", "told"), CASES.values(), ids=CASES)
 async def test_verification(start_gateway, start_endpoint, tmp_path, annotations, authority, names, told):
     """A request is sent only to an endpoint whose certificate is as its ModelServer asks; else it is told."""

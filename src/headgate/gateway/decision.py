@@ -9,15 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+import xxhash
 
 from headgate import routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import hashing
-from headgate.gateway import forms, forwarded, prompt
+from headgate.gateway import forms, forwarded, large, prompt
 from headgate.gateway.destinations import Destination
-from headgate.gateway.inspect import Fields, ask_for_usage, inspect, replace_model
+from headgate.gateway.inspect import Fields, ask_for_usage, inspect, invalid_json, replace_model
+from headgate.gateway.pieces import Pieces
 from headgate.gateway.refusals import Refusal
+from headgate.gateway.scan import ScanError
 
 if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 READ_FROM_BYTES = 16 * 1024
 """Where the prompt is not hashed, smaller bodies count as one from end to end."""
+LONGEST_SALT_BYTES = 256
 _USAGE_BY_OPTION = frozenset({"/v1/chat/completions", "/v1/completions"})
 """Where a stream ends with its token counts only if `stream_options` says so."""
 _NAME_OBJECTIVES = frozenset(routing.OBJECTIVE_HEADERS)
@@ -73,6 +77,7 @@ class Decision:
 
     __slots__ = (
         "body",
+        "change",
         "client_name",
         "match",
         "model",
@@ -100,8 +105,10 @@ class Decision:
         """What the scheduler is told of it."""
         self.prompt_bytes = 0
         """How long the prompt is, if its tokens are estimated by that alone; 0 otherwise."""
-        self.body = b""
+        self.body: bytes | Pieces = b""
         """What is sent to the endpoint; dropped once nothing is sent again."""
+        self.change: large.Change | None = None
+        """How that differs from what the client sent, of a large JSON body; dropped together with it."""
         self.client_name = b""
         """The model's name as a JSON string, to be put back into the answer; empty where the endpoint knows
         the model by the same name."""
@@ -110,16 +117,18 @@ class Decision:
         self.refusal: Refusal | None = None
 
 
-def decide(known: Surroundings, request: Request) -> Decision:
-    """Finds the pool of the request and what is sent to it."""
+def decide(known: Surroundings, request: Request, body: large.Body | None = None) -> Decision:
+    """Finds the pool of the request and what is sent to it. Of a large request, the body was read before."""
     decision = Decision()
     decision.refusal = known.paths.refusal(request.path)
     if decision.refusal is not None:
         return decision
     form: forms.Form | None = None
-    fields = inspect(request.body)
+    content = request.body if body is None else b""
+    assert isinstance(content, bytes)
+    fields = inspect(content) if body is None else body.fields
     if not isinstance(fields, Fields):
-        read = forms.read(request.headers, request.body)
+        read = forms.read(request.headers, content) if body is None else body.form
         if not isinstance(read, forms.Form):
             decision.refusal = read or _compressed(request) or fields
             return decision
@@ -127,9 +136,13 @@ def decide(known: Surroundings, request: Request) -> Decision:
         fields = Fields(form.model, form.stream)
     decision.model = fields.model or ""
     decision.stream = fields.stream is True
-    decision.refusal = _find_pool(decision, known, request) or _fill_body(
-        decision, known, request, fields, form
-    )
+    decision.refusal = _find_pool(decision, known, request)
+    if decision.refusal is not None:
+        return decision
+    if body is None:
+        decision.refusal = _fill_body(decision, known, request, content, fields, form)
+    else:
+        _fill_large_body(decision, known, request, fields, body)
     return decision
 
 
@@ -199,19 +212,24 @@ def _no_pool(match: routing.Match, target: routing.Target) -> Refusal:
 
 
 def _fill_body(
-    decision: Decision, known: Surroundings, request: Request, fields: Fields, form: forms.Form | None
+    decision: Decision,
+    known: Surroundings,
+    request: Request,
+    body: bytes,
+    fields: Fields,
+    form: forms.Form | None,
 ) -> Refusal | None:
-    body, model = request.body, decision.model
+    model = decision.model
     upstream_model = decision.upstream_model
     if upstream_model != model:
         try:
             body = (
                 replace_model(body, upstream_model) if form is None else form.with_model(body, upstream_model)
             )
-        except RecursionError:
-            return Refusal.bad_request("the request body is nested too deeply", code="invalid_json")
+        except ScanError as error:
+            return invalid_json(str(error))
         decision.client_name = msgspec.json.encode(model)
-    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form)
+    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
     if decision.stream and form is None and request.path in _USAGE_BY_OPTION:
         with_usage = ask_for_usage(body, fields)
         if with_usage is not None:
@@ -223,15 +241,40 @@ def _fill_body(
     return None
 
 
+def _fill_large_body(
+    decision: Decision, known: Surroundings, request: Request, fields: Fields, body: large.Body
+) -> None:
+    """The same without a step whose time grows with the body."""
+    model, upstream_model = decision.model, decision.upstream_model
+    is_form = isinstance(body.form, forms.Form)
+    is_renamed = upstream_model != model
+    if is_renamed:
+        decision.client_name = msgspec.json.encode(model)
+    decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, is_form, body.prompt)
+    if is_form:
+        decision.body = body.with_form_model(upstream_model) if is_renamed else Pieces((body.whole,))
+    else:
+        asks = decision.stream and request.path in _USAGE_BY_OPTION
+        change = body.changed(upstream_model if is_renamed else None, asks_for_usage=asks)
+        decision.usage_unasked = change.asks_for_usage
+        decision.change, decision.body = change, change.pieces()
+    if decision.client_name or decision.usage_unasked:
+        request.refuse_codings()
+
+
 def _scheduled(
     decision: Decision,
     known: Surroundings,
     request: Request,
     upstream_model: str,
     fields: Fields,
-    form: forms.Form | None,
+    is_form: bool,
+    known_prompt: prompt.Prompt | None,
 ) -> scheduling.Request:
-    """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them."""
+    """What the scheduler is told; the hashes of the prompt only if the pool's policy looks at them.
+
+    A form has no prompt; that of a large body was read before.
+    """
     pool, match, target = decision.pool, decision.match, decision.target
     assert pool is not None
     assert match is not None
@@ -247,18 +290,18 @@ def _scheduled(
     prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
     prefix: Sequence[int] = ()
     block_tokens = 0.0
-    if form is None:
+    if not is_form:
         bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
         is_hashed = pool.policy.uses_prefix
         if is_hashed or match.route.limits is not None or len(request.body) >= READ_FROM_BYTES:
-            read = prompt.read(fields, request.path)
+            read = known_prompt or prompt.read(fields, request.path)
             if read.tokens:
                 bytes_per_token = read.size / read.tokens
             elif not read.has_media:
                 decision.prompt_bytes = read.size
             prompt_tokens = read.tokens or int(read.size / bytes_per_token)
             if is_hashed and len(read.text) >= hashing.BLOCK_BYTES:
-                prefix = hashing.hashes(read.text, hashing.seed(upstream_model, bytes(fields.cache_salt)))
+                prefix = hashing.hashes(read.text, hashing.seed(upstream_model, _salt(fields)))
                 block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         else:
             prompt_tokens = int(len(request.body) / bytes_per_token)
@@ -273,6 +316,12 @@ def _scheduled(
         priority=priority,
         header=request.header,
     )
+
+
+def _salt(fields: Fields) -> bytes:
+    """Salts are remembered, long ones by their hash."""
+    salt = bytes(fields.cache_salt)
+    return salt if len(salt) <= LONGEST_SALT_BYTES else xxhash.xxh3_128_digest(salt)
 
 
 def _priority(objectives: Mapping[str, int], request: Request, otherwise: int) -> int:

@@ -12,10 +12,10 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from headgate.gateway import limiting
-from headgate.gateway.bodies import LONG_BYTES
-from headgate.gateway.decision import decide
+from headgate.gateway import large, limiting
+from headgate.gateway.decision import Decision, decide
 from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
+from headgate.gateway.pieces import Pieces
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class Delivery(ABC):
         given_id = request.given_id
         is_plain = given_id and _REQUEST_ID.fullmatch(given_id)
         self.request_id = given_id if is_plain else proxy.new_request_id()
-        self.decision = decide(proxy, request)
+        is_large = len(request.body) > large.LARGE_BYTES
+        self.decision = Decision() if is_large else decide(proxy, request)
+        """Of a large body, made when it was read."""
         self.pool = self.decision.pool
         self.choice: Choice | None = None
         """Of the last attempt."""
@@ -97,11 +99,11 @@ class Delivery(ABC):
         self.wait: Wait | None = None
         """Its time in the pool's queue; None for the many that may go at once."""
         self._payload = b""
-        self._long_body = b""
+        self._long_body: bytes | Pieces = b""
         """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | Waiter | None = None
+        self._timer: asyncio.TimerHandle | Waiter | large.Reading | None = None
         self._tried: list[EndpointLoad] = []
 
     @abstractmethod
@@ -114,6 +116,33 @@ class Delivery(ABC):
 
     def start(self, now: float) -> None:
         """Begins, at `now`: the time of one event is read once, and handed on to all that comes of it."""
+        if len(self.request.body) > large.LARGE_BYTES:
+            self._read_large()
+        else:
+            self._begin(now)
+
+    def _read_large(self) -> None:
+        proxy, request = self._proxy, self.request
+        refusal = proxy.paths.refusal(request.path)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._timer = proxy.large_bodies.begin(request.headers, request.body, request.path, self._begin_large)
+
+    def _begin_large(self, body: large.Body | None) -> None:
+        """What the decision needs of a large body was read."""
+        self._timer = None
+        try:
+            if body is None:
+                self._refuse(Refusal.broken("the gateway failed to read the request: its log says why"))
+                return
+            self.decision = decide(self._proxy, self.request, body)
+            self.pool = self.decision.pool
+            self._begin(self._proxy.now())
+        except Exception:
+            self._broke()
+
+    def _begin(self, now: float) -> None:
         decision = self.decision
         if decision.refusal is not None:
             self._refuse(decision.refusal)
@@ -170,10 +199,7 @@ class Delivery(ABC):
         request, body = self.request, self.decision.body
         if body is not request.body:
             request.body = b""  # of the two, one is sent
-        if len(body) <= LONG_BYTES:
-            self._payload = request.message(body, self.request_id)
-        else:
-            self._payload, self._long_body = request.head(len(body), self.request_id), body
+        self._payload, self._long_body = request.parts(body, self.request_id)
         self._attempt(now)
 
     def turn_away(self, refusal: Refusal) -> None:
@@ -194,8 +220,9 @@ class Delivery(ABC):
 
     def _broke(self) -> None:
         """Answers a request for an exception that nobody else would see, which is being handled."""
-        assert self.pool is not None
-        log.exception("a request to %s could not be sent", self.pool.pool.key)
+        log.exception(
+            "a request to %s could not be sent", self.pool.pool.key if self.pool is not None else "no pool"
+        )
         if self.settled:
             raise
         self._refuse(Refusal.broken("the gateway failed to send the request: its log says why"))
@@ -205,6 +232,7 @@ class Delivery(ABC):
     def _drop_body(self) -> None:
         """Nothing is sent again: a stream need not hold its prompt."""
         self._payload = self._long_body = self.request.body = self.decision.body = b""
+        self.decision.change = None
 
     def _end_booking(self, now: float) -> None:
         if self.booking is not None:

@@ -10,7 +10,7 @@ import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from headgate.gateway import decision_header, learning, limiting
+from headgate.gateway import decision_header, large, learning, limiting
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
 from headgate.gateway.refusals import Refusal, error_event
@@ -46,6 +46,8 @@ class Exchange(Answering):
             return "prefilling"
         if self._connecting is not None:
             return "connecting"
+        if isinstance(self._timer, large.Reading):
+            return "reading"
         if self._upstream is None:
             return "waiting to retry" if self.attempts else "waiting for tokens"
         return "answering" if self.status else "sent"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
-from headgate.gateway import in_flight, refusals, trust
+from headgate.gateway import in_flight, large, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explaining_view import Supposing, View
@@ -27,6 +27,7 @@ from headgate.gateway.explanation import (
     TargetShown,
 )
 from headgate.gateway.limiting import showing
+from headgate.gateway.pieces import Pieces
 from headgate.gateway.pool_state import PoolState
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
@@ -41,13 +42,21 @@ SHOWN_BODY_BYTES = 4096
 _NOBODY = trust.Peer("", trust.Networks(()))
 
 
-def explain(view: View, path: str, headers: list[Header], body: bytes) -> Explanation:
-    """Explains a request that is posted to a path; names of headers are lower case."""
-    return _Explainer(view, path, headers, body).explanation()
+def explain(
+    view: View, path: str, headers: list[Header], body: bytes, read: large.Body | None = None
+) -> Explanation:
+    """Explains a request that is posted to a path; names of headers are lower case. The caller
+    may have `read` a large body before, where this must not take long."""
+    if read is None and len(body) > large.LARGE_BYTES:
+        read = large.read(headers, body, path)
+    return _Explainer(view, path, headers, body, read).explanation()
 
 
 class _Explainer:
-    def __init__(self, view: View, path: str, headers: list[Header], body: bytes) -> None:
+    def __init__(
+        self, view: View, path: str, headers: list[Header], body: bytes, read: large.Body | None
+    ) -> None:
+        self._read = read
         self._view = view
         self._path = path
         self._headers = headers
@@ -99,6 +108,7 @@ class _Explainer:
                 given,
             ),
             self._request(),
+            self._read,
         )
 
     def _targets(self, match: routing.Match) -> tuple[TargetShown, ...]:
@@ -288,8 +298,8 @@ def _waits(pool: PoolState | None, decision: Decision) -> str:
     return pool.queue.why_wait(decision.scheduled.priority)
 
 
-def _text(body: bytes) -> str | None:
-    if len(body) > SHOWN_BODY_BYTES:
+def _text(body: bytes | Pieces) -> str | None:
+    if len(body) > SHOWN_BODY_BYTES or not isinstance(body, bytes):
         return None
     try:
         return body.decode()

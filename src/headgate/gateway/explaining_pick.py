@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.engines import transfer
-from headgate.gateway import terms
+from headgate.gateway import handover, terms
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
@@ -63,7 +62,8 @@ def pick(
         choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), (), max_requests)
         return Picked(choice, pool.policy.reasons(request, asked, choice, now))
     phases = pool.pool.phases
-    agreed = terms.terms(pool, phases, transfer.read(path, decision.body), remote_tokens)
+    body = handover.read_body(path, decision.body, decision.change)
+    agreed = terms.terms(pool, phases, body, remote_tokens)
     pair = scheduling.pick_pair(
         pool.policy, pool.decoding, request, pool.pairs, agreed, now, _rng(), (), (), max_requests
     )

@@ -59,7 +59,7 @@ class _UnclearError(ValueError):
     """A form that is none, or that could be read in two ways."""
 
 
-def read(headers: list[Header], body: bytes) -> Form | Refusal | None:
+def read(headers: list[Header], body: bytes | bytearray) -> Form | Refusal | None:
     """The form in a body, or why it cannot be routed; None for a body that does not claim to be multipart.
 
     Takes time linear in the body.
@@ -91,7 +91,7 @@ def _boundary(kind: bytes) -> bytes:
     return bytes(boundary)
 
 
-def _form(body: bytes, boundary: bytes) -> Form | Refusal:
+def _form(body: bytes | bytearray, boundary: bytes) -> Form | Refusal:
     fields = _parts(body, boundary)
     place = fields.get(b"model")
     if place is None:
@@ -110,11 +110,11 @@ def _form(body: bytes, boundary: bytes) -> Form | Refusal:
     if not model.strip():
         return Refusal.bad_request("the part `model` is empty", param="model", code="model_missing")
     stream = fields.get(b"stream")
-    is_stream = stream is not None and body[stream[0] : min(stream[1], stream[0] + 8)].lower() in _TRUE
+    is_stream = stream is not None and bytes(body[stream[0] : min(stream[1], stream[0] + 8)]).lower() in _TRUE
     return Form(model, is_stream, start, end)
 
 
-def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
+def _parts(body: bytes | bytearray, boundary: bytes) -> dict[bytes, tuple[int, int]]:
     """Where the values of `model` and `stream` stand; files and other parts are passed over."""
     delimiter = b"\r\n--" + boundary
     if not body.startswith(delimiter[2:]):
@@ -134,7 +134,7 @@ def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
         end = _find(body, delimiter, start)
         if end < 0:
             raise _UnclearError("it ends without its last boundary")
-        lines = body[at + 2 : head_end].split(b"\r\n")
+        lines = bytes(body[at + 2 : head_end]).split(b"\r\n")
         name, is_file = _name(lines)
         if name in _READ:
             if name == b"_charset_" or any(_RECODED.match(line) for line in lines):
@@ -147,7 +147,7 @@ def _parts(body: bytes, boundary: bytes) -> dict[bytes, tuple[int, int]]:
     raise _UnclearError(f"it has more than {MAX_PARTS} parts")
 
 
-def _find(body: bytes, delimiter: bytes, start: int) -> int:
+def _find(body: bytes | bytearray, delimiter: bytes, start: int) -> int:
     for at in range(start, len(body), SEARCHED_BYTES):
         found = body.find(delimiter, at, at + SEARCHED_BYTES + len(delimiter) - 1)
         if found >= 0:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from headgate import routing, scheduling
 from headgate.engines import transfer
+from headgate.gateway import large
+from headgate.gateway.pieces import Pieces
 from headgate.gateway.prefill import Listener, Prefill
 from headgate.gateway.terms import terms
 from headgate.gateway.usage import CACHED_TOKENS, with_cached
@@ -35,6 +37,7 @@ class Handover:
 
     __slots__ = (
         "_body",
+        "_change",
         "_connector",
         "_is_fetched",
         "_meeting",
@@ -57,6 +60,7 @@ class Handover:
         self._request_id = request_id
         self._scheduled = decision.scheduled
         self._raw = decision.body
+        self._change = decision.change
         self._body: transfer.Body | None = None
         self._connector: transfer.Connector | None = None
         self._phases: routing.PrefillDecode | None = None
@@ -102,7 +106,7 @@ class Handover:
         if connector is not self._connector:
             self.discard()
             self._connector = connector
-            self._body = transfer.read(self._request.path, self._raw)
+            self._body = read_body(self._request.path, self._raw, self._change)
         self._terms = terms(pool, phases, self._body, self._proxy.settings.prefill.remote_min_tokens)
 
     # -- what both are sent
@@ -118,28 +122,28 @@ class Handover:
         port = pool.pool.phases.roles[endpoint].bootstrap_port
         self._meeting = self._connector.meeting(self._body, endpoint.host, port, rng)
         self._is_fetched = False
-        body = self._connector.prefill(self._body, self._meeting)
+        body = _payload(self._connector.prefill(self._body, self._meeting))
         self.prefill = Prefill(
             self._proxy,
             pool,
             listener,
             pair.prefill,
-            self._request.message(body, self._request_id),
+            self._request.parts(body, self._request_id),
             needs_answer=self._connector.needs_answer,
         )
         self.prefill.start(pair.prefill_request)
 
-    def payload(self) -> bytes:
-        """What is sent to the endpoint that answers."""
-        return self._request.message(self._decode_body(), self._request_id)
+    def payload(self) -> tuple[bytes, bytes | Pieces]:
+        """What is sent to the endpoint that answers; a long body by itself."""
+        return self._request.parts(self._decode_body(), self._request_id)
 
-    def _decode_body(self) -> bytes:
+    def _decode_body(self) -> bytes | Pieces:
         if self._body is None or self._connector is None:
             return self._raw
         if self.decision != APART:
-            return self._body.whole()
+            return _payload(self._body.whole())
         handed_over = self.prefill.answer.handed_over if self.prefill is not None else None
-        return self._connector.decode(self._body, self._meeting, handed_over)
+        return _payload(self._connector.decode(self._body, self._meeting, handed_over))
 
     # -- how far it is
 
@@ -207,7 +211,7 @@ class Handover:
     def forget(self) -> None:
         """Nothing is sent again: the prompt need not be held."""
         self._raw = b""
-        self._body = None
+        self._body = self._change = None
 
     # -- what is told of it
 
@@ -241,3 +245,14 @@ class Handover:
             return data
         cached = self.cached_tokens
         return data if cached is None else with_cached(data, cached)
+
+
+def read_body(path: str, body: bytes | Pieces, change: large.Change | None) -> transfer.Body | None:
+    """What the connectors see of a request; None if they cannot do anything with it."""
+    if isinstance(body, bytes):
+        return transfer.read(path, body)
+    return change.for_transfer(path, body) if change is not None else None
+
+
+def _payload(body: bytes | transfer.Buffers) -> bytes | Pieces:
+    return body if isinstance(body, bytes) else Pieces(body)

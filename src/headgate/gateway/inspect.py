@@ -10,8 +10,12 @@ import re
 
 import msgspec
 
+from headgate.engines import transfer
+from headgate.gateway import scan
 from headgate.gateway.refusals import Refusal
 
+MAX_NAME_CHARACTERS = 1024
+"""Of a model's name."""
 _ABSENT = msgspec.Raw(b"")
 
 
@@ -46,23 +50,43 @@ class Fields(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(Fields).decode
+scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBERS)
+"""Finds all members that the gateway reads or changes."""
 
 
 def inspect(body: bytes) -> Fields | Refusal:
-    """The routing fields of a JSON body, or why it cannot be routed (R16)."""
+    """The routing fields of a JSON body, or why it cannot be routed (R16).
+
+    Needs up to 6 ns for each byte, in one step: of large bodies, pass only the members that are needed.
+    """
     try:
         fields = _decode(body)
     except msgspec.ValidationError as error:
         return _wrong_field(str(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Refusal.bad_request(f"the request body is not valid JSON: {error}", code="invalid_json")
+        return invalid_json(_why_invalid(body, error))
     if fields.model is None or not fields.model.strip():
         return Refusal.bad_request(
             "the request names no model: set `model` to one of GET /v1/models",
             param="model",
             code="model_missing",
         )
+    if len(fields.model) > MAX_NAME_CHARACTERS:
+        return too_long("model", f"{MAX_NAME_CHARACTERS} characters")
     return fields
+
+
+def invalid_json(why: str) -> Refusal:
+    return Refusal.bad_request(f"the request body is not valid JSON: {why}", code="invalid_json")
+
+
+def too_long(member: str, limit: str) -> Refusal:
+    return Refusal.bad_request(f"`{member}` is longer than {limit}", param=member, code="member_too_long")
+
+
+def _why_invalid(body: bytes, error: Exception) -> str:
+    surrogate = scan.lone_surrogate(body)
+    return f"{surrogate} is half of a surrogate pair" if surrogate else str(error)
 
 
 def _wrong_field(reason: str) -> Refusal:
@@ -81,8 +105,8 @@ def replace_model(body: bytes, model: str) -> bytes:
 
     `body` must have passed `inspect`, and `model` be another than its own. The first member that looks
     right almost always is; the body, decoded again, says so. Where it is not (a nested object, a
-    duplicate, a key with escapes), the members are walked, in time linear in the body. Raises
-    RecursionError for bodies that are nested very deeply.
+    duplicate, a key with escapes), the members are scanned. Raises ScanError for bodies that are nested
+    very deeply, or have very many duplicates.
     """
     value = json.dumps(model).encode()
     found = _MODEL_MEMBER.search(body)
@@ -102,18 +126,26 @@ def ask_for_usage(body: bytes, fields: Fields) -> bytes | None:
     if not asked:
         end = body.rindex(b"}")
         return b'%b,"stream_options":{"include_usage":true}}' % body[:end]
-    try:
-        options = _decode_options(asked) or {}
-    except msgspec.DecodeError:
+    options = with_usage(asked)
+    if options is None:
         return None
-    if bytes(options.get("include_usage", b"")) == b"true":
-        return None
-    options["include_usage"] = msgspec.Raw(b"true")
     try:
         place = _find_member(body, "stream_options")
-    except RecursionError:
+    except scan.ScanError:
         return None
-    return _splice(body, *place, msgspec.json.encode(options))
+    return _splice(body, *place, options)
+
+
+def with_usage(options: bytes) -> bytes | None:
+    """The value of `stream_options` with `include_usage`; None if it has that, or is no object."""
+    try:
+        members = _decode_options(options) or {}
+    except msgspec.DecodeError:
+        return None
+    if bytes(members.get("include_usage", b"")) == b"true":
+        return None
+    members["include_usage"] = msgspec.Raw(b"true")
+    return msgspec.json.encode(members)
 
 
 _decode_options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
@@ -123,25 +155,7 @@ def _splice(body: bytes, start: int, end: int, value: bytes) -> bytes:
     return b"".join((body[:start], value, body[end:]))
 
 
-_scan = json.JSONDecoder(parse_int=float, strict=False).raw_decode
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-def _find_member(body: bytes, member: str) -> tuple[int, int]:
+def _find_member(body: bytes, name: str) -> tuple[int, int]:
     """Where the value of a top-level member stands; of duplicates the last, which counts."""
-    text = body.decode("latin-1")  # one character for each byte, so that places stay what they are
-    start = end = 0
-    at = _skip_space(text, 0)
-    while text[at] != "}":
-        key, at = _scan(text, _skip_space(text, at + 1))
-        value_at = _skip_space(text, _skip_space(text, at) + 1)
-        _, at = _scan(text, value_at)
-        if key == member:
-            start, end = value_at, at
-        at = _skip_space(text, at)
-    return start, end
-
-
-def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    member = [each for each in scanner.members(body) if each.name == name][-1]
+    return member.value, member.end

@@ -8,10 +8,10 @@ tokens, so that places in the prompt fit its tokens, and prompts with different 
 from __future__ import annotations
 
 import binascii
-import re
 import struct
 from collections.abc import Iterator
 
+import re2
 import xxhash
 
 TEXT_BYTES_PER_TOKEN = 4
@@ -30,60 +30,85 @@ OTHER_TOKENS = 2250
 """Videos and files: ten frames of 640 by 360 pixels."""
 HEAD_CHARACTERS = 32 * 1024
 """Of the base64, in which the size of an image is looked for."""
+_QUOTE = b'"'[0]
 MOST_SEGMENTS = 256
 """Before the frame header of a JPEG: a made-up image could have thousands of empty ones."""
 
-_DATA_MEMBER = re.compile(rb'[ \t\r\n]*:[ \t\r\n]*"')
+MOST_LOOKED_AT = 2000
+"""Places in a prompt where an image may begin. A prompt with more is no prompt with images."""
 
 
-def is_likely(text: bytes) -> bool:
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = True
+    return options
+
+
+_BEGIN = re2.compile(rb';base64,|"data"[ \t\r\n]*:[ \t\r\n]*"', _options())
+"""RE2 needs the same time for each byte of any text, and lets other threads run meanwhile."""
+
+
+def is_likely(text: bytes | bytearray, start: int = 0, end: int | None = None) -> bool:
     """Whether a JSON text may have a long base64 string in it: somewhere there is neither space nor quote.
 
     Looks at a sixteenth of it, since a search through all would cost more than to hash it.
     """
-    for start in range(LEAST_BYTES // 2, len(text), LEAST_BYTES):
-        end = start + SAMPLE_BYTES
-        if text.find(b" ", start, end) < 0 and text.find(b'"', start, end) < 0:
+    for at in range(start + LEAST_BYTES // 2, len(text) if end is None else end, LEAST_BYTES):
+        last = at + SAMPLE_BYTES
+        if text.find(b" ", at, last) < 0 and text.find(b'"', at, last) < 0:
             return True
     return False
 
 
-def replaced(text: bytes) -> bytes:
-    """The text with a stand-in for each base64 string: data URLs, and values of members `data`."""
-    for needle in (b";base64,", b'"data"'):
-        if needle in text:
-            text = b"".join(_pieces(text, needle))
-    return text
+def replaced(text: bytes | bytearray, most: int, start: int = 0, end: int | None = None) -> tuple[bytes, int]:
+    """The text with a stand-in for each base64 string: data URLs, and values of members `data`.
+
+    Of the result only the first `most` bytes are made; the number is how long all of it would be.
+    """
+    end = len(text) if end is None else end
+    view = memoryview(text)
+    kept: list[bytes | memoryview] = []
+    size, done = 0, start
+    for first, last in _segments(text, start, end):
+        kept.append(view[done : min(first, done + max(most - size, 0))])
+        size += first - done
+        length = tokens(view[first:last]) * TEXT_BYTES_PER_TOKEN
+        kept.append(_stand_in(view[first:last], min(length, max(most - size, 0))))
+        size += length
+        done = last
+    kept.append(view[done : min(end, done + max(most - size, 0))])
+    return b"".join(kept), size + end - done
 
 
-def _pieces(text: bytes, needle: bytes) -> Iterator[bytes]:
-    done = 0
-    found = text.find(needle)
-    while found >= 0:
-        start = found + len(needle)
-        if needle == b'"data"':
-            opening = _DATA_MEMBER.match(text, start)
-            start = opening.end() if opening is not None else start
-        end = text.find(b'"', start)
-        if end < 0:
-            break
-        if end - start >= LEAST_BYTES and b" " not in text[start : start + SAMPLE_BYTES]:
-            yield text[done:start]
-            yield _stand_in(text[start:end])
-            done = end
-        found = text.find(needle, max(end, start))
-    yield text[done:]
+def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[int, int]]:
+    at = start
+    for _ in range(MOST_LOOKED_AT):
+        found = _BEGIN.search(text, at, end)
+        if found is None:
+            return
+        first = found.end()
+        last = text.find(b'"', first, end)
+        if last < 0:
+            return
+        at = last
+        if last - first >= LEAST_BYTES:
+            sample = text[first : first + SAMPLE_BYTES]
+            if text[found.start()] == _QUOTE and b";base64," in sample:
+                at = first  # a data URL, which says what it is
+            elif b" " not in sample:
+                yield first, last
 
 
-def _stand_in(data: bytes) -> bytes:
-    digest = xxhash.xxh3_64_digest(data)
-    return digest * (tokens(data) * TEXT_BYTES_PER_TOKEN // len(digest))
+def _stand_in(data: memoryview, length: int) -> bytes:
+    digest = xxhash.xxh3_64_digest(data) if length else b""
+    return digest * (length // 8) + digest[: length % 8]
 
 
-def tokens(data: bytes) -> int:
+def tokens(data: bytes | memoryview) -> int:
     """How many tokens a base64 string is estimated to be, by what it says that it is."""
     length = len(data) * 3 // 4
-    head = _decoded(data[:HEAD_CHARACTERS].replace(b"\\/", b"/"))
+    head = _decoded(bytes(data[:HEAD_CHARACTERS]).replace(b"\\/", b"/"))
     if (
         head.startswith((b"RIFF", b"ID3", b"OggS", b"fLaC", b"\xff\xfb", b"\xff\xf3"))
         and head[8:12] != b"WEBP"

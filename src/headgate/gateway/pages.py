@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import explaining, in_flight
+from headgate.gateway import explaining, in_flight, large
 from headgate.gateway.limiting import showing
 from headgate.gateway.queueing import shown
 
@@ -55,9 +55,13 @@ def admin_page(proxy: Proxy) -> Starlette:
                 {"message": f"the body is longer than {proxy.settings.clients.max_body_bytes} bytes"}, 413
             )
         path = request.scope["raw_path"].decode("latin-1").removeprefix("/debug/explain")
-        view = explaining.View.of_proxy(proxy)
         headers = [(name.lower(), value) for name, value in request.headers.raw]
-        found = explaining.explain(view, path or explaining.DEFAULT_PATH, headers, body)
+        path = path or explaining.DEFAULT_PATH
+        read = None
+        if len(body) > large.LARGE_BYTES:
+            read = await proxy.large_bodies.read(headers, body, path)
+        view = explaining.View.of_proxy(proxy)
+        found = explaining.explain(view, path, headers, body, read)
         return Response(msgspec.json.encode(found), media_type="application/json")
 
     return Starlette(

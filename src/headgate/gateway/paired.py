@@ -74,7 +74,7 @@ class PairedDelivery(Attempts):
         if pair.prefill is None:
             self._book_all(pool)
             pool.policy.booked(pair.request, choice, now)
-            self._payload = handover.payload()
+            self._payload, self._long_body = handover.payload()
             self._ask(pool, load, now)
             return
         scheduled = self.decision.scheduled
@@ -83,11 +83,14 @@ class PairedDelivery(Attempts):
         if not is_repeated:
             handover.begin(pool, pair, self, self._proxy.rng)
         if is_repeated or handover.at_once:
-            self._payload = handover.payload()
+            self._payload, self._long_body = handover.payload()
             self._ask(pool, load, now)
 
     def _has_memory_for_two(self) -> bool:
-        """Counts the bodies that both endpoints are sent, which differ, besides the client's own."""
+        """Counts the bodies that both endpoints are sent, which differ, besides the client's own. Those of a
+        large one are parts of that."""
+        if self.decision.change is not None:
+            return True
         size, bodies = len(self.decision.body), self._proxy.bodies
         bodies.recount(self.request, 3 * size)
         return not bodies.is_exceeded_by(size)
@@ -128,7 +131,7 @@ class PairedDelivery(Attempts):
         now = self._proxy.now()
         self._end_booking(now)
         self._book_all(self.pool)
-        self._payload = self.handover.payload()
+        self._payload, self._long_body = self.handover.payload()
         self._ask(self.pool, self.load, now)
 
     # -- what the prefill reports
@@ -154,7 +157,7 @@ class PairedDelivery(Attempts):
         elif handover.lacks_parameters:
             self._do_all_of_it(NOT_HANDED_OVER)
         else:
-            self._payload = handover.payload()
+            self._payload, self._long_body = handover.payload()
             self._ask(pool, load, now)
 
     def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from headgate.engines.transfer import PrefillAnswer, answer
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
+from headgate.gateway.pieces import Pieces
 from headgate.gateway.usage import Tail
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Prefill:
         "_connection",
         "_headers",
         "_listener",
+        "_long_body",
         "_needs_answer",
         "_payload",
         "_pool",
@@ -97,7 +99,7 @@ class Prefill:
         pool: PoolState,
         listener: Listener,
         choice: Choice,
-        payload: bytes,
+        payload: tuple[bytes, bytes | Pieces],
         *,
         needs_answer: bool,
     ) -> None:
@@ -105,7 +107,7 @@ class Prefill:
         self.now = proxy.now
         self._pool = pool
         self._listener = listener
-        self._payload = payload
+        self._payload, self._long_body = payload
         self._needs_answer = needs_answer
         self.choice = choice
         self.load = choice.load
@@ -163,7 +165,7 @@ class Prefill:
     def _send_on(self, connection: UpstreamConnection) -> None:
         self._connection = connection
         self.heard_at = self._proxy.now()
-        connection.send(self, self._payload)
+        connection.send(self, self._payload, self._long_body)
 
     # -- what the upstream connection reports
 
@@ -285,7 +287,7 @@ class Prefill:
         a garbage collection would free both."""
         listener, self._listener = self._listener, _NOBODY
         self.is_over = True
-        self._payload = b""
+        self._payload = self._long_body = b""
         self._body.clear()
         if self._timer is not None:
             self._timer.cancel()

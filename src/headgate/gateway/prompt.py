@@ -12,17 +12,28 @@ Anthropic's `cache_control` marks wander from message to message as a conversati
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
+import re2
 
-from headgate.gateway import media
+from headgate.fleet.prefix import hashing
+from headgate.gateway import media, scan
 from headgate.gateway.inspect import Fields
 
 MESSAGES = "/v1/messages"
 SEARCHED_BYTES = 4096
 """Shorter prompts are not searched for images."""
 
-_CACHE_CONTROL = re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,\s*')
+HASHED_BYTES = hashing.BLOCK_ENDS[-1] * hashing.BLOCK_BYTES
+"""Of a prompt nothing is hashed behind these."""
+MAX_MARKS = 64
+"""Of `cache_control` in one prompt; Anthropic takes 4."""
+_MARK = rb',\s*"cache_control"\s*:\s*\{[^{}]*\}|"cache_control"\s*:\s*\{[^{}]*\}\s*,\s*'
+_CACHE_CONTROL = re.compile(_MARK)
+_COUNTED_BYTES = 1 << 20
+"""So much of a large list is counted in one step: a step keeps all other threads waiting."""
 _NULL = b"null"
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -31,6 +42,7 @@ class Prompt(msgspec.Struct, frozen=True, gc=False):
     """What is hashed of a request, and how long it is."""
 
     text: bytes
+    """At least what is hashed of it, from its beginning."""
     size: int
     """In bytes of text, of all prompts where there is a list of them."""
     tokens: int = 0
@@ -57,11 +69,13 @@ def _whole(main: bytes, fields: Fields, *, has_marks: bool = False) -> Prompt:
         before = [bytes(part) for part in (fields.tools, fields.instructions, fields.system) if part]
         text = b"\n".join((*(part for part in before if part != _NULL), text))
     if has_marks and b'"cache_control"' in text:
-        text = _CACHE_CONTROL.sub(b"", text)
+        text = _CACHE_CONTROL.sub(b"", text, MAX_MARKS)
     if len(text) < SEARCHED_BYTES or not media.is_likely(text):
         return Prompt(text, len(text))
-    replaced = media.replaced(text)
-    return Prompt(replaced, len(replaced), has_media=len(replaced) != len(text))
+    if b";base64," not in text and b'"data"' not in text:
+        return Prompt(text, len(text))
+    replaced, size = media.replaced(text, HASHED_BYTES)
+    return Prompt(replaced, size, has_media=size != len(text))
 
 
 def _of_list(main: bytes, fields: Fields) -> Prompt:
@@ -74,3 +88,77 @@ def _of_list(main: bytes, fields: Fields) -> Prompt:
         tokens = main.count(b",") + 1 if kind == b"[" else 0
         return Prompt(first[:-1], len(main), tokens=tokens)
     return _whole(main, fields)
+
+
+Place = tuple[int, int]
+
+
+def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) -> Prompt:
+    """The same of a large body, whose members stand at these places: copies no more than is hashed."""
+    start, end = places.get("messages") or places.get("input") or places.get("prompt") or (0, 0)
+    if end - start < 2 or body[start : start + len(_NULL)] == _NULL:
+        return EMPTY
+    if body[start : start + 1] == b"[" and "messages" not in places:
+        first, last = scan.first_item(body, start)
+        kind = body[first : first + 1]
+        if kind.isdigit():
+            text = _copied(body, start, min(end - 1, start + HASHED_BYTES))
+            return Prompt(text, end - start, tokens=_commas(body, start, end) + 1)
+        if kind in (b'"', b"["):
+            text = _copied(body, first, min(last - 1, first + HASHED_BYTES))
+            return Prompt(text, end - start, tokens=_commas(body, start, end) + 1 if kind == b"[" else 0)
+    parts = [places[name] for name in ("tools", "instructions", "system") if name in places]
+    parts = [(at, last) for at, last in parts if last - at != len(_NULL) or body[at:last] != _NULL]
+    return _whole_large(body, [*parts, (start, end - 1)], has_marks=path == MESSAGES)
+
+
+def _whole_large(body: bytes | bytearray, parts: list[Place], *, has_marks: bool) -> Prompt:
+    texts: list[bytes] = []
+    kept = size = 0
+    has_media = False
+    for start, end in parts:
+        most = max(HASHED_BYTES - kept, 0)
+        text, length = _copied(body, start, min(end, start + most)), end - start
+        if media.is_likely(body, start, end):
+            text, length = media.replaced(body, most, start, end)
+            has_media |= length != end - start
+        texts.append(text)
+        kept += len(text)
+        size += length
+    text = b"\n".join(texts)
+    size += len(texts) - 1
+    if has_marks:
+        unmarked = _without_marks(text)
+        size -= len(text) - len(unmarked)
+        text = unmarked
+    return Prompt(text, size, has_media=has_media)
+
+
+def _copied(body: bytes | bytearray, start: int, end: int) -> bytes:
+    return bytes(memoryview(body)[start:end])
+
+
+def _without_marks(text: bytes) -> bytes:
+    pieces, at = [], 0
+    for _ in range(MAX_MARKS):
+        found = _MARKS.search(text, at)
+        if found is None:
+            break
+        pieces.append(text[at : found.start()])
+        at = found.end()
+    return b"".join((*pieces, text[at:])) if at else text
+
+
+def _commas(body: bytes | bytearray, start: int, end: int) -> int:
+    ends = range(start, end, _COUNTED_BYTES)
+    return sum(body.count(b",", at, min(at + _COUNTED_BYTES, end)) for at in ends)
+
+
+def _searched(expression: bytes) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = True
+    return re2.compile(expression, options)
+
+
+_MARKS = _searched(_MARK)

@@ -17,7 +17,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded, limits, local, trace, trust
+from headgate.gateway import forwarded, large, limits, local, trace, trust
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
@@ -71,6 +71,7 @@ class Proxy:
         self.client_count = limits.ClientCount(settings)
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self._turned_away: set[ClientConnection] = set()
+        self.large_bodies = large.Reader(loop)
         self.left_prefills: set[Prefill] = set()
         """Those whose request is over before they are."""
         self._client_left = asyncio.Event()
@@ -408,6 +409,7 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.large_bodies.close()
         await self.limit_sources.close()
 
     def statistics(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import httptools
 
 from headgate.gateway import bodies, hosts, unreadable
+from headgate.gateway.large import LARGE_BYTES
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.repeats import HeadMemory
 from headgate.gateway.request import Header, Request
@@ -230,12 +231,12 @@ class RequestReader:
 
     def on_body(self, body: bytes) -> None:
         pieces = self._body
-        if len(pieces) < MAX_BODY_PIECES and self.body_bytes < MAX_PIECES_BYTES:
+        if pieces and isinstance(joined := pieces[0], bytearray):
+            joined += body
+        elif len(pieces) < MAX_BODY_PIECES and self.body_bytes < MAX_PIECES_BYTES:
             pieces.append(body)
         else:
-            if not isinstance(pieces[-1], bytearray):
-                pieces.append(bytearray())
-            pieces[-1] += body
+            pieces[:] = [bytearray().join((*pieces, body))]
         self.body_bytes += len(body)
         self._unused_bytes = 0
         memory = self._memory
@@ -257,7 +258,7 @@ class RequestReader:
             self._parser.get_method(),
             self._target,
             self._headers,
-            bytes(body[0]) if len(body) == 1 else b"".join(body),
+            self._whole(body),
             is_http_1_1 and self._parser.should_keep_alive() and not self._proxy.leaving,
             not is_http_1_1,
             self._proxy.now(),
@@ -274,6 +275,12 @@ class RequestReader:
         refusal = self.client.take(request)
         if refusal is not None:
             self._refuse(refusal)
+
+    def _whole(self, body: list[bytes | bytearray]) -> bytes | bytearray:
+        """A large body is not copied once more."""
+        if len(body) != 1:
+            return b"".join(body)
+        return body[0] if self.body_bytes > LARGE_BYTES else bytes(body[0])
 
     # -- checks
 

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from headgate.gateway import log_text
+from headgate.gateway.bodies import LONG_BYTES
+from headgate.gateway.pieces import Pieces
 
 if TYPE_CHECKING:
     from headgate.gateway.trust import Peer
@@ -96,7 +98,7 @@ class Request:
         method: bytes,
         target: bytes,
         headers: list[Header],
-        body: bytes,
+        body: bytes | bytearray,
         keep_alive: bool,
         is_http_1_0: bool,
         arrived_at: float,
@@ -185,6 +187,12 @@ class Request:
         """What is sent upstream: the head with the headers that are passed on, and the body."""
         length = b"\r\ncontent-length: %d\r\n\r\n" % len(body)
         return b"".join((self._forwarded, b"x-request-id: ", request_id, length, body))
+
+    def parts(self, body: bytes | Pieces, request_id: bytes) -> tuple[bytes, bytes | Pieces]:
+        """The same in two parts, the second of which is empty if the body is not long."""
+        if len(body) <= LONG_BYTES and isinstance(body, bytes):
+            return self.message(body, request_id), b""
+        return self.head(len(body), request_id), body
 
     def head(self, length: int, request_id: bytes) -> bytes:
         """The same without the body, which has this length and follows."""

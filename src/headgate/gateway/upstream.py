@@ -7,12 +7,14 @@ included. llhttp sees them too, but only to tell where the response ends.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
+from headgate.gateway.pieces import Pieces
 
 if TYPE_CHECKING:
     from headgate.gateway.connections import EndpointConnections
@@ -76,6 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_paused",
         "_transport",
         "_unsent",
+        "_unsent_later",
         "_until_close",
         "_waits_to_send",
         "_write",
@@ -102,7 +105,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._keep_alive = False
         self._paused = False
         self._unsent = _NOTHING
-        """Of a long body, what the endpoint did not take yet."""
+        """Of a long body, what the endpoint did not take yet; or the next part of that."""
+        self._unsent_later: deque[memoryview] = deque()
+        """Further parts."""
         self._waits_to_send = False
         self._change: Callable[[bytes], bytes] | None = None
         self._write: Callable[[bytes], None] | None = None
@@ -118,7 +123,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     # -- lent to an exchange
 
-    def send(self, exchange: Exchange, payload: bytes, body: bytes = b"") -> None:
+    def send(self, exchange: Exchange, payload: bytes, body: bytes | Pieces = b"") -> None:
         """Sends a request. A long body is passed by itself: it is not copied, and sent as the endpoint reads,
         since over TLS the transport would hold a second copy of what is not read."""
         assert self._transport is not None
@@ -128,19 +133,25 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim_bytes = 0
         self._begun = self._complete = self._until_close = self._cut = False
         self.passed_bytes = 0
-        if body and self._home.speaks_http2:
-            self._transport.writelines((payload, body))
+        if not body:
+            self._transport.write(payload)
+            return
+        buffers = body.buffers if isinstance(body, Pieces) else (body,)
+        if self._home.speaks_http2:
+            self._transport.writelines((payload, *buffers))
             return
         self._transport.write(payload)
-        if body:
-            self._unsent = memoryview(body)
-            self._send_body()
+        self._unsent_later = deque(memoryview(each) for each in buffers)
+        self._unsent = self._unsent_later.popleft()
+        self._send_body()
 
     def _send_body(self) -> None:
         transport = self._transport
         while self._unsent and not self._waits_to_send and transport is not None:
             sent, rest = self._unsent[:_SENT_AT_ONCE], self._unsent[_SENT_AT_ONCE:]
-            self._unsent = rest or _NOTHING  # an empty part would hold all of the body
+            if not rest:  # an empty part would hold all of the body
+                rest = self._unsent_later.popleft() if self._unsent_later else _NOTHING
+            self._unsent = rest
             transport.write(sent)
 
     @property
@@ -171,6 +182,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_given_up = True
         self._exchange = self._write = self._change = None
         self._parser, self._unsent = _NO_PARSER, _NOTHING
+        self._unsent_later.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -250,6 +262,7 @@ class UpstreamConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._transport = self._write = self._change = None
         self._parser, self._unsent = _NO_PARSER, _NOTHING
+        self._unsent_later.clear()
         self._home.lost(self)
         if exchange is None:
             return

@@ -250,6 +250,8 @@ async def test_body_counts_while_an_endpoint_that_responds_does_not_read_it(boun
     client = await gateway.connect()
     client.post(_body(30_000_000))
     await eventually(lambda: gateway.proxy.bodies.held == 30_000_000)
+    exchanges = [client.exchange for client in gateway.proxy.clients if client.exchange is not None]
+    await eventually(lambda: [exchange.phase for exchange in exchanges] == ["sent"])
     endpoint.connections[0].transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
     await client.head()
     assert gateway.proxy.bodies.held == 30_000_000

@@ -50,31 +50,64 @@ _THROWN_AWAY = frozenset(
 """What is said of an answer that nobody reads: of none of these does the prompt depend."""
 
 
+PROMPTS = ("prompt", "text", "input_ids")
+"""Members that may be a list of prompts."""
+MOST_PROMPTS = 1024
+"""Further prompts of one large request are not counted."""
+READ_MEMBERS = (
+    _THROWN_AWAY
+    | GIVEN_BY_US
+    | {*PROMPTS, "n", "store", "background", "previous_response_id"}
+    | {name for api in APIS.values() for name in (api.limit, *api.other_limits) if name}
+)
+"""All members that the connectors read or change."""
+_LONGEST_NUMBER_BYTES = 20
+
+Buffers = tuple[bytes | bytearray | memoryview, ...]
+
+
 class Body:
     """A JSON object by its members, in their order; never changed once it is made."""
 
-    __slots__ = ("api", "fields", "raw")
+    __slots__ = ("_others", "_prompts", "api", "fields", "raw")
 
-    def __init__(self, raw: bytes, fields: dict[str, Raw], api: Api) -> None:
+    def __init__(
+        self,
+        raw: bytes | Buffers,
+        fields: dict[str, Raw],
+        api: Api,
+        others: Buffers | None = None,
+        prompts: int | None = None,
+    ) -> None:
         self.raw = raw
         """As it came."""
         self.fields = fields
         self.api = api
+        self._others = others
+        """Of a large body: the members that are not among `fields`, several in each piece. All pieces that
+        have any end with a comma, but for the last piece."""
+        self._prompts = prompts
 
     def count(self, name: str) -> int:
         """A member that is a positive number; 1 where it is none."""
+        value = self.fields.get(name, ONE)
+        if memoryview(value).nbytes > _LONGEST_NUMBER_BYTES:
+            return 1
         try:
-            return max(msgspec.json.decode(self.fields.get(name, ONE), type=int), 1)
+            return max(msgspec.json.decode(value, type=int), 1)
         except msgspec.DecodeError:
             return 1
 
     def has(self, name: str) -> bool:
         """Whether a member asks for something: is there, and neither null nor false."""
-        return bytes(self.fields.get(name, _NULL)) not in (_NULL, b"false")
+        value = memoryview(self.fields.get(name, _NULL))
+        return value.nbytes > len(b"false") or bytes(value) not in (_NULL, b"false")
 
     def prompts(self) -> int:
         """How many prompts the request has: those of the completions API may be a list of them."""
-        for name in ("prompt", "text", "input_ids"):
+        if self._prompts is not None:
+            return self._prompts
+        for name in PROMPTS:
             value = self.fields.get(name)
             if value is not None and first_byte(value) == b"[":
                 if _TOKENS.match(value):
@@ -83,18 +116,23 @@ class Body:
                 return max(len(items), 1)
         return 1
 
-    def whole(self) -> bytes:
+    def whole(self) -> bytes | Buffers:
         """What an endpoint gets that serves the request alone."""
         if GIVEN_BY_US.isdisjoint(self.fields):
             return self.raw
-        return encode({key: value for key, value in self.fields.items() if key not in GIVEN_BY_US})
+        return self._encoded({key: value for key, value in self.fields.items() if key not in GIVEN_BY_US})
 
-    def with_members(self, **members: object) -> bytes:
+    def with_members(self, **members: object) -> bytes | Buffers:
         """All of it, with these members at the end."""
         kept = {key: value for key, value in self.fields.items() if key not in GIVEN_BY_US}
-        return encode({**kept, **{key: raw(value) for key, value in members.items()}})
+        return self._encoded({**kept, **{key: raw(value) for key, value in members.items()}})
 
-    def prefill(self, **members: object) -> bytes:
+    def without(self, names: tuple[str, ...]) -> Body:
+        """The same body but for some members."""
+        kept = {key: value for key, value in self.fields.items() if key not in names}
+        return Body(self.raw, kept, self.api, self._others, self._prompts)
+
+    def prefill(self, **members: object) -> bytes | Buffers:
         """The shortest request with the same prompt: one token, which is thrown away, told at once."""
         dropped = _THROWN_AWAY | GIVEN_BY_US
         fields = {key: value for key, value in self.fields.items() if key not in dropped}
@@ -103,7 +141,18 @@ class Body:
         if self.api.stores:
             fields["store"] = FALSE
         fields |= self.limits()
-        return encode({**fields, **{key: raw(value) for key, value in members.items()}})
+        return self._encoded({**fields, **{key: raw(value) for key, value in members.items()}})
+
+    def _encoded(self, fields: dict[str, Raw]) -> bytes | Buffers:
+        """The object with these members. A large one is not copied, and the members read of it come last."""
+        if self._others is None:
+            return encode(fields)
+        *others, last = self._others
+        members = [(b"," if place else b"", key, value) for place, (key, value) in enumerate(fields.items())]
+        buffers: list[bytes | bytearray | memoryview] = [b"{", *others]
+        for comma, key, value in members:
+            buffers += (b"%b%b:" % (comma, encode(key)), memoryview(value))
+        return (*buffers, b"," if len(last) else b"", last, b"}")
 
     def limits(self) -> dict[str, Raw]:
         """The members that bound the answer to one token."""
@@ -122,6 +171,12 @@ def read(path: str, body: bytes) -> Body | None:
         return Body(body, _decode(body), api)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def large(path: str, raw: Buffers, fields: dict[str, Raw], others: Buffers, prompts: int) -> Body | None:
+    """The same for a body that is too large to be decoded, given those of its members that are read."""
+    api = APIS.get(path)
+    return Body(raw, fields, api, others, prompts) if api is not None else None
 
 
 def first_byte(value: Raw) -> bytes:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headgate.engines.transfer.body import Body
+from headgate.engines.transfer.body import Body, Buffers
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -52,9 +52,9 @@ class Connector(ABC):
         return Meeting(host, port)
 
     @abstractmethod
-    def prefill(self, body: Body, meeting: Meeting) -> bytes:
+    def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
         """What the endpoint that prefills is sent."""
 
     @abstractmethod
-    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes:
+    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes | Buffers:
         """What the endpoint that answers is sent, given what the other's answer said of the cache."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headgate.engines.transfer.body import Body
+from headgate.engines.transfer.body import Body, Buffers
 from headgate.engines.transfer.connector import Connector, Meeting
 
 
@@ -15,8 +15,8 @@ class Http(Connector):
 
     name: ClassVar[str] = "http"
 
-    def prefill(self, body: Body, meeting: Meeting) -> bytes:
+    def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
         return body.prefill()
 
-    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes:
+    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes | Buffers:
         return body.whole()

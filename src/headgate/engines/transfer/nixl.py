@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headgate.engines.transfer.body import Body
+from headgate.engines.transfer.body import Body, Buffers
 from headgate.engines.transfer.connector import Connector, Meeting
 
 _KEEP_BLOCKS = msgspec.Raw(
@@ -33,8 +33,8 @@ class Nixl(Connector):
         # The answer says where the blocks of one prompt are.
         return "prompts" if body.prompts() > 1 else ""
 
-    def prefill(self, body: Body, meeting: Meeting) -> bytes:
+    def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
         return body.prefill(kv_transfer_params=_KEEP_BLOCKS)
 
-    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes:
+    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes | Buffers:
         return body.whole() if handed_over is None else body.with_members(kv_transfer_params=handed_over)

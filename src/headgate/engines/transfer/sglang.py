@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headgate.engines.transfer.body import ONE, Body, raw
+from headgate.engines.transfer.body import ONE, Body, Buffers, raw
 from headgate.engines.transfer.connector import Connector, Meeting
 
 _MOST_ROOMS = 1024
@@ -35,14 +35,13 @@ class SGLangBootstrap(Connector):
         sequences = min(body.prompts() * body.count("n"), _MOST_ROOMS)
         return Meeting(host, port, tuple(rng.getrandbits(63) for _ in range(sequences)))
 
-    def prefill(self, body: Body, meeting: Meeting) -> bytes:
-        kept = {key: value for key, value in body.fields.items() if key not in ("stream", "stream_options")}
+    def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:
         limits: dict[str, object] = {**body.limits()}
         if limits and body.count("min_tokens") > 1:
             limits["min_tokens"] = ONE
-        return Body(body.raw, kept, body.api).with_members(**limits, **_members(meeting))
+        return body.without(("stream", "stream_options")).with_members(**limits, **_members(meeting))
 
-    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes:
+    def decode(self, body: Body, meeting: Meeting, handed_over: msgspec.Raw | None) -> bytes | Buffers:
         return body.with_members(**_members(meeting))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -73,7 +74,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._is_chunked = False
         """Whether the answer has no length of its own, and so is passed on in chunks."""
         self._body = _NOTHING
-        """What is yet to be sent of the request's body."""
+        """What is to be sent next of the request's body."""
+        self._later: deque[memoryview] = deque()
+        """What is to be sent after that."""
         self._may_write = True
         self._is_leaving = False
         """Whether the endpoint has said that it takes no further requests."""
@@ -178,18 +181,19 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._request(bytes(data[:end]), memoryview(data)[end:])
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """Sends a request whose head and body are apart."""
-        head, body = list_of_data
-        self._request(head, memoryview(body))
+        """Sends a request whose head and body are apart; the body may be several buffers."""
+        head, *body = list_of_data
+        self._request(head, *body)
 
-    def _request(self, head: bytes, body: memoryview) -> None:
+    def _request(self, head: bytes, *body: Any) -> None:
         if self._error is not None:
             return
         if self._is_leaving:  # and an answer that the user has all of is not ended yet
             self._fail(NotTakenError("the endpoint is leaving, and takes no request (GOAWAY)"))
             return
         headers = heads.request(head[:-4], self._scheme, self._authority)
-        self._body = body or _NOTHING
+        self._later = deque(memoryview(each) for each in body if each)
+        self._body = self._later.popleft() if self._later else _NOTHING
         try:
             self._stream_id = self._http2.get_next_available_stream_id()
             self._http2.send_headers(self._stream_id, headers, end_stream=not self._body)
@@ -232,7 +236,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def get_write_buffer_size(self) -> int:
         """With what flow control holds back."""
-        return len(self._body) + (self._socket.get_write_buffer_size() if self._socket is not None else 0)
+        unsent = len(self._body) + sum(map(len, self._later))
+        return unsent + (self._socket.get_write_buffer_size() if self._socket is not None else 0)
 
     # -- what the endpoint says
 
@@ -288,7 +293,9 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             if size <= 0:
                 return
             sent, rest = self._body[:size], self._body[size:]
-            self._body = rest if rest else _NOTHING  # an empty part would hold all of the prompt
+            if not rest:  # an empty part would hold all of the prompt
+                rest = self._later.popleft() if self._later else _NOTHING
+            self._body = rest
             self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
             self._frames.body_sent(size)
             self._flush()

@@ -142,7 +142,8 @@ def _asked(decision: Decision) -> tuple[bytes, array[int] | None, int] | None:
     None for a prompt of which its tokens do not tell where it is in a cache: with images, with a salt, or of
     an API that `/tokenize` does not have.
     """
-    fields = inspect(decision.body)
+    body = bytes(decision.body)
+    fields = inspect(body)
     if not isinstance(fields, Fields) or bytes(fields.cache_salt):
         return None
     path = CHAT if fields.messages else COMPLETIONS if fields.prompt else ""
@@ -155,7 +156,7 @@ def _asked(decision: Decision) -> tuple[bytes, array[int] | None, int] | None:
         return _ids(bytes(fields.prompt), read)
     if path == COMPLETIONS and read.size != len(read.text):
         return None  # a list of prompts
-    asked = _decode_asked(decision.body)
+    asked = _decode_asked(body)
     if path == CHAT and not asked.add_generation_prompt:
         asked.add_generation_prompt = msgspec.Raw(b"true")
     members = {name: value for name, value in msgspec.structs.asdict(asked).items() if value}

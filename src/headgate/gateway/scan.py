@@ -1,0 +1,186 @@
+"""Finds the top-level members of a large JSON body in one pass, without decoding what is not needed.
+
+The pass is made by RE2 automata, which need the same time for each byte whatever the body looks like, and
+which run without Python's global lock: in a thread, they leave the event loop alone.
+
+Brackets of one kind are not told from those of another, and commas inside nested values are not checked: such
+a body is forwarded, and the engine rejects it. For every body that a JSON parser accepts, the members found
+here are those that the parser finds.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+import re2
+
+MAX_DEPTH = 200
+"""Levels of nested lists and objects. Engines' parsers take 200 (pydantic) to 1,000 (Python's own)."""
+MAX_STOPS = 256
+"""Members that may be looked at: those with a name asked for, and those whose name has escapes."""
+_LONGEST_NAME_BYTES = 256
+"""No name that is asked for is longer, with an escape for each of its characters."""
+_MEMORY_BYTES = 64 << 20
+
+_WS = rb"[ \t\r\n]*"
+_HEX = rb"[0-9a-fA-F]"
+_PAIR = rb"u[dD][89abAB]" + _HEX * 2 + rb"\\u[dD][c-fC-F]" + _HEX * 2
+_UNIT = rb"u(?:[0-9a-ce-fA-CE-F]" + _HEX * 3 + rb"|[dD][0-7]" + _HEX * 2 + rb")"
+_ESCAPE = rb'\\(?:["\\/bfnrt]|' + _UNIT + rb"|" + _PAIR + rb")"
+_PLAIN = rb'[^"\\\x00-\x1f]'
+_STRING = rb'"(?:' + _PLAIN + rb"|" + _ESCAPE + rb')*"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+_INSIDE = rb"[-+.0-9a-zA-Z:, \t\r\n]"
+"""What stands between the strings and brackets of nested values."""
+
+
+class ScanError(ValueError):
+    """The body is no JSON object that can be scanned; the message says where and why."""
+
+
+class Member:
+    """One top-level member that was asked for: where it begins, and where its value stands."""
+
+    __slots__ = ("behind", "end", "name", "start", "value")
+
+    def __init__(self, name: str, start: int, value: int, end: int, behind: int) -> None:
+        self.name = name
+        self.start = start
+        """Of its name, quotes included."""
+        self.value = value
+        self.end = end
+        self.behind = behind
+        """Behind the comma that follows; the end of the body for the last member of all."""
+
+
+class Scanner:
+    """Finds the members with some names. Made once for a set of names; used by any thread."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        other = rb'"' + _other_than(tuple(sorted(name.encode() for name in names)))
+        member = _WS + other + _WS + rb":" + _WS + _value() + _WS
+        self._others = _compiled(rb"(?:" + member + rb"(?:,|\}" + _WS + rb"\z))*")
+
+    def members(self, body: bytes | bytearray) -> list[Member]:
+        """Those asked for, in their order, with all repetitions. Raises ScanError."""
+        found: list[Member] = []
+        at, size = _end(_BEGIN, body, 0), len(body)
+        if not at:
+            raise ScanError("it does not begin with an object")
+        if _end(_EMPTY, body, at) == size:
+            return found
+        for _ in range(MAX_STOPS):
+            at = _end(self._others, body, at)
+            if at == size and body[-1:] != b",":
+                return found
+            start = _end(_SPACE, body, at)
+            key_end = _end(_KEY, body, start)
+            value = _end(_COLON, body, key_end)
+            if key_end in (start, value):
+                why = f"at byte {start} there is no name of a member, in quotes and with a colon"
+                raise _unreadable(body, start, why)
+            value_end = _end(VALUE, body, value)
+            if value_end == value:
+                why = f"the value of the member at byte {start} is cut off, invalid, or "
+                raise _unreadable(body, start, f"{why}deeper than {MAX_DEPTH} levels")
+            at = _end(_DELIMITER, body, value_end)
+            if at == value_end:
+                raise ScanError(f"the value of the member at byte {start} is followed by no comma or brace")
+            name = _decoded(body, start, key_end)
+            if name in self.names:
+                found.append(Member(name, start, value, value_end, at))
+            if at == size and body[-1:] != b",":
+                return found
+        raise ScanError(
+            f"more than {MAX_STOPS} of its members repeat a name that the gateway reads, or escape theirs"
+        )
+
+
+def first_item(body: bytes | bytearray, start: int) -> tuple[int, int]:
+    """Where the first item of the list at `start` stands; twice the same place where there is none."""
+    at = _end(_SPACE, body, start + 1)
+    return at, _end(VALUE, body, at)
+
+
+def count_items(body: bytes | bytearray, start: int, most: int) -> int:
+    """How many items the list at `start` has; `most` if there are more."""
+    count, (at, end) = 0, first_item(body, start)
+    while end > at and count < most:
+        count += 1
+        at = _end(_SPACE, body, end)
+        if body[at : at + 1] != b",":
+            break
+        at = _end(_SPACE, body, at + 1)
+        end = _end(VALUE, body, at)
+    return count
+
+
+def lone_surrogate(text: bytes | bytearray, start: int = 0) -> str:
+    """Half of a surrogate pair in a JSON text, as it is escaped; "" if there is none."""
+    at = _end(_NO_LONE, text, start)
+    found = _SURROGATE.match(text, at)
+    return bytes(found[0]).decode() if found is not None else ""
+
+
+def _other_than(words: tuple[bytes, ...]) -> bytes:
+    """An expression for the rest of a string without escapes that is none of these words, quote included."""
+    branches = [] if b"" in words else [rb'"']
+    followed: dict[bytes, list[bytes]] = {}
+    for word in words:
+        if word:
+            followed.setdefault(word[:1], []).append(word[1:])
+    branches.append(rb'[^"\\\x00-\x1f' + b"".join(followed) + rb"]" + _PLAIN + rb'*"')
+    branches += [first + _other_than(tuple(rest)) for first, rest in followed.items()]
+    return rb"(?:" + b"|".join(branches) + rb")"
+
+
+@functools.cache
+def _value() -> bytes:
+    inside = _INSIDE + rb"|" + _STRING
+    nested = rb"[\[{](?:" + inside + rb")*[\]}]"
+    for _ in range(MAX_DEPTH - 1):
+        nested = rb"[\[{](?:" + inside + rb"|" + nested + rb")*[\]}]"
+    return rb"(?:" + _STRING + rb"|" + nested + rb"|" + _NUMBER + rb"|true|false|null)"
+
+
+def _compiled(expression: bytes) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = True
+    options.max_mem = _MEMORY_BYTES
+    return re2.compile(expression, options)
+
+
+VALUE = _compiled(_value())
+_SPACE = _compiled(_WS)
+_BEGIN = _compiled(_WS + rb"\{")
+_EMPTY = _compiled(_WS + rb"\}" + _WS + rb"\z")
+_KEY = _compiled(_STRING)
+_COLON = _compiled(_WS + rb":" + _WS)
+_DELIMITER = _compiled(_WS + rb"(?:,|\}" + _WS + rb"\z)")
+_SURROGATE = _compiled(rb"\\u[dD][89a-fA-F]" + _HEX * 2)
+_NO_LONE = _compiled(rb"(?s)(?:[^\\]|\\[^u]|\\" + _UNIT + rb"|\\" + _PAIR + rb")*")
+
+
+def _end(expression: Any, body: bytes | bytearray, at: int) -> int:
+    """Where a match that begins at a place ends; the place itself where nothing matches."""
+    found = expression.match(body, at)
+    return found.end() if found is not None else at
+
+
+def _decoded(body: bytes | bytearray, start: int, end: int) -> str:
+    if end - start > _LONGEST_NAME_BYTES:
+        return ""
+    try:
+        return msgspec.json.decode(body[start:end], type=str)
+    except UnicodeDecodeError as error:
+        raise ScanError(f"the name at byte {start} is not UTF-8") from error
+
+
+def _unreadable(body: bytes | bytearray, start: int, otherwise: str) -> ScanError:
+    if surrogate := lone_surrogate(body, start):
+        return ScanError(f"{surrogate} is half of a surrogate pair")
+    return ScanError(otherwise)
