@@ -2,6 +2,7 @@
 
 - No `raise` inside `except*`: Python 3.11.2, which is that of Debian 12, wraps the new exception in a group,
   so that nobody who expects it catches it. Catch the group, and look at its leaves.
+- In `src`, no `sys.executable, "-m"` without "-P": the process would import from its working directory.
 """
 
 from __future__ import annotations
@@ -18,10 +19,18 @@ FOLDERS = ("src", "tests", "tools", "bench")
 def problems(path: Path) -> Iterator[str]:
     """One line for each place that breaks a rule."""
     tree = ast.parse(path.read_text(), str(path))
+    is_shipped = not {"tests", "bench"}.intersection(path.parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.TryStar):
             for each in raised([statement for handler in node.handlers for statement in handler.body]):
                 yield f"{path}:{each.lineno}: raise inside except*, which Python 3.11.2 wraps in a group"
+        if isinstance(node, ast.Tuple | ast.List) and is_shipped and imports_from_cwd(node.elts):
+            yield f'{path}:{node.lineno}: sys.executable, "-m" without "-P" imports from the working folder'
+
+
+def imports_from_cwd(words: list[ast.expr]) -> bool:
+    """Whether a command line begins with Python and "-m"."""
+    return [ast.unparse(word) for word in words[:2]] == ["sys.executable", "'-m'"]
 
 
 def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:

@@ -40,6 +40,17 @@ def test_a_raise_is_found_wherever_it_stands(tool, tmp_path, body, found):
     assert len(list(tool.problems(file))) == found
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [('"-m", "headgate"', 1), ('"-P", "-m", "headgate"', 0), ('"-I", "-S", "launcher.py"', 0)],
+)
+def test_a_process_that_imports_from_its_working_directory_is_found(tool, tmp_path, words, found):
+    """As a tuple and as a list; tests may start what they like."""
+    file = tmp_path / "code.py"
+    file.write_text(f"import sys\na = (sys.executable, {words})\nb = [sys.executable, {words}, *a]\n")
+    assert len(list(tool.problems(file))) == 2 * found
+
+
 def test_a_raise_in_a_plain_except_is_fine(tool, tmp_path):
     """Only `except*` wraps errors."""
     (tmp_path / "code.py").write_text("try:\n    pass\nexcept OSError:\n    raise\n")

@@ -48,7 +48,7 @@ MOST_RESTING: Final = 1000
 NOTE_BYTES: Final = 4096
 SHOWN_CHARACTERS: Final = 200
 """Of a rule."""
-COMMAND: Final = (sys.executable, "-m", "headgate.judge_worker")
+COMMAND: Final = (sys.executable, "-P", "-m", "headgate.judge_worker")
 
 _LENGTH_BYTES: Final = 8
 _ADVICE: Final = (
