@@ -76,7 +76,8 @@ def test_a_signal_at_any_moment(headgate, route):
                 _, errors = process.communicate(timeout=LATE_S)
             finally:
                 process.kill()
-        assert process.returncode in ENDED, errors
+        # Amid the start of the interpreter itself, Python ends with 1 and a traceback.
+        assert process.returncode in ENDED or "KeyboardInterrupt" in errors, errors
 
 
 def read_bytes(pid: int) -> bytes:

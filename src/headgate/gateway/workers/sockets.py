@@ -80,7 +80,7 @@ class HandedOver(msgspec.Struct, frozen=True):
 
 
 class Sockets:
-    """Those for the API, one for each worker, and those of the two pages."""
+    """Those for the API, one for each worker, those of the two pages, and descriptors in reserve."""
 
     def __init__(self, settings: GatewaySettings, handed_over: list[HandedOver]) -> None:
         """Opens what is not handed over. Raises OSError, naming the address, and leaves those open."""
@@ -103,6 +103,7 @@ class Sockets:
             raise
         for sock in self.api:
             os.set_inheritable(sock.fileno(), True)  # the workers have them too
+        self.reserve = Reserve(settings.workers.count)
         used = {*self.api, self.metrics, self.admin}
         for address, socks in list(self._known.items()):
             self._known[address] = [sock for sock in socks if sock in used]
@@ -123,6 +124,7 @@ class Sockets:
         sock.listen(serving.BACKLOG)
 
     def close(self) -> None:
+        self.reserve.close()
         for socks in self._known.values():
             for sock in socks:
                 sock.close()

@@ -18,7 +18,7 @@ from headgate.gateway.workers.configuration import Configuration
 from headgate.gateway.workers.messages import known
 from headgate.gateway.workers.process import Adopted, WorkerProcess
 from headgate.gateway.workers.shared_queues import SharedQueues
-from headgate.gateway.workers.sockets import HandedOver, Reserve, Sockets
+from headgate.gateway.workers.sockets import HandedOver, Sockets
 from headgate.telemetry import sums
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,6 @@ class Supervisor:
         """Whether it goes on although no worker can be started."""
         for each in past.workers:
             self._adopt(WorkerProcess.adopt(each))
-        self._reserve = Reserve(len(self.slots))
         self._restarts = telemetry.Counter(
             "headgate_gateway_worker_restarts", "Workers started in the place of one that ended by itself."
         )
@@ -178,9 +177,9 @@ class Supervisor:
         self._assign()
 
     def _descriptors_freed(self) -> None:
-        self._reserve.refill()
+        self.sockets.reserve.refill()
         # The loop closes the sockets of its transports in its next turn.
-        asyncio.get_running_loop().call_soon(self._reserve.refill)
+        asyncio.get_running_loop().call_soon(self.sockets.reserve.refill)
 
     def _adopt(self, worker: WorkerProcess) -> None:
         """It goes on in its slot, if there still is one."""
@@ -238,7 +237,7 @@ class Supervisor:
         listeners = [sock.fileno() for sock in self.sockets.api]
         settings = self.configuration.settings
         try:
-            with self._reserve.released():
+            with self.sockets.reserve.released():
                 worker = WorkerProcess.start(slot.number, len(self.slots), settings, listeners)
         except OSError as error:
             self._note_failed_start(f"worker {slot.number}: {error.strerror or error}")
@@ -358,7 +357,7 @@ class Supervisor:
                 worker.kill()
         await asyncio.gather(*hushed)
         self.sums.keep(sums.families(self.registry))
-        self._reserve.close()
+        self.sockets.reserve.close()
         return HandOver(
             settings=messages.written(self.configuration.settings),
             workers=[worker.handed_over() for worker in self.workers if not worker.ended.is_set()],
