@@ -35,6 +35,10 @@ _QUIET.setLevel(logging.ERROR)
 
 ACCEPT_AGAIN_S = 0.1
 """How long nobody is accepted after an error of the system."""
+HANDSHAKES_AT_ONCE = 4
+"""TLS handshakes that may run in one turn of the event loop."""
+HANDSHAKE_COUNTS_S = 0.01
+"""How long a handshake counts as one of them, if its peer is slow."""
 MAX_LOG_STREAMS = 256
 """Logs that are read from nodes, each of which takes another connection."""
 _OWN_FILES = 64
@@ -85,15 +89,17 @@ class Door:
     ) -> None:
         """Accepts connections until cancelled, which ends the handshakes that are under way."""
         loop = asyncio.get_running_loop()
+        begun: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as handshakes:
             while True:
+                begun = await _few_of(begun)
                 try:
                     peer, _ = await loop.sock_accept(listener)
                 except OSError as error:  # no files are left, for one
                     log.error("cannot accept a connection: %s", error)
                     await asyncio.sleep(ACCEPT_AGAIN_S)
                     continue
-                handshakes.create_task(self._greet(peer, tls, make()))
+                begun.add(handshakes.create_task(self._greet(peer, tls, make())))
                 await asyncio.sleep(0)
 
     async def _greet(self, peer: socket.socket, tls: ssl.SSLContext, protocol: BoundedProtocol) -> None:
@@ -144,6 +150,20 @@ class Door:
 
     def statistics(self) -> dict[str, int]:
         return {"strangers": len(self._strangers), "known": self._known.statistics()["held"]}
+
+
+async def _few_of(handshakes: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    """Waits until another handshake may begin; returns those that still count.
+
+    A handshake takes the event loop for some 2 ms, so a flood of them would keep every user waiting. A peer
+    that is slow to answer is not waited for: its steps do not fall into the same turn.
+    """
+    if len(handshakes) < HANDSHAKES_AT_ONCE:
+        return handshakes
+    _, pending = await asyncio.wait(
+        handshakes, timeout=HANDSHAKE_COUNTS_S, return_when=asyncio.FIRST_COMPLETED
+    )
+    return pending if len(pending) < HANDSHAKES_AT_ONCE else set()
 
 
 @dataclass(eq=False)

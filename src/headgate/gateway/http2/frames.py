@@ -14,9 +14,9 @@ from headgate.gateway.http2.errors import Http2Error
 
 MAX_FRAME_BYTES = 16_384
 """Of one frame's payload, unless a larger one is agreed on (RFC 9113, 4.2): it never is."""
-TURN_FRAMES = 128
+TURN_FRAMES = 32
 """So many frames are read in one turn of the event loop."""
-BURST_FRAMES = 1000
+BURST_FRAMES = 250
 """Frames besides those of bodies that an endpoint may send at once on a connection."""
 FRAMES_PER_S = 100.0
 """Those that it may send again after that."""
