@@ -26,7 +26,7 @@ _LENGTH_BYTES = 8
 
 
 class _Task(msgspec.Struct):
-    schema: dict[str, Any] | None
+    schema: dict[str, Any] | None = None
     """None: that of the object before."""
     obj: dict[str, Any] | None = None
     old: dict[str, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from headgate.apiserver import errors
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 CLAIM_BYTES = 16 * 1024
 """Smaller responses are not counted: the number of connections bounds them."""
+MAX_JUDGEMENTS = 64
+"""Writes that wait for the process that judges objects by the rules of users. Each holds its body decoded."""
 
 
 class Shared:
@@ -41,6 +43,9 @@ class Shared:
         self.logs = Shares(log_streams)
         self.threads = Shares(1)
         """Slow work in a thread: a second thread would compete with the event loop and not be faster."""
+        self.judge = Shares(1)
+        """The process that judges objects."""
+        self.judgements = Shares(MAX_JUDGEMENTS)
         self.rejected: Counter[str] = Counter()
 
     def shares(self) -> dict[str, Shares]:
@@ -51,6 +56,7 @@ class Shared:
             "logs": self.logs,
             "body_bytes": self.bodies,
             "unread_bytes": self.unread,
+            "judgements": self.judgements,
         }
 
     def statistics(self) -> dict[str, dict[str, int]]:
@@ -68,6 +74,7 @@ class Call:
         self._bodies = Room(shared.bodies, user)
         self._watches = Room(shared.watches, user)
         self._logs = Room(shared.logs, user)
+        self._judgements = Room(shared.judgements, user)
         self._shared = shared
 
     async def turn(self) -> None:
@@ -110,8 +117,21 @@ class Call:
         finally:
             self._shared.threads.give_back(self.user)
 
+    async def judged(self, answer: Callable[[], Awaitable[T]]) -> T:
+        """Awaits the process that judges objects, the users in turn; 429 if too many of this user wait."""
+        if not self._judgements.grow(1):
+            raise self._refusal("judgements", "places of writes to be judged", self._shared.judgements)
+        try:
+            await self._shared.judge.wait(self.user, 1)
+            try:
+                return await answer()
+            finally:
+                self._shared.judge.give_back(self.user)
+        finally:
+            self._judgements.leave(1)
+
     def close(self) -> None:
-        for room in (self.unread, self._bodies, self._watches, self._logs):
+        for room in (self.unread, self._bodies, self._watches, self._logs, self._judgements):
             room.close()
 
     def _refusal(self, reason: str, what: str, shares: Shares) -> errors.StatusError:

@@ -3,10 +3,16 @@
 A rule in CEL, or alternatives inside alternatives, can take any time and any memory, and neither can be
 stopped from inside a process. So what is not known to be cheap runs in a helper process with a limit on its
 CPU time and memory. When the helper dies of it, the write is refused, with the rule that was being asked.
+
+The event loop never waits for the helper, because everybody's requests would wait with it. A write that needs
+a verdict ends with UnansweredError, before it has changed anything; `handlers.writing` gets the answers and
+does the write again from its beginning. An answer is valid for exactly the object, the object before and the
+schema that were asked about: if another write came in between, the question is a new one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import logging
@@ -18,17 +24,21 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from headgate.api import structural
 from headgate.api.structural import NO_FIELD, FieldError, Schema
+from headgate.apiserver import errors
+from headgate.apiserver.builtin import DEFINITION
 from headgate.apiserver.registry import Served
 from headgate.judge_worker import OUT_OF_MEMORY
 
-__all__ = ["CPU_S", "MEMORY_BYTES", "Judge"]
+__all__ = ["CPU_S", "MEMORY_BYTES", "Answers", "Judge", "Question", "UnansweredError"]
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +61,52 @@ SHOWN_CHARACTERS: Final = 200
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.judge_worker")
 
 _LENGTH_BYTES: Final = 8
+_ENDING: Final = "the server is ending, and judges no more objects"
 _ADVICE: Final = (
     "make it cheaper: bound the lists, maps and texts that it goes through by maxItems, maxProperties and "
     "maxLength, and nest fewer loops and alternatives"
 )
 
 
+_MADE_BY_THE_SERVER: Final = ("uid", "creationTimestamp", "generation", "resourceVersion", "managedFields")
+"""Metadata that may differ each time a write is done again. Kubernetes shows it to no schema and no rule."""
+
+
 def _digest(schema: Schema) -> bytes:
     return hashlib.sha256(msgspec.json.encode(schema, order="sorted")).digest()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the helper is asked, as it was when it was asked."""
+
+    what: str
+    field: str
+    digest: bytes
+    """Of the schema."""
+    schema: Schema | None
+    """That of a kind, which the helper may know already; None if the task has it."""
+    task: bytes
+    key: bytes
+    """Of questions with the same answer."""
+
+
+Answers = Mapping[bytes, list[FieldError]]
+"""What was found, by the key of the question."""
+
+
+class UnansweredError(Exception):
+    """A write needs these answers before it can be done."""
+
+    def __init__(self, questions: list[Question]) -> None:
+        super().__init__(f"{len(questions)} questions have no answer yet")
+        self.questions = questions
+
+
+def _judged(obj: Object) -> Object:
+    """The part of an object that schemas may speak of."""
+    meta = {name: value for name, value in obj["metadata"].items() if name not in _MADE_BY_THE_SERVER}
+    return obj | {"metadata": meta}
 
 
 class _CutOffError(Exception):
@@ -86,17 +134,48 @@ class Judge:
         self._resting: dict[bytes, float] = {}
         """By schema, until when its objects are refused at once."""
         self._judged = self._cut_off = 0
+        self._answers: Answers = {}
+        self._thread = ThreadPoolExecutor(1, "judge")
+        """The only one that uses the helper."""
+        self._is_closed = False
+
+    def may_ask(self, served: Served) -> bool:
+        """Whether the objects of a kind, or what they define, may need the helper."""
+        return served.resource == DEFINITION or self._costly(served) is not None
+
+    @contextlib.contextmanager
+    def knowing(self, answers: Answers) -> Iterator[None]:
+        """What is validated and checked in the block, which does not await, finds these answers."""
+        self._answers = answers
+        try:
+            yield
+        finally:
+            self._answers = {}
+
+    async def answer(self, question: Question) -> list[FieldError]:
+        """Asks the helper, while the event loop goes on; 503 when the server ends."""
+        if self._is_closed:
+            raise errors.unavailable(_ENDING)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
 
     def validate(self, served: Served, obj: Object, old: Object | None) -> list[FieldError]:
-        """Every error of a pruned and defaulted object; `old` is the object before an update."""
+        """Every error of a pruned and defaulted object; `old` is the object before an update.
+
+        Raises UnansweredError in an event loop. Without one it waits for the helper, as does `check`.
+        """
         digest = self._costly(served)
         if digest is None:
             return served.prepared.validate(obj, old)
-        return self._ask(
-            f"judging this {served.kind} by the schema of its definition",
-            NO_FIELD,
-            digest,
-            {"schema": served.schema, "obj": obj, "old": old},
+        task = msgspec.json.encode({"obj": _judged(obj), "old": old and _judged(old)})
+        return self._found(
+            Question(
+                f"judging this {served.kind} by the schema of its definition",
+                NO_FIELD,
+                digest,
+                served.schema,
+                task,
+                hashlib.sha256(digest + task).digest(),
+            )
         )
 
     def check(self, schema: Schema, field: str) -> list[FieldError]:
@@ -104,7 +183,9 @@ class Judge:
         digest = _digest(schema)
         if digest in self._trusted:
             return structural.check(schema, field)
-        return self._ask("checking this schema", field, digest, {"schema": schema, "field": field})
+        task = msgspec.json.encode({"schema": schema, "field": field})
+        key = hashlib.sha256(digest + field.encode()).digest()
+        return self._found(Question("checking this schema", field, digest, None, task, key))
 
     def _costly(self, served: Served) -> bytes | None:
         """The digest of a schema that is not known to be cheap."""
@@ -119,22 +200,45 @@ class Judge:
             known = self._cheap[id(served.schema)] = (served.schema, None if is_cheap else digest)
         return known[1]
 
-    def _ask(self, what: str, field: str, digest: bytes, task: Object) -> list[FieldError]:
-        now = self._clock()
-        if (until := self._resting.get(digest, 0.0)) > now:
-            told = f"{what} took too long, which is tried again in {until - now:.0f} s"
-            return [FieldError("FieldValueForbidden", field, f"{told}; {_ADVICE}")]
-        self._judged += 1
-        if self._helper is None:
-            self._helper = _Helper(self._cpu_s, self._memory_bytes)
+    def _found(self, question: Question) -> list[FieldError]:
+        known = self._answers.get(question.key)
+        if known is None:
+            known = self._refusal(question)
+        if known is not None:
+            return list(known)
         try:
-            return self._helper.ask(digest, task)
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._thread.submit(self._ask, question).result()
+        raise UnansweredError([question])
+
+    def _refusal(self, question: Question) -> list[FieldError] | None:
+        """What is answered while a schema rests."""
+        now = self._clock()
+        if (until := self._resting.get(question.digest, 0.0)) <= now:
+            return None
+        told = f"{question.what} took too long, which is tried again in {until - now:.0f} s"
+        return [FieldError("FieldValueForbidden", question.field, f"{told}; {_ADVICE}")]
+
+    def _ask(self, question: Question) -> list[FieldError]:
+        """In the thread."""
+        if self._is_closed:
+            raise errors.unavailable(_ENDING)
+        if (refused := self._refusal(question)) is not None:
+            return refused
+        what, field, digest = question.what, question.field, question.digest
+        self._judged += 1
+        helper = self._helper or self._start()
+        try:
+            return helper.ask(question)
         except _CutOffError:
             self._cut_off += 1
-            note, end = self._helper.note(), self._helper.end()
+            note, end = helper.note(), helper.end()
             self._helper = None
-            with contextlib.suppress(OSError):  # the next one starts while others are served
-                self._helper = _Helper(self._cpu_s, self._memory_bytes)
+            if self._is_closed:
+                raise errors.unavailable(_ENDING) from None
+            with contextlib.suppress(OSError):  # the next one starts while nobody waits for it
+                self._start()
             if len(self._resting) >= MOST_RESTING:
                 self._resting.clear()
             self._resting[digest] = self._clock() + REST_FACTOR * self._cpu_s
@@ -144,7 +248,18 @@ class Judge:
             log.warning("%s: %s", noted or field, told)
             return [FieldError("FieldValueForbidden", noted or field, told)]
 
+    def _start(self) -> _Helper:
+        self._helper = helper = _Helper(self._cpu_s, self._memory_bytes)
+        if self._is_closed:  # `close` may have looked too early to see it
+            helper.stop()
+        return helper
+
     def close(self) -> None:
+        """Ends the helper; a write that is being judged gets 503."""
+        self._is_closed = True
+        if (helper := self._helper) is not None:
+            helper.stop()
+        self._thread.shutdown()
         if self._helper is not None:
             self._helper.kill()
             self._helper = None
@@ -179,14 +294,20 @@ class _Helper:
         self.kill = weakref.finalize(self, _kill, self._process, self._sock, self._note)
         self._is_ready = False
 
-    def ask(self, digest: bytes, task: Object) -> list[FieldError]:
-        """Raises _CutOffError, after which the helper is of no use. `digest` is of the task's schema."""
+    def stop(self) -> None:
+        """Ends the process, for whoever waits for its answer in another thread."""
+        self._process.kill()
+
+    def ask(self, question: Question) -> list[FieldError]:
+        """Raises _CutOffError, after which the helper is of no use."""
         self._wait_ready()
         deadline = time.monotonic() + WALL_S
-        if digest == self._knows and "obj" in task:
-            task = task | {"schema": None}
-        raw = msgspec.json.encode(task)
-        self._knows = digest if "obj" in task else b""
+        raw = question.task
+        if question.schema is None:
+            self._knows = b""
+        elif question.digest != self._knows:
+            raw = b'{"schema":' + msgspec.json.encode(question.schema) + b"," + raw[1:]
+            self._knows = question.digest
         self._note[:2] = b"\0\0"
         try:
             self._sock.settimeout(WALL_S)

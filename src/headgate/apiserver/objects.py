@@ -1,6 +1,8 @@
 """The verbs on one object: create, read, update, patch, apply, delete, and what Kubernetes does on the way.
 
-Every method runs to its end without awaiting, so a read-modify-write needs no lock and no retry.
+Every method runs to its end without awaiting, so a read-modify-write needs no lock and no retry. A write that
+needs a verdict of the judge raises UnansweredError before it has changed anything: `handlers.writing` does it
+again when the verdict is there.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headgate.api import timestamps
+from headgate.api import structural, timestamps
 from headgate.apiserver import (
     accounts,
     admission,
@@ -28,7 +30,7 @@ from headgate.apiserver import (
     scale,
 )
 from headgate.apiserver.deletion import DeleteOptions
-from headgate.apiserver.judge import Judge
+from headgate.apiserver.judge import Judge, Question, UnansweredError
 from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.selectors import Selector
@@ -319,7 +321,19 @@ class Objects:
 
     def _establish(self, target: Target, definition: Object, old: Object | None) -> None:
         """Checks a definition, and sets the status that it has once its kind is served."""
-        if found := definitions.faults(definition, old, self.registry, self.judge.check):
+        unanswered: list[Question] = []
+
+        def check(schema: structural.Schema, field: str) -> list[structural.FieldError]:
+            try:
+                return self.judge.check(schema, field)
+            except UnansweredError as error:
+                unanswered.extend(error.questions)
+                return []
+
+        found = definitions.faults(definition, old, self.registry, check)
+        if unanswered:
+            raise UnansweredError(unanswered)
+        if found:
             raise target.invalid(*found)
         before = (old or {}).get("status") or {}
         definition["status"] = builtin.established(definition, self._now(), before)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
 from headgate.apiserver.calls import Call
-from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching
+from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching, writing
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
 from headgate.apiserver.objects import Objects, Outcome
@@ -115,7 +115,9 @@ class Rest:
             case "PUT":
                 options = query.write_options(request, "UpdateOptions")
                 obj, complaints = await bodies.read_object(request)
-                return self._answer(request, target, self.objects.update(target, obj, options, complaints))
+                return await self._write(
+                    request, target, obj, lambda to, own: self.objects.update(to, own, options, complaints)
+                )
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE" if not target.subresource:
@@ -171,20 +173,26 @@ class Rest:
         obj, complaints = await bodies.read_object(request)
         if target.served.namespaced and not target.namespace:
             raise errors.method_not_allowed("POST")
-        return self._answer(request, target, self.objects.create(target, obj, options, complaints))
+        return await self._write(
+            request, target, obj, lambda to, own: self.objects.create(to, own, options, complaints)
+        )
 
     async def _patch(self, request: Request, target: Target) -> Response:
         media = bodies.media_type(request)
         options = query.write_options(request, "PatchOptions", apply=media == patch.APPLY_MEDIA_TYPE)
         if media == patch.APPLY_MEDIA_TYPE:
             obj, complaints = await bodies.read_object(request)
-            return self._answer(request, target, self.objects.apply(target, obj, options, complaints))
+            return await self._write(
+                request, target, obj, lambda to, own: self.objects.apply(to, own, options, complaints)
+            )
         if (kind := patch.MEDIA_TYPES.get(media)) is None:
             raise errors.unsupported_media_type(patch.ALL_MEDIA_TYPES)
         change, complaints = bodies.decode_json(await bodies.read(request))
         if kind == "json":
             complaints = [f"json patch {complaint}" for complaint in complaints]
-        return self._answer(request, target, self.objects.patch(target, kind, change, options, complaints))
+        return await self._write(
+            request, target, change, lambda to, own: self.objects.patch(to, kind, own, options, complaints)
+        )
 
     async def _delete_collection(self, request: Request, target: Target) -> Response:
         options = await query.delete_options(request)
@@ -215,6 +223,10 @@ class Rest:
 
     def _behind(self, target: Target, selector: Selector, after: tuple[str, str]) -> Iterator[Stored]:
         return self.objects.select(target.served, target.namespace, selector, after)
+
+    async def _write(self, request: Request, target: Target, body: Any, write: writing.Write) -> Response:
+        outcome = await writing.written(self.objects, _call(request), target, body, write)
+        return self._answer(request, target, outcome)
 
     def _answer(self, request: Request, target: Target, outcome: Outcome) -> Response:
         code = 201 if outcome.created else 200
