@@ -43,6 +43,19 @@ def test_ports_of_a_gateway(taken, kubeconfig, flag, setting, purpose):
     )
 
 
+def test_the_port_of_another_gateway(kubeconfig):
+    """Although its workers share their port with each other, no second gateway may join them."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        flags = ["--port", str(port), "--metrics-port", "0", "--admin-port", "0"]
+        assert f"cannot listen on 127.0.0.1:{port} for the inference API: Address already in use" in fails(
+            "gateway", "--kubeconfig", kubeconfig, *flags
+        )
+
+
 def test_an_address_of_another_machine(kubeconfig):
     """Then it is the host that has to change."""
     flags = ["--metrics-host", "203.0.113.1", "--port", "0", "--metrics-port", "0", "--admin-port", "0"]

@@ -116,6 +116,10 @@ class Sockets:
         while len(socks) < count:
             if socks:
                 host, port = socks[0].getsockname()[:2]
+            elif port:
+                # A shared port would be shared with any other gateway of this user, too: an exclusive
+                # socket is refused where somebody listens already.
+                serving.listening_socket(host, port, use=_USES[use]).close()
             socks.append(serving.listening_socket(host, port, shared=use == "api", use=_USES[use]))
         return socks
 
