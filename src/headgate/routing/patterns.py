@@ -29,27 +29,17 @@ class StringPattern(msgspec.Struct, frozen=True):
     """Characters that the expression is searched in; it never matches a longer value."""
 
     def fits(self, value: str) -> bool:
-        """Whether a value fits. Its bytes were decoded as Latin-1; if they are UTF-8, it may fit as such."""
+        """Whether a value fits, given as its bytes decoded as Latin-1. They are compared with the UTF-8 of a
+        condition, so that no other text has the same bytes."""
+        if not value.isascii():
+            value = value.encode("latin-1").decode(errors="replace")
         if self.exact is not None:
-            fits = value == self.exact
-        elif self.prefix is not None:
-            fits = value.startswith(self.prefix)
-        elif self.regex is not None:
-            fits = len(value) <= self.longest and self.regex.search(value) is not None
-        else:
-            return True
-        return fits or (not value.isascii() and self._fits_utf8(value))
-
-    def _fits_utf8(self, value: str) -> bool:
-        try:
-            text = value.encode("latin-1").decode()
-        except UnicodeError:
-            return False
-        if self.exact is not None:
-            return text == self.exact
+            return value == self.exact
         if self.prefix is not None:
-            return text.startswith(self.prefix)
-        return len(value) <= self.longest and self.regex.search(text) is not None
+            return value.startswith(self.prefix)
+        if self.regex is not None:
+            return len(value) <= self.longest and self.regex.search(value) is not None
+        return True
 
 
 class RequestPattern(msgspec.Struct, frozen=True):
