@@ -31,7 +31,7 @@ OF_SCHEMAS: Final = Bound(10_000, 1 << 20)
 _WORK: Final = 1_000_000
 """Steps of a match, each an instruction at a character: some 12 ms at worst."""
 _MEASURED_BYTES: Final = 2 << 20
-"""The size of what needs more is not told: to compile it takes too long."""
+"""Of what needs more, the number of instructions is not counted: to compile it takes too long."""
 
 
 class RegexError(ValueError):
@@ -48,7 +48,7 @@ def compiled(expression: str, bound: Bound = OF_ROUTES) -> Any:
     found = _compiled(expression, bound.memory_bytes)
     if found is None or found.programsize > bound.instructions:
         found = found or _compiled(expression, _MEASURED_BYTES)
-        size = str(found.programsize) if found is not None else "far more"
+        size = found.programsize if found is not None else f"more than {_MEASURED_BYTES >> 20} MB of"
         raise TooLargeError(
             f"it compiles to {size} instructions, and at most {bound.instructions} are allowed: repeat less "
             "often (such as {1,100}), use fewer alternatives, or ASCII classes instead of Unicode ones"

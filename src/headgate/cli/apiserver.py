@@ -98,6 +98,8 @@ def create(name: str, admin: bool, kubeconfig: Path | None, state: Path, output:
 @_OUTPUT
 def list_tokens(state: Path, output: str) -> None:
     """Show who has a token. The tokens themselves are known to nobody."""
+    if not state.is_dir():
+        raise click.ClickException(f"{state} is not there: no API server has kept its state in it")
     try:
         tokens = server.Tokens(state).list()
     except server.TokenError as error:

@@ -54,7 +54,8 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(
-            f"there is nothing to get at {path[:256]}: inference requests are POST",
+            f"there is nothing to get at {path[:256]}: inference requests are POST, also those to "
+            "paths that clients.forwarded_paths adds",
             code="not_found",
             status=404,
         )
