@@ -228,6 +228,8 @@ def _fill_body(
             )
         except ScanError as error:
             return invalid_json(str(error))
+        except RecursionError:  # it is as deep as could just be read before
+            return invalid_json("it is nested too deeply")
         decision.client_name = msgspec.json.encode(model)
     decision.scheduled = _scheduled(decision, known, request, upstream_model, fields, form is not None, None)
     if decision.stream and form is None and request.path in _USAGE_BY_OPTION:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from headgate.gateway import limits, local, refusals
+from headgate.gateway import limits, local, refusals, turns
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.refusals import Refusal
@@ -50,6 +50,7 @@ class ClientConnection(asyncio.Protocol):
         "_rejected",
         "_settings",
         "_transport",
+        "_unread",
         "_waiting",
         "is_paused",
     )
@@ -68,6 +69,8 @@ class ClientConnection(asyncio.Protocol):
         self._ahead_bytes = 0
         """Of the bodies of those that wait."""
         self._rejected: Refusal | None = None
+        self._unread = b""
+        """What has come and is left for the next turn of the event loop."""
         self.is_paused = False
         """Whether the client reads too slowly for more to be written."""
 
@@ -126,9 +129,42 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._rejected is not None:
             return
+        if (len(data) > turns.AT_ONCE_BYTES and not self._reader.is_amid_counted_body) or self._unread:
+            self._receive_in_turns(data)
+            return
         refusal = self._reader.feed(data)
         if refusal is not None:
             self._reject(refusal)
+
+    def _receive_in_turns(self, data: bytes) -> None:
+        """Chunks and requests sent ahead may be tiny and many."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self._unread:
+            self._unread += data  # it was on its way as reading was paused
+        else:
+            self._unread = turns.read_in_turn(data, self._take_piece)
+            if self._unread:
+                self._proxy.loop.call_soon(self._read_on)
+        if self._unread and not transport.is_closing():
+            transport.pause_reading()
+
+    def _take_piece(self, data: bytes, more: bool) -> bool:
+        if self._transport is None or self._transport.is_closing():
+            return False
+        refusal = self._reader.feed(data)
+        if refusal is not None:
+            self._reject(refusal)
+        return refusal is None
+
+    def _read_on(self) -> None:
+        data, self._unread = self._unread, b""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self.data_received(data)
+        if not self._unread and not self._is_full and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def take(self, request: Request) -> Refusal | None:
         """Serves a request, or keeps it for later; says why if there is no room."""
@@ -155,6 +191,7 @@ class ClientConnection(asyncio.Protocol):
         self._proxy.client_left(self, self._counted_as)
         self._gone()
         self._transport = None
+        self._unread = b""
         self._reader.close()
 
     def pause_writing(self) -> None:
@@ -195,10 +232,14 @@ class ClientConnection(asyncio.Protocol):
             )
         self._waiting.append(request)
         self._ahead_bytes += len(request.body)
-        is_full = len(self._waiting) == self._settings.max_pipelined or self._ahead_bytes > READ_AHEAD_BYTES
-        if is_full and self._transport is not None:
+        if self._is_full and self._transport is not None:
             self._transport.pause_reading()
         return None
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more requests are read ahead."""
+        return len(self._waiting) >= self._settings.max_pipelined or self._ahead_bytes > READ_AHEAD_BYTES
 
     def _serve(self, request: Request, now: float) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -240,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
             return
         request = self._waiting.popleft()
         self._ahead_bytes -= len(request.body)
-        if not self._waiting and self._rejected is None:
+        if not self._waiting and self._rejected is None and not self._unread:
             self._transport.resume_reading()
         self._serve(request, self._proxy.now())
 

@@ -50,6 +50,7 @@ class RequestReader:
         "_host",
         "_host_checked",
         "_in_head",
+        "_is_chunked",
         "_memory",
         "_parser",
         "_peer",
@@ -94,6 +95,7 @@ class RequestReader:
         """Bytes that came since the head began, or since the body last grew: so the extensions of chunks
         and the trailers are bounded too."""
         self._in_head = True
+        self._is_chunked = False
         self.begun_at = proxy.now()
         """When the request being read began, or when the connection fell idle."""
         self.owes_continue = False
@@ -156,6 +158,11 @@ class RequestReader:
         return self._unused_bytes > 0 or not self._in_head
 
     @property
+    def is_amid_counted_body(self) -> bool:
+        """Whether what comes next is the body of a known length, whose bytes are not looked at."""
+        return not self._in_head and not self._is_chunked
+
+    @property
     def target(self) -> bytes:
         """Of the request being read, as far as it came."""
         return self._target
@@ -215,6 +222,7 @@ class RequestReader:
         size = int(length) if length else 0
         if size > self._settings.max_body_bytes:
             self._body_too_large()
+        self._is_chunked = bool(coding)
         if coding:
             self._check_coding(coding)
         if hosts_said != 1:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
+from headgate.gateway import turns
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.pieces import Pieces
 
@@ -74,9 +75,11 @@ class UpstreamConnection(asyncio.Protocol):
         "_interim_bytes",
         "_is_given_up",
         "_keep_alive",
+        "_more",
         "_parser",
         "_paused",
         "_transport",
+        "_unread",
         "_unsent",
         "_unsent_later",
         "_until_close",
@@ -104,6 +107,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._until_close = False
         self._keep_alive = False
         self._paused = False
+        self._unread = b""
+        """What has come and is left for the next turn of the event loop."""
+        self._more = False
+        """Whether what is being received goes on behind it."""
         self._unsent = _NOTHING
         """Of a long body, what the endpoint did not take yet; or the next part of that."""
         self._unsent_later: deque[memoryview] = deque()
@@ -174,14 +181,18 @@ class UpstreamConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         if self._transport is not None and self._paused and not self._transport.is_closing():
-            self._transport.resume_reading()
             self._paused = False
+            if self._unread:
+                asyncio.get_running_loop().call_soon(self._read_on)
+            else:
+                self._transport.resume_reading()
 
     def abort(self) -> None:
         """Ends the connection at once: the endpoint must not work on for nobody."""
         self._is_given_up = True
         self._exchange = self._write = self._change = None
         self._parser, self._unsent = _NO_PARSER, _NOTHING
+        self._unread = b""
         self._unsent_later.clear()
         if self._transport is not None:
             self._transport.abort()
@@ -203,6 +214,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if len(data) > turns.AT_ONCE_BYTES or self._unread:
+            self._receive_in_turns(data)
+        else:
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         """Once an answer flows, its bytes go straight to the client's transport.
 
         Of the exchange nothing is touched then: among hundreds of streams, each object that a chunk
@@ -227,6 +244,34 @@ class UpstreamConnection(asyncio.Protocol):
             exchange.tail.add(data)
         if self._complete:
             self._finish(exchange, exchange.now())
+
+    def _receive_in_turns(self, data: bytes) -> None:
+        """Chunks and events of an answer may be tiny and many."""
+        if self._unread:
+            self._unread += data  # it was on its way as reading was paused
+            return
+        self._unread = turns.read_in_turn(data, self._take_piece)
+        if self._unread and self.usable:
+            assert self._transport is not None
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _take_piece(self, data: bytes, more: bool) -> bool:
+        self._more = more
+        self._receive(data)
+        self._more = False
+        return self.usable
+
+    def _read_on(self) -> None:
+        """Goes on in the next turn, unless the client is too slow."""
+        if self._paused or not self.usable:
+            return
+        data, self._unread = self._unread, b""
+        if data:
+            self._receive_in_turns(data)
+        if not self._unread and not self._paused and self.usable:
+            assert self._transport is not None
+            self._transport.resume_reading()
 
     def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
         """The head of an answer with what came along, and all of an answer that is not passed on as it is."""
@@ -259,6 +304,9 @@ class UpstreamConnection(asyncio.Protocol):
         exchange.upstream_broke(f"the endpoint's answer is not valid HTTP: {_reason(error)}")
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._unread:
+            data, self._unread = self._unread, b""
+            self._receive(data)
         exchange, self._exchange = self._exchange, None
         self._transport = self._write = self._change = None
         self._parser, self._unsent = _NO_PARSER, _NOTHING
@@ -312,7 +360,7 @@ class UpstreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             pass
-        elif self._until_close or not self._keep_alive or self.is_sending:
+        elif self._until_close or not self._keep_alive or self.is_sending or self._more:
             # An endpoint that answered before it read all of the request might be confused by the next. A
             # close would wait: for an endpoint to read what it may never read, or over TLS for its goodbye.
             transport.abort()

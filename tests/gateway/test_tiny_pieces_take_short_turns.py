@@ -1,0 +1,123 @@
+"""Tiny chunks, events and requests come in the tens of thousands; the event loop serves others in between."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from headgate.gateway import turns
+
+pytestmark = pytest.mark.every_loop
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves by `.step` seconds each time it is read."""
+
+    class Clock:
+        now = step = 0.0
+
+        def __call__(self):
+            self.now += self.step
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(turns, "perf_counter", clock)
+    return clock
+
+
+@hypothesis.given(strategies.integers(0, 300_000), strategies.floats(0, 0.01))
+def test_no_byte_is_lost(length, step):
+    """The pieces and what is left are the data, however long each piece takes."""
+    data = bytes(range(256)) * (length // 256 + 1)
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        ticks = iter(float(step) * number for number in range(1_000_000))
+        patch.setattr(turns, "perf_counter", lambda: next(ticks))
+        rest = turns.read_in_turn(data, lambda piece, more: taken.append((piece, more)) or True)
+    assert b"".join(piece for piece, _ in taken) + rest == data
+    assert [more for _, more in taken] == [True] * (len(taken) - 1) + [bool(rest)]
+
+
+def test_slow_pieces_end_the_turn(clock):
+    """Pieces that take a millisecond each are as short as the first, and few."""
+    clock.step = 0.001
+    taken = []
+    rest = turns.read_in_turn(b"x" * 100_000, lambda piece, more: taken.append(len(piece)) or True)
+    assert taken == [turns.FIRST_BYTES] * 3
+    assert len(rest) == 100_000 - sum(taken)
+
+
+def test_quick_pieces_grow(clock):
+    """Data that costs nothing is read in a few pieces."""
+    taken = []
+    assert turns.read_in_turn(b"x" * 100_000, lambda piece, more: taken.append(piece) or True) == b""
+    assert len(taken) <= 6
+
+
+@pytest.fixture
+def one_piece_a_turn(monkeypatch):
+    """As on a machine on which each piece takes long."""
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "QUICK_S", 0.0)
+
+
+async def test_an_answer_in_tiny_chunks_arrives_whole(one_piece_a_turn, gateway, endpoint):
+    """Each turn reads a piece; the client gets every chunk, and the connection is kept."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+    endpoint.behave = lambda call: call.write(head + chunks)
+    client = await gateway.connect()
+    for _ in range(2):
+        client.post()
+        assert (await client.head()).status == 200
+        assert await client.reader.readexactly(len(chunks)) == chunks
+    assert endpoint.calls[0].transport is endpoint.calls[1].transport
+
+
+async def test_bytes_behind_an_answer_are_nobodys(one_piece_a_turn, gateway, endpoint):
+    """A connection whose endpoint goes on after its answer is not used again."""
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    forged = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
+    endpoint.behave = lambda call: call.write(answer + forged * 1000)
+    for _ in range(3):
+        client = await gateway.connect()
+        client.post()
+        response = await client.response()
+        assert (response.status, response.body) in ((200, b"ok"), (502, response.body))
+        assert b"forged" not in response.body
+    assert len({call.transport for call in endpoint.calls}) == len(endpoint.calls)
+
+
+async def test_a_body_in_tiny_chunks_arrives_whole(one_piece_a_turn, gateway, endpoint):
+    """The endpoint gets what the client's chunks add up to."""
+    body = b'{"model":"m","prompt":"' + b"y" * 20_000 + b'"}'
+    client = await gateway.connect()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n"
+    client.send(head + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n")
+    call = await endpoint.call()
+    assert call.body == body
+    call.answer()
+    assert (await client.response()).status == 200
+
+
+async def test_requests_sent_ahead_take_turns_with_others(one_piece_a_turn, gateway, endpoint):
+    """A flood of requests that the gateway answers itself does not come before everybody else's."""
+    endpoint.behave = lambda call: call.answer()
+    flood, other = await gateway.connect(), await gateway.connect()
+    answered = []
+    take = turns.read_in_turn
+
+    def counted(data, taker):
+        answered.append(len(data))
+        return take(data, taker)
+
+    gateway_turns = pytest.MonkeyPatch()
+    gateway_turns.setattr(turns, "read_in_turn", counted)
+    with gateway_turns.context():
+        flood.send(b"GET /nope HTTP/1.1\r\nhost: g\r\n\r\n" * 2000)
+        other.post()
+        assert (await other.response()).status == 200
+        for _ in range(2000):
+            assert (await flood.response()).status == 404
+    gateway_turns.undo()
+    assert len(answered) >= 20
