@@ -6,17 +6,20 @@ the gateway no longer needs it: its endpoint has begun to respond, or the reques
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headgate.gateway.refusals import Refusal
-
-if TYPE_CHECKING:
-    from headgate.gateway.request import Request
 
 LONG_BYTES = 64 * 1024
 """Past this, a body is long."""
 _KEPT_FREE = 8
 """One part in so many is kept for bodies that are not long: uploads must not stop ordinary prompts."""
+
+
+class Holder(Protocol):
+    """A request, as far as the memory of bodies goes."""
+
+    held_bytes: int
 
 
 class BodyMemory:
@@ -54,12 +57,12 @@ class BodyMemory:
     def _exceeds(self, held: int, size: int) -> bool:
         return held > (self.limit_of_long if size > LONG_BYTES else self._limit)
 
-    def recount(self, request: Request, size: int) -> None:
+    def recount(self, request: Holder, size: int) -> None:
         """From now on, this much is held for the request."""
         self.held += size - request.held_bytes
         request.held_bytes = size
 
-    def release(self, request: Request) -> None:
+    def release(self, request: Holder) -> None:
         """The body of the request is held no longer. May be called again, which does nothing."""
         self.held -= request.held_bytes
         request.held_bytes = 0
