@@ -174,11 +174,10 @@ _STATUSES: dict[Reason, HTTPStatus] = {
 }
 
 
-def within(
-    limits: Limits, rejected: Callable[[Reason], None], base: type[BoundedProtocol] = BoundedProtocol
-) -> type[BoundedProtocol]:
+def within(limits: Limits, rejected: Callable[[Reason], None]) -> type[BoundedProtocol]:
     """The protocol class for these limits."""
-    return type(base.__name__, (base,), {"limits": limits, "rejected": staticmethod(rejected)})
+    members = {"limits": limits, "rejected": staticmethod(rejected)}
+    return type(BoundedProtocol.__name__, (BoundedProtocol,), members)
 
 
 def drop_stalled(listener: socket.socket, limits: Limits) -> None:
