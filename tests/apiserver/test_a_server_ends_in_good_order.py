@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import gc
+import socket
 import ssl
 import sys
+from collections import Counter
 from pathlib import Path
 
 import httpx2
 import pytest
 import yaml
+from starlette.applications import Starlette
+from uvicorn.server import ServerState
 
-from headgate.apiserver import Config, StateError, StateInUseError, running, serve
+from headgate import serving
+from headgate.apiserver import Config, StateError, StateInUseError, pki, running, serve
+from headgate.apiserver.connections import BoundedProtocol, Door, Limits
+from headgate.apiserver.shares import Shares
 
 
 async def start(state: Path) -> asyncio.subprocess.Process:
@@ -52,6 +61,32 @@ async def test_cancellation_is_a_clean_end(tmp_path: Path) -> None:
         await task
     async with running(Config(tmp_path, port=0)), connect(tmp_path) as client:
         assert (await client.get("/readyz")).text == "ok"
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_whoever_connects_at_the_end_is_let_go(tmp_path: Path, turns: int) -> None:
+    """A connection that comes in any of the last turns of the event loop is closed by whoever accepted it."""
+    identity = pki.ensure(tmp_path, "127.0.0.1", datetime.datetime.now(datetime.UTC))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(identity.cert, identity.key)
+    listener = serving.listening_socket("127.0.0.1", 0)
+    listener.listen()
+    door = Door(Limits(), Shares(8), Counter())
+    settings = serving.configuration(Starlette())
+
+    def protocol() -> BoundedProtocol:
+        return BoundedProtocol(settings, ServerState(), {})
+
+    receiving = asyncio.create_task(door.receive(listener, tls, protocol))
+    for _ in range(3):  # it waits for the first one
+        await asyncio.sleep(0)
+    with listener, socket.create_connection(listener.getsockname()):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        del receiving
+        gc.collect()  # warns of a connection that nobody has closed
 
 
 async def test_a_state_directory_has_one_server(tmp_path: Path) -> None:

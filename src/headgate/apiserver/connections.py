@@ -87,18 +87,25 @@ class Door:
     async def receive(
         self, listener: socket.socket, tls: ssl.SSLContext, make: Callable[[], BoundedProtocol]
     ) -> None:
-        """Accepts connections until cancelled, which ends the handshakes that are under way."""
-        loop = asyncio.get_running_loop()
+        """Accepts connections until cancelled, which ends the handshakes that are under way.
+
+        There is no wait between accepting a connection and giving it to a task: one that a cancelled
+        `sock_accept` had accepted would belong to nobody.
+        """
         begun: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as handshakes:
             while True:
                 begun = await _few_of(begun)
                 try:
-                    peer, _ = await loop.sock_accept(listener)
+                    peer, _ = listener.accept()
+                except BlockingIOError:
+                    await _readable(listener)
+                    continue
                 except OSError as error:  # no files are left, for one
                     log.error("cannot accept a connection: %s", error)
                     await asyncio.sleep(ACCEPT_AGAIN_S)
                     continue
+                peer.setblocking(False)
                 begun.add(handshakes.create_task(self._greet(peer, tls, make())))
                 await asyncio.sleep(0)
 
@@ -150,6 +157,17 @@ class Door:
 
     def statistics(self) -> dict[str, int]:
         return {"strangers": len(self._strangers), "known": self._known.statistics()["held"]}
+
+
+async def _readable(listener: socket.socket) -> None:
+    """Waits until there may be somebody to accept."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    loop.add_reader(listener, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(listener)
 
 
 async def _few_of(handshakes: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
