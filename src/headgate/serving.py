@@ -12,7 +12,7 @@ import math
 import os
 import socket
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -217,15 +217,16 @@ class EmbeddedServer(uvicorn.Server):
             listener.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        accepted = [peer for listener in self._listeners for peer in listener.accepted]
-        for peer in accepted:
-            with contextlib.suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
+        accepted = self._accepted()
+        _cut(accepted)
         # The loop closes them as it notices, which takes a few turns.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 while any(peer.fileno() >= 0 for peer in accepted):  # noqa: ASYNC110 (the loop tells nobody)
                     await asyncio.sleep(0.001)
+
+    def _accepted(self) -> list[socket.socket]:
+        return [peer for listener in self._listeners for peer in listener.accepted]
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._listeners = [each for each in sockets or () if isinstance(each, Listener)]
@@ -240,11 +241,18 @@ class EmbeddedServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers.
 
-        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose.
+        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose. Peers amid a
+        TLS handshake have no connection yet, and from Python 3.12 on closing waits for them.
         """
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)
         await asyncio.sleep(0)
+        if self.config.is_ssl:
+            greeted = {
+                connection.transport.get_extra_info("socket").fileno()
+                for connection in self.server_state.connections
+            }
+            _cut(peer for peer in self._accepted() if peer.fileno() not in greeted)
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
             if cycle is None or cycle.response_complete:
@@ -253,6 +261,13 @@ class EmbeddedServer(uvicorn.Server):
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
+
+
+def _cut(peers: Iterable[socket.socket]) -> None:
+    """Ends connections so that the loop notices, which then closes them."""
+    for peer in peers:
+        with contextlib.suppress(OSError):
+            peer.shutdown(socket.SHUT_RDWR)
 
 
 def configuration(app: Application, **options: Any) -> uvicorn.Config:
