@@ -6,6 +6,7 @@ import os
 import random
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from xdist.scheduler import LoadScopeScheduling
 # Containers like to forbid it, but then each of the many processes that tests start compiles all of Headgate.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so would be all that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time, however long they take. --hypothesis-profile=explore tries others, and more.
 hypothesis.settings.register_profile(
