@@ -101,3 +101,28 @@ def test_seconds_that_go_cannot_hold_are_refused(seconds: float) -> None:
     """More than 292 years, and what is no number, is an error and not a wrapped value."""
     with pytest.raises(duration.DurationError):
         duration.format(seconds)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    {
+        "1d": "24h",
+        "1 day": "24h",
+        "2w": "336h",
+        "1.5d": "36h",
+        "1d12h30m": "36h30m",
+        "1 hour, 5 minutes": "1h5m",
+        "30 sec": "30s",
+        "1D": "24h",
+        "1M": "",
+        "1y": "",
+        "d": "",
+        "": "",
+        "5": "",
+        "9" * 9 + "w": "",
+        "1d" * 1000: "",
+    }.items(),
+)
+def test_what_people_write_instead_is_understood(written, meant):
+    """Days and weeks, which Go does not have, and units in words; what could mean several things is not."""
+    assert duration.meant(written) == meant

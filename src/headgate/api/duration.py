@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any, Final
 
-__all__ = ["SCHEMA", "DurationError", "format", "format_ns", "parse", "parse_ns"]
+__all__ = ["SCHEMA", "DurationError", "format", "format_ns", "meant", "parse", "parse_ns"]
 
 _SECOND = 1_000_000_000
 _UNITS_NS = {
@@ -27,6 +27,21 @@ _INT64_DIGITS = 19
 _FRACTION_DIGITS = 300  # digits after these add nothing that a float64 could hold
 _LONGEST_SHOWN = 64
 _TERM = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+
+_LONGEST_MEANT = 64
+_MEANT_TERM = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([A-Za-zµμ]+)[ ,]*")
+_MEANT_UNITS = {
+    **{unit: unit for unit in _UNITS_NS},
+    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs"), "ms"),
+    **dict.fromkeys(("second", "seconds", "sec", "secs"), "s"),
+    **dict.fromkeys(("minute", "minutes", "min", "mins"), "m"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+}
+_MEANT_HOURS = {
+    **dict.fromkeys(("d", "day", "days"), 24),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * 24),
+}
+"""Go has no unit longer than an hour."""
 
 SCHEMA: Final[dict[str, Any]] = {
     "pattern": r"^([+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0)$",
@@ -63,6 +78,35 @@ def parse_ns(text: str) -> int:
     if total == _LARGEST:
         raise _invalid(text)
     return total
+
+
+def meant(text: str) -> str:
+    """The Go duration that a text most likely stands for: "24h" for "1d"; "" if that is unclear."""
+    written, rest = "", text.strip()
+    if len(rest) > _LONGEST_MEANT:
+        return ""
+    hours = 0.0
+    while rest:
+        term = _MEANT_TERM.match(rest)
+        if term is None:
+            return ""
+        number, unit = term.groups()
+        unit = unit if unit == "M" else unit.lower()  # an M may be minutes, months or a million
+        if unit in _MEANT_HOURS:
+            hours += float(number) * _MEANT_HOURS[unit]
+        elif _MEANT_UNITS.get(unit) == "h":
+            hours += float(number)
+        elif unit in _MEANT_UNITS:
+            written += number + _MEANT_UNITS[unit]
+        else:
+            return ""
+        rest = rest[term.end() :]
+    found = (f"{hours:.9f}".rstrip("0").rstrip(".") + "h" if hours else "") + written
+    try:
+        parse_ns(found)
+    except DurationError:
+        return ""
+    return found
 
 
 def _term_ns(whole: str, fraction: str, unit: str, *, text: str) -> int:

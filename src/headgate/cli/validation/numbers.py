@@ -17,7 +17,7 @@ def without_unit(text: str) -> int | float | None:
         scale: int = (1024 if size[3] else 1000) ** _POWERS[size[2]]
         return int(size[1]) * scale
     try:
-        seconds = duration.parse(text.replace(" ", ""))
+        seconds = duration.parse(duration.meant(text) or text)
     except duration.DurationError:
         return None
     return int(seconds) if seconds.is_integer() else seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from headgate.api import regex, structural
+from headgate.api import duration, regex, structural
 from headgate.api.structural import FieldError, Schema
 from headgate.cli.manifests import Mapping, Place, Scalar, Sequence
 from headgate.cli.manifests.scalars import NotJson, resolve
@@ -130,7 +130,7 @@ def _for_scalar(schema: Schema, node: Scalar) -> str:
 
 
 def _as_text(schema: Schema, text: str) -> str:
-    """For a number that is to be a duration, or another text with a unit: 60 lacks an s."""
+    """For a number that is to be a duration, or another text with a unit: 60 lacks an s, 1d is 24h."""
     try:
         pattern = regex.compiled(schema["pattern"])
     except (KeyError, regex.RegexError):
@@ -138,7 +138,8 @@ def _as_text(schema: Schema, text: str) -> str:
     joined = text.replace(" ", "")
     if not joined[:1].isdigit() or pattern.search(text):
         return ""
-    return next((f"write {each}" for each in (joined, f"{joined}s") if pattern.search(each)), "")
+    possible = (joined, f"{joined}s", duration.meant(text))
+    return next((f"write {each}" for each in possible if pattern.search(each)), "")
 
 
 def _as_mapping(schema: Schema, node: Scalar) -> str:

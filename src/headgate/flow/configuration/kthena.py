@@ -170,5 +170,6 @@ class _Environment:
         else:
             if fits(value):
                 return value
-        self.problems.warning(name, f"{text[:64]!r} is not {wanted}: {written(default)} stands")
+        fix = f"write {duration.meant(text)}" if read is duration.parse and duration.meant(text) else ""
+        self.problems.warning(name, f"{text[:64]!r} is not {wanted}: {written(default)} stands", fix)
         return default

@@ -225,7 +225,9 @@ class _Translation:
         try:
             seconds = duration.parse(text)
         except ValueError:
-            self._problems.error(path, f"{text!r} is no duration", "write it as 60s or 1m30s")
+            self._problems.error(
+                path, f"{text!r} is no duration", f"write {duration.meant(text) or '60s or 1m30s'}"
+            )
             return default
         if seconds < 0:
             self._problems.error(path, f"{text!r} is negative", "0 is no limit")
