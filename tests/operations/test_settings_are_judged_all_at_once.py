@@ -49,6 +49,77 @@ def test_every_error_is_told_with_its_place_and_remedy(file: Path) -> None:
     ]
 
 
+def test_a_repeated_section_hides_no_error_of_the_first(file: Path) -> None:
+    """The repetition is an error that names both lines; what stands in either is checked."""
+    file.write_text(
+        "listen:\n  port: eighty\nclients: {max_headers: 0}\nlisten:\n  prt: 1\nport: 1\nport: x\n"
+    )
+    assert errors(file) == [
+        'gateway.yaml:4:1: error: duplicate key "listen", which line 1 has already; remove one of the two',
+        'gateway.yaml:7:1: error: duplicate key "port", which line 6 has already; remove one of the two',
+        'gateway.yaml:2:9: error: listen.port: "eighty" is not a whole number from 0 to 65535; '
+        "its default is 8080",
+        "gateway.yaml:3:24: error: clients.max_headers: 0 is not a whole number from 1 to 10000; "
+        "its default is 100",
+        "gateway.yaml:5:3: error: listen.prt: there is no such setting; did you mean listen.port?",
+        "gateway.yaml:6:1: error: port: this is the old name of listen.port, which is set as well; "
+        "remove one of the two",
+        "gateway.yaml:7:1: error: port: this is the old name of listen.port, which is set as well; "
+        "remove one of the two",
+    ]
+
+
+def test_old_names_are_told_beside_errors(file: Path) -> None:
+    """Who mends the errors sees at once what else to change."""
+    file.write_text("drain_s: 5\nmax_headers: 0\n")
+    done = CliRunner().invoke(main, ["gateway", "--check-config", "--config", str(file)])
+    assert done.exit_code == 1
+    for part in (
+        f"{file}:1:1: warning: drain_s: the name of this setting is now shutdown.drain_s",
+        f"{file}:2:1: warning: max_headers: the name of this setting is now clients.max_headers",
+        f"{file}:2:14: error: max_headers: 0 is not",
+    ):
+        assert part in done.stderr
+
+
+def test_a_program_reads_what_is_wrong(file: Path) -> None:
+    """Errors and warnings as a list, as of `headgate validate`; the exit code counts errors alone."""
+
+    def check(text: str, output: str) -> tuple[int, str]:
+        file.write_text(text)
+        done = CliRunner().invoke(main, ["gateway", "--check-config", "--config", str(file), "-o", output])
+        return done.exit_code, done.stdout
+
+    code, printed = check("drain_s: 5\nclients: {max_headers: 0}\n", "json")
+    assert code == 1
+    assert msgspec.json.decode(printed) == [
+        {
+            "file": str(file),
+            "line": 1,
+            "column": 1,
+            "object": "",
+            "path": "drain_s",
+            "severity": "warning",
+            "message": "the name of this setting is now shutdown.drain_s",
+            "suggestion": "",
+        },
+        {
+            "file": str(file),
+            "line": 2,
+            "column": 24,
+            "object": "",
+            "path": "clients.max_headers",
+            "severity": "error",
+            "message": "0 is not a whole number from 1 to 10000",
+            "suggestion": "its default is 100",
+        },
+    ]
+    assert check("clients: {max_headers: 5}\n", "json") == (0, "[]\n")
+    code, printed = check("drain_s: 5\n", "github")
+    assert code == 0
+    assert printed.startswith(f"::warning file={file},line=1,col=1::drain_s: ")
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -76,6 +147,7 @@ def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
     [
         ("clients: {receive_timeout_s: 30s}", "write 30"),
         ("clients: {receive_timeout_s: 1.5m}", "write 90"),
+        ("clients: {receive_timeout_s: 1d}", "write 86400"),
         ("clients: {max_body_bytes: 32Mi}", "write 33554432"),
         ("clients: {max_body_bytes: 4Gi}", "its default is 33554432"),
         ("clients: {allowed_hosts: api.example.com}", "write a list: [api.example.com]"),

@@ -18,7 +18,13 @@ _KUBECONFIG = "kubernetes_kubeconfig"
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML file of settings, in the sections shown below. Changes are applied while serving.",
 )
-@click.option("--check-config", is_flag=True, help="Check all settings and exit.")
+@click.option("--check-config", is_flag=True, help="Check all settings and exit, with 1 if there are errors.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "github"]),
+    help="How --check-config prints its findings; github: as annotations of a workflow. Default: text.",
+)
 @click.option(
     "--show-settings",
     is_flag=False,
@@ -30,7 +36,12 @@ _KUBECONFIG = "kubernetes_kubeconfig"
 @options.state
 @gateway_flags.of_settings
 def gateway(
-    config: Path | None, state: Path, check_config: bool, show_settings: str | None, flags: dict[str, Any]
+    config: Path | None,
+    state: Path,
+    check_config: bool,
+    output: str | None,
+    show_settings: str | None,
+    flags: dict[str, Any],
 ) -> None:
     """Serve inference requests, as the objects of an API server describe.
 
@@ -42,6 +53,8 @@ def gateway(
     from headgate.cli.gateway import configuration, running, showing
     from headgate.cli.objects.connecting import Server
 
+    if output is not None and not check_config:
+        raise click.UsageError("--output goes with --check-config; --show-settings takes the format itself")
     said = options.said_state(click.get_current_context())
     try:
         if said is not None:
@@ -49,8 +62,7 @@ def gateway(
         if show_settings is not None:
             click.echo(showing.show(show_settings, configuration.load_with_origins(config, flags)))
         elif check_config:
-            configuration.load(config, flags)
-            click.echo(f"{config or 'the configuration'} is valid")
+            _check(config, flags, output or "text")
         else:
             own = Server(None).own
             if own is not None and configuration.load(config, flags).kubernetes.kubeconfig is None:
@@ -59,3 +71,25 @@ def gateway(
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(1) from error
+
+
+def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:
+    """Prints everything that is wrong or without effect: errors for people on standard error."""
+    from headgate.cli import validation
+    from headgate.cli.gateway import configuration
+
+    if output == "text":
+        loaded = configuration.judge(config, flags)
+        if loaded.findings:
+            click.echo(validation.paragraphs(loaded.findings, loaded.lines), err=True)
+        click.echo(f"{config or 'the configuration'} is valid")
+        return
+    try:
+        loaded = configuration.judge(config, flags)
+        findings, lines = loaded.findings, loaded.lines
+    except configuration.ConfigurationErrors as error:
+        findings, lines = error.findings, error.lines
+    for part in validation.render(output, findings, lines):
+        click.echo(part)
+    if any(finding.severity == "error" for finding in findings):
+        raise SystemExit(1)

@@ -15,9 +15,9 @@ import click
 import msgspec
 
 from headgate.cli import validation
-from headgate.cli.gateway import kthena, scheduler, suggesting
+from headgate.cli.gateway import kthena, recognizing, scheduler, suggesting
+from headgate.cli.manifests import Entry, Node, Scalar, Span, plain, read_document
 from headgate.cli.manifests import Mapping as Tree
-from headgate.cli.manifests import Node, Scalar, Span, plain, read_document
 from headgate.cli.validation import Finding
 from headgate.gateway import GatewaySettings, Setting, old_settings, setting_types
 from headgate.gateway.settings import InvalidSettings, conflicts
@@ -32,17 +32,17 @@ _KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP
 
 
 class ConfigurationErrors(InvalidSettings):
-    """Everything that is wrong with the settings, with its place."""
+    """Everything that is wrong with the settings, with its place; `findings` has the warnings, too."""
 
     def __init__(self, findings: list[Finding], lines: validation.Lines) -> None:
-        super().__init__([click.unstyle(validation.line(finding)) for finding in findings])
+        wrong = [finding for finding in findings if finding.severity == "error"]
+        super().__init__([click.unstyle(validation.line(finding)) for finding in wrong])
         self.findings = findings
         self.lines = lines
 
     def shown(self) -> str:
-        """As a compiler prints it: each error with the line of the file that it is about."""
-        parts = list(validation.render("text", self.findings, self.lines, 0))
-        return "\n".join(parts[:-1]).rstrip("\n")
+        """As a compiler prints it: each finding with the line of the file that it is about."""
+        return validation.paragraphs(self.findings, self.lines)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -51,6 +51,10 @@ class Loaded(msgspec.Struct, frozen=True):
     settings: GatewaySettings
     origins: dict[str, str]
     """By path: a place in the file, an environment variable, or a flag."""
+    findings: list[Finding]
+    """Warnings and notes."""
+    lines: validation.Lines
+    """Of the files that those are about."""
 
 
 def load(
@@ -66,8 +70,16 @@ def load_with_origins(
     """Flags go before the environment, the environment before the file, the file before defaults. `flags` are
     by key, or by old name. Logs warnings.
 
-    Raises ConfigurationErrors with all errors.
+    Raises ConfigurationErrors with all errors, and with the warnings.
     """
+    loaded = judge(file, flags, environment)
+    for finding in loaded.findings:
+        log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
+    return loaded
+
+
+def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Loaded:
+    """As `load_with_origins`, which logs the findings besides."""
     reading = _Reading(str(file) if file is not None else "")
     if file is not None:
         reading.read_file()
@@ -80,20 +92,21 @@ def load_with_origins(
         if all_read or not path.endswith(".port"):
             reading.report(path, problem)
     said, around = scheduler.read(settings), kthena.read(environment)
+    if said.unreadable:
+        reading.report(scheduler.SETTING, f"{settings.scheduling.config_file}: {said.unreadable}")
     errors = reading.errors + said.errors + around.errors
-    if errors:
-        raise ConfigurationErrors(errors, reading.lines | said.lines)
     others = reading.warnings + said.others + around.others
+    if errors:
+        raise ConfigurationErrors(errors + others, reading.lines | said.lines)
     if said.says_how_to_wait and around.environment:
         told = f"without effect: flowControl of {settings.scheduling.config_file} goes before the environment"
         others += [
             Finding(file="environment", severity="warning", message=told, span=None, path=name)
             for name in around.environment
         ]
-    for finding in others:
-        log.log(scheduler.LEVELS[finding.severity], "%s", click.unstyle(validation.line(finding)))
     complete = settings.replace(scheduling_content=said.content, queue_kthena_environment=around.environment)
-    return Loaded(complete, {path: str(place) for path, place in reading.places.items()})
+    origins = {path: str(place) for path, place in reading.places.items()}
+    return Loaded(complete, origins, others, reading.lines | said.lines)
 
 
 class _Place(NamedTuple):
@@ -134,9 +147,13 @@ class _Reading:
         if not isinstance(tree, Tree):
             self._error(_Place(self.file, "", tree.span), "it must be a mapping from sections to settings")
             return
+        if (other := recognizing.other_than_settings(tree, self.file)) is not None:
+            # Its keys are not settings: one finding says more than one for each of them.
+            self.errors = [other]
+            return
         sections = {section.name for section in setting_types.sections()}
         old = []
-        for name, entry in tree.entries.items():
+        for name, entry in _entries(tree):
             place = _Place(self.file, name, entry.key)
             if name in sections and isinstance(entry.value, Tree):
                 self._read_section(name, entry.value)
@@ -153,7 +170,7 @@ class _Reading:
             self._take_node(old_settings.RENAMED[name], name, entry.value, entry.key)
 
     def _read_section(self, section: str, tree: Tree) -> None:
-        for name, entry in tree.entries.items():
+        for name, entry in _entries(tree):
             path = f"{section}.{name}"
             if path not in setting_types.settings():
                 place = _Place(self.file, path, entry.key)
@@ -208,7 +225,7 @@ class _Reading:
         """Warns of an old name. It is an error beside the new name in the same source."""
         new = setting.flags[0] if place.source == COMMAND_LINE else setting.path
         before = self.places.get(setting.path)
-        if before is not None and before.source == place.source:
+        if before is not None and before.source == place.source and before.name != place.name:
             self._error(
                 place, f"this is the old name of {new}, which is set as well", "remove one of the two"
             )
@@ -223,6 +240,11 @@ class _Reading:
 
     def _error(self, place: _Place, message: str, suggestion: str = "") -> None:
         self.errors.append(_finding("error", place, message, suggestion))
+
+
+def _entries(tree: Tree) -> list[tuple[str, Entry]]:
+    """From the first to the last. What a repeated key had at first is checked as well, and then replaced."""
+    return sorted((*tree.replaced, *tree.entries.items()), key=lambda named: named[1].key.start)
 
 
 def _finding(severity: validation.Severity, place: _Place, message: str, suggestion: str) -> Finding:

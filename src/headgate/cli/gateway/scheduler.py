@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from headgate.cli.gateway import recognizing
 from headgate.cli.manifests import Node, Place, Span, place_of, plain, read_document
 from headgate.cli.validation import Finding, Lines, of_problem
 from headgate.flow import configuration
 from headgate.gateway import GatewaySettings
 from headgate.scheduling.configuration import AUTH, Problem, without_auth
 
+SETTING = "scheduling.config_file"
 LEVELS = {"warning": logging.WARNING, "note": logging.INFO}
 
 
@@ -20,6 +22,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """What the file says, and what is to be said about it."""
 
     content: dict[str, Any] | None = None
+    unreadable: str = ""
+    """Why it cannot be opened."""
     errors: list[Finding] = []
     others: list[Finding] = []
     lines: Lines = {}
@@ -33,6 +37,10 @@ def read(settings: GatewaySettings) -> Said:
     if file is None:
         return Said()
     tree, problems, lines = read_document(file)
+    if problems and not lines:
+        return Said(unreadable=problems[0].message)
+    if tree is not None and (other := recognizing.other_than_scheduler(tree, file)) is not None:
+        return Said(errors=[other], lines={file: lines})
     if problems or tree is None:
         told = [of_problem(problem) for problem in problems]
         return Said(errors=told or [_of_empty(file)], lines={file: lines})

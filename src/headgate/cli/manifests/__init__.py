@@ -5,11 +5,12 @@ them, with a tree of positions beside each, and every problem of the text with i
 """
 
 from headgate.cli.manifests.loading import ManifestErrors, load
-from headgate.cli.manifests.nodes import Mapping, Node, Position, Scalar, Sequence, Span, plain
+from headgate.cli.manifests.nodes import Entry, Mapping, Node, Position, Scalar, Sequence, Span, plain
 from headgate.cli.manifests.positions import Place, place_of
 from headgate.cli.manifests.reading import Manifest, Problem, Reading, read, read_document
 
 __all__ = [
+    "Entry",
     "Manifest",
     "ManifestErrors",
     "Mapping",

@@ -153,6 +153,7 @@ class _Composer:
 
     def _mapping(self, start: Any, depth: int) -> Mapping:
         entries: dict[str, Entry] = {}
+        replaced: list[tuple[str, Entry]] = []
         merged: list[Mapping] = []
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
@@ -160,15 +161,18 @@ class _Composer:
             if isinstance(key, Scalar) and key.text == "<<" and not key.is_quoted:
                 merged += self._merged(value)
             else:
-                self._enter(entries, key, value)
+                self._enter(entries, replaced, key, value)
         for other in merged:
             for name, entry in other.entries.items():
                 entries.setdefault(name, entry)
         values = [entry.value for entry in entries.values()]
         size = 1 + sum(value.size for value in values)
-        return Mapping(entries, self._around(start, event), bool(start.flow_style), size, _depth(values))
+        around = self._around(start, event)
+        return Mapping(entries, around, bool(start.flow_style), size, _depth(values), tuple(replaced))
 
-    def _enter(self, entries: dict[str, Entry], key: Node, value: Node) -> None:
+    def _enter(
+        self, entries: dict[str, Entry], replaced: list[tuple[str, Entry]], key: Node, value: Node
+    ) -> None:
         if not isinstance(key, Scalar):
             self._report(key.span, "a key must be text, not a list or a mapping")
             return
@@ -178,6 +182,7 @@ class _Composer:
             self._report(
                 key.span, f'duplicate key "{name}", which line {first} has already', "remove one of the two"
             )
+            replaced.append((name, entries[name]))
         entries[name] = Entry(key.span, value)
 
     def _merged(self, value: Node) -> list[Mapping]:

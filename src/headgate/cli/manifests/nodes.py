@@ -60,6 +60,8 @@ class Mapping:
     is_flow: bool
     size: int
     depth: int
+    replaced: tuple[tuple[str, Entry], ...] = ()
+    """Earlier entries of keys that occur again; `entries` has the last."""
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping

@@ -39,6 +39,12 @@ class Problem:
     message: str
     suggestion: str = ""
 
+    @property
+    def order(self) -> tuple[str, int, int]:
+        """By file, line and column."""
+        start = self.span.start if self.span is not None else Position(0, 0)
+        return (self.file, start.line, start.column)
+
     def __str__(self) -> str:
         if self.span is None:
             return f"{self.file}: {self.message}"
@@ -103,23 +109,27 @@ def _read_file(file: str, reading: Reading) -> None:
 
 
 def read_document(path: str) -> tuple[Node | None, list[Problem], list[str]]:
-    """A file that is no manifest: the tree of its one document, its problems, and its lines."""
+    """A file that is no manifest: the tree of its first document, its problems, and its lines.
+
+    A second document is one of the problems.
+    """
     try:
         text = _text(path)
     except OSError as error:
         return None, [Problem(path, None, error.strerror or str(error))], []
     lines = _BREAK.split(text)
     documents = [document for document in _documents(text) if document.text.strip()]
+    problems = []
     if len(documents) > 1:
         start = Position(documents[1].line, 1)
         span = Span(start, Position(start.line, 4))
-        return None, [Problem(path, span, "a second document: there must be one")], lines
+        problems.append(Problem(path, span, "a second document: there must be one"))
     try:
-        tree, problems = composing.compose(*documents[0]) if documents else (None, [])
+        tree, found = composing.compose(*documents[0]) if documents else (None, [])
     except composing.Unreadable as error:
-        problem = error.problem
-        return None, [Problem(path, problem.span, problem.message, problem.suggestion)], lines
-    return tree, [Problem(path, each.span, each.message, each.suggestion) for each in problems], lines
+        tree, found = None, [error.problem]
+    problems += [Problem(path, each.span, each.message, each.suggestion) for each in found]
+    return tree, problems, lines
 
 
 # -- texts

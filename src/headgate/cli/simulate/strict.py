@@ -28,8 +28,7 @@ class SettingErrors(ValueError):  # noqa: N818 - reads as what it says
 
     def shown(self) -> str:
         """As a compiler prints it: each error with the line that it is about."""
-        parts = list(validation.render("text", self.findings, self.lines, 0))
-        return "\n".join(parts[:-1]).rstrip("\n")
+        return validation.paragraphs(self.findings, self.lines)
 
 
 class Document:

@@ -8,7 +8,7 @@ Findings and their printing come with the room; `judging` and `kinds`, which kno
 """
 
 from headgate.cli.validation.findings import Finding, Severity, about, of_problem, unknown_field
-from headgate.cli.validation.rendering import FORMATS, Lines, line, render
+from headgate.cli.validation.rendering import FORMATS, Lines, line, paragraphs, render
 
 __all__ = [
     "FORMATS",
@@ -18,6 +18,7 @@ __all__ = [
     "about",
     "line",
     "of_problem",
+    "paragraphs",
     "render",
     "unknown_field",
 ]

@@ -22,13 +22,19 @@ _WIDEST = 160
 """Longer lines of a file are cut around what is pointed at."""
 
 
-def render(output: str, findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
-    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked.
+def render(output: str, findings: list[Finding], lines: Lines, objects: int | None = None) -> Iterator[str]:
+    """All findings in a format of FORMATS, ordered by place; `objects` is how many were checked, and None
+    leaves the summary out.
 
     In pieces that are printed one after the other, so that a reader who has seen enough ends it.
     """
     ordered = sorted(findings, key=lambda finding: finding.order)
     return FORMATS[output](ordered, lines, objects)
+
+
+def paragraphs(findings: list[Finding], lines: Lines) -> str:
+    """All findings for a person, without a summary."""
+    return "\n".join(render("text", findings, lines)).rstrip("\n")
 
 
 def summary(findings: Iterable[Finding], objects: int, files: int) -> str:
@@ -45,12 +51,13 @@ def _count(number: int, noun: str) -> str:
 # -- text
 
 
-def _text(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
+def _text(findings: list[Finding], lines: Lines, objects: int | None) -> Iterator[str]:
     for finding in findings[:_MOST_SHOWN]:
         yield "\n".join([*_paragraph(finding, lines.get(finding.file, [])), ""])
     if len(findings) > _MOST_SHOWN:
         yield f"... and {len(findings) - _MOST_SHOWN} more\n"
-    yield summary(findings, objects, len(lines))
+    if objects is not None:
+        yield summary(findings, objects, len(lines))
 
 
 def line(finding: Finding) -> str:
@@ -110,7 +117,7 @@ def _visible(character: str) -> str:
 # -- json
 
 
-def _json(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
+def _json(findings: list[Finding], lines: Lines, objects: int | None) -> Iterator[str]:
     rows: list[dict[str, Any]] = [
         {
             "file": finding.file,
@@ -130,10 +137,11 @@ def _json(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
 # -- github
 
 
-def _github(findings: list[Finding], lines: Lines, objects: int) -> Iterator[str]:
+def _github(findings: list[Finding], lines: Lines, objects: int | None) -> Iterator[str]:
     """Workflow commands, which GitHub shows at the lines of a pull request."""
     yield from (_command(finding) for finding in findings)
-    yield summary(findings, objects, len(lines))
+    if objects is not None:
+        yield summary(findings, objects, len(lines))
 
 
 def _command(finding: Finding) -> str:
@@ -154,7 +162,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-FORMATS: dict[str, Callable[[list[Finding], Lines, int], Iterator[str]]] = {
+FORMATS: dict[str, Callable[[list[Finding], Lines, int | None], Iterator[str]]] = {
     "text": _text,
     "json": _json,
     "github": _github,
