@@ -1,6 +1,7 @@
 """A configuration that authenticated requests elsewhere does not start a gateway that lets everybody in."""
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
@@ -85,6 +86,49 @@ def test_validate_finds_it(tmp_path):
     done = CliRunner().invoke(main, ["validate", str(file)])
     assert done.exit_code == 1
     assert "checks no tokens" in done.output
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [("|-\n    {}", 10), ("|\n\n    # from production\n    {}", 12), ("{!r}", 5)],
+    ids=["block", "block with a comment", "quoted"],
+)
+def test_validate_finds_it_in_a_config_map(tmp_path, written, line):
+    """Which is how Kthena's router is given it; the place is that in the manifest."""
+    text = SCHEDULER + "  plugin: []\n" + AUTH
+    if written == "{!r}":
+        value = '"' + text.replace("\n", "\\n") + '"'
+    else:
+        value = written.format(text.replace("\n", "\n    "))
+    file = tmp_path / "router.yaml"
+    file.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: router, namespace: kthena}\ndata:\n"
+        f"  routerConfiguration: {value}\n"
+    )
+    done = CliRunner().invoke(main, ["validate", str(file), "-o", "json"])
+    assert done.exit_code == 1
+    [unknown, auth] = sorted(json.loads(done.output), key=lambda found: found["path"], reverse=True)
+    assert auth["object"] == "ConfigMap kthena/router"
+    assert (auth["path"], auth["line"]) == ("data.routerConfiguration: auth", line)
+    assert "checks no tokens" in auth["message"]
+    assert unknown["path"] == "data.routerConfiguration: scheduler.plugin"
+    assert "there is no such field" in unknown["message"]
+
+
+def test_a_picker_in_a_config_map_is_judged_by_its_kind(tmp_path):
+    """Under whatever key; other texts are nobody's business."""
+    file = tmp_path / "picker.yaml"
+    file.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: picker}\ndata:\n"
+        "  readme: 'a: [}'\n  other.yaml: |\n    auth: none\n"
+        "  plugins.yaml: |\n    apiVersion: llm-d.ai/v1alpha1\n    kind: EndpointPickerConfig\n"
+        "    plugins: [{type: queue-scorrer}]\n"
+    )
+    done = CliRunner().invoke(main, ["validate", str(file)])
+    assert done.exit_code == 1
+    assert f"{file}:11:22: error: ConfigMap default/picker: data.plugins.yaml: plugins[0].type" in done.output
+    assert "did you mean queue-scorer?" in done.output
+    assert "1 object in 1 file: 1 error\n" in done.output
 
 
 async def test_a_gateway_does_not_start(kubeconfig, tmp_path):

@@ -70,7 +70,7 @@ def validate(
     kinds = Kinds()
     definitions = read([str(path) for path in crds])
     reading = read(files, recursive=recursive)
-    objects, problems, of_schedulers = schedulers.taken_out(reading)
+    objects, problems, of_schedulers = schedulers.taken_out(reading, namespace)
     findings = [validation.of_problem(problem) for problem in definitions.problems + problems]
     findings += judging.judge(definitions.manifests, kinds, namespace)
     findings += judging.judge(objects, kinds, namespace)
