@@ -389,3 +389,24 @@ def test_a_kind_in_lower_case_is_an_error() -> None:
     output = refused("apiVersion: apps/v1\nkind: deployment\nmetadata: {name: d}\n")
     assert "error: deployment default/d: kind: there is no kind deployment in apps/v1" in output
     assert "  fix: did you mean Deployment?\n" in output
+
+
+def test_days_become_hours() -> None:
+    """Go's durations, which the API takes, have no days."""
+    output = refused(f"{SERVER}  trafficPolicy: {{timeout: 1d}}\n")
+    assert "spec.trafficPolicy.timeout" in output
+    assert "  fix: write 24h\n" in output
+
+
+def test_many_servers_with_one_selector_are_told_once() -> None:
+    """Not once for each of them, and still less for each pair; a few are named."""
+    several = "---\n".join(SERVER.replace("name: chat", f"name: s-{number:02}") for number in range(10))
+    other = SERVER.replace("name: chat", "name: twin").replace("app: chat", "app: twin")
+    result = validate("-f", "-", stdin=f"{several}---\n{other}---\n{other.replace('twin}', 'twin-2}', 1)}")
+    assert result.exit_code == 0
+    assert result.output.count("warning:") == 2
+    assert (
+        "ModelServer default/s-00: spec.workloadSelector.matchLabels: ModelServer default/s-01, "
+        "ModelServer default/s-02, ModelServer default/s-03 and 6 others select the same Pods\n"
+    ) in result.output
+    assert "ModelServer default/twin-2 selects the same Pods\n" in result.output

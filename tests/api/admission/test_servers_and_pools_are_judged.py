@@ -178,6 +178,29 @@ def test_servers_that_share_pods_are_told(judge, make):
 
 
 @pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (2, "ModelServer default/s-00 and ModelServer default/s-01 select"),
+        (3, "ModelServer default/s-00, ModelServer default/s-01 and ModelServer default/s-02 select"),
+        (
+            5,
+            "ModelServer default/s-00, ModelServer default/s-01, ModelServer default/s-02 and 2 others select",
+        ),
+        (
+            40,
+            "ModelServer default/s-00, ModelServer default/s-01, ModelServer default/s-02 and others select",
+        ),
+    ],
+)
+def test_many_that_share_pods_are_one_warning(judge, make, others, told):
+    """The first few are named; beyond those that are looked at, nobody counts."""
+    labels = {"workloadSelector": LABELS}
+    several = [make("server", f"s-{number:02}", labels) for number in range(others)]
+    place = "spec.workloadSelector.matchLabels"
+    assert judge(make("server", "twin", labels), *several)[1] == [f"{place}: {told} the same Pods"]
+
+
+@pytest.mark.parametrize(
     ("spec", "warnings"),
     [
         ({"selector": {"app": "s"}, "targetPortNumber": 8000}, []),

@@ -9,6 +9,7 @@ server asks on every write, `headgate validate` for a set of files.
 from headgate.api.admission.entries import INDEXED, Entry
 from headgate.api.admission.findings import MAX_WARNINGS, Findings, merged
 from headgate.api.admission.others import MANY, NOBODY, Filed, Gathered, Index, View
+from headgate.api.admission.overlaps import SAME_PODS
 from headgate.api.admission.rules import KINDS, check, default
 from headgate.api.admission.written import errors as errors_of_written
 from headgate.api.admission.written import warnings as warnings_of_written
@@ -19,6 +20,7 @@ __all__ = [
     "MANY",
     "MAX_WARNINGS",
     "NOBODY",
+    "SAME_PODS",
     "Entry",
     "Filed",
     "Findings",

@@ -8,7 +8,13 @@ from headgate.api.admission.others import MANY, Filed, View
 from headgate.api.admission.place import Place
 from headgate.api.meta import ObjectKey
 
-__all__ = ["warn"]
+__all__ = ["SAME_PODS", "warn"]
+
+SAME_PODS = "the same Pods"
+"""Ends a warning that holds for each pool with the selector."""
+
+_TOLD = 3
+"""Pools that a warning names."""
 
 _LABELS_OF = {
     ("networking.volcano.sh", "ModelServer"): "spec.workloadSelector.matchLabels",
@@ -26,17 +32,41 @@ def warn(group: str, kind: str, pool: Place, labels: Place, others: View, found:
     if not own:
         return
     key = ObjectKey(pool.at("metadata.namespace").text or "", pool.at("metadata.name").text or "")
-    for other in _candidates(kind, key, labels.texts, others):
+    same: list[str] = []
+    wider: list[str] = []
+    narrower: list[str] = []
+    candidates = _candidates(kind, key, labels.texts, others)
+    for other in candidates:
         if (other.kind, other.key) == (kind, key):  # of either group: they are two versions of one pool
             continue
         obj = others.get(other.group, other.kind, other.key)
         theirs = Place(obj).at(_LABELS_OF[other.group, other.kind]).texts.items() if obj else None
         if theirs and own == theirs:
-            found.warn(labels, f"{other} selects the same Pods")
+            same.append(str(other))
         elif theirs and theirs < own:
-            found.warn(labels, f"{other} selects all of these Pods as well")
+            wider.append(str(other))
         elif theirs and own < theirs:
-            found.warn(labels, f"all Pods of {other} are selected as well")
+            narrower.append(str(other))
+    # One warning for each relation: many pools with one selector would else have a warning for each pair.
+    are_all = len(candidates) < MANY
+    if same:
+        found.warn(labels, f"{_listed(same, are_all=are_all)} {_verb(same)} {SAME_PODS}")
+    if wider:
+        found.warn(labels, f"{_listed(wider, are_all=are_all)} {_verb(wider)} all of these Pods as well")
+    if narrower:
+        found.warn(labels, f"all Pods of {_listed(narrower, are_all=are_all)} are selected as well")
+
+
+def _verb(names: list[str]) -> str:
+    return "selects" if len(names) == 1 else "select"
+
+
+def _listed(names: list[str], *, are_all: bool) -> str:
+    """The first few; how many more there are, if that is known."""
+    if len(names) <= _TOLD:
+        return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    rest = f"{len(names) - _TOLD} others" if are_all else "others"
+    return f"{', '.join(names[:_TOLD])} and {rest}"
 
 
 def _candidates(kind: str, key: ObjectKey, labels: dict[str, str], others: View) -> list[Filed]:

@@ -60,9 +60,25 @@ def _judged(manifests: list[Manifest], kinds: Kinds, namespace: str) -> list[Fin
     for case in cases:
         if case.has_identity:
             names.setdefault((case.manifest.kind, case.namespace), []).append(case.obj["metadata"]["name"])
+    groups: set[tuple[str, str, str]] = set()
     for case in cases:
-        findings += _of_object(case, others, names)
+        for finding in _of_object(case, others, names):
+            if finding.severity == "warning" and finding.message.endswith(admission.SAME_PODS):
+                # Told once, of the first pool with this selector: the warning names others.
+                group = (case.manifest.kind, case.namespace, _selector(case, finding.path))
+                if group in groups:
+                    continue
+                groups.add(group)
+            findings.append(finding)
     return findings
+
+
+def _selector(case: _Case, path: str) -> str:
+    """The labels at a path, for comparing."""
+    labels: Any = case.obj
+    for step in path.split("."):
+        labels = labels[step]
+    return str(sorted(labels.items()))
 
 
 def _key(manifest: Manifest) -> tuple[str, str]:
