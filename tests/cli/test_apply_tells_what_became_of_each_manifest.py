@@ -1,6 +1,8 @@
 """`headgate apply` creates and changes objects, tries all, and shows refusals at their lines."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 
@@ -35,6 +37,29 @@ def test_all_are_tried_and_refusals_stand_at_their_lines(headgate, route, config
         f"{file}:19:7: error: {of}/b: spec.rules[0].targetModels[0].serverName: unknown field; "
         "did you mean modelServerName?",
     ]
+
+
+def test_refusals_of_an_object_come_in_the_order_of_its_lines(headgate, route) -> None:
+    """Whichever the server finds first."""
+    policy = "  rateLimit: {unit: fortnight, inputTokensPerUnit: 0}\n"
+    manifest = route(weight=101).replace("spec:\n", f"spec:\n{policy}")
+    told = headgate.run("apply", "-f", "-", stdin=manifest).stderr.splitlines()
+    places = [tuple(map(int, line.split(":")[1:3])) for line in told]
+    assert len(places) == 3
+    assert places == sorted(places)
+
+
+def test_an_object_is_applied_without_what_judges_all_kinds() -> None:
+    """Importing that, and the terminal tools of the CEL package, took most of the command's CPU time."""
+    program = (
+        "import sys; from headgate.cli.objects import apply, connecting, sending; "
+        "unneeded = {'headgate.apiserver', 'headgate.cli.validation.judging', 'prompt_toolkit'}; "
+        "print(*sorted(unneeded & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "\n"
 
 
 def test_what_the_server_could_not_read_is_told_by_field(headgate, route) -> None:

@@ -1,5 +1,5 @@
-"""The seam around the CEL engine: which package evaluates the rules of CRDs is known here
-and, for optional values, in `cel_values`.
+"""The seam around the CEL engine: which package evaluates the rules of CRDs is known here,
+in `cel_engine` and, for optional values, in `cel_values`.
 
 An `Expression` is compiled once, says at once what is wrong with it, and evaluates with `self` and
 `oldSelf`. The functions that Kubernetes adds to CEL (sum, split, quantity, sets, optional selection, ...) are
@@ -16,10 +16,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import cel
 import msgspec
 
 from headgate.api import cel_addresses, cel_quantities, cel_syntax, cel_texts, cel_values, regex
+from headgate.api.cel_engine import cel
 
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
 

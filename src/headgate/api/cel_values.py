@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import cel
 import msgspec
 
 from headgate.api import cel_syntax
+from headgate.api.cel_engine import cel
 
 __all__ = ["FUNCTIONS"]
 

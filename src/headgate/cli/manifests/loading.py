@@ -42,7 +42,7 @@ def load(paths: list[str], *, recursive: bool = True) -> list[Manifest]:
     problems = [*reading.problems]
     for manifest in reading.manifests:
         problems += _problems(manifest)
-    errors = [_line(problem) for problem in problems]
+    errors = [_line(problem) for problem in sorted(problems, key=lambda problem: problem.order)]
     if not errors and not reading.manifests:
         errors.append(f"{', '.join(paths)}: no manifests found ({', '.join(SUFFIXES)})")
     if errors:

@@ -17,8 +17,7 @@ from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
 from headgate.cli.objects.printing import Object
-from headgate.cli.validation import Finding, judging
-from headgate.cli.validation.kinds import Kinds
+from headgate.cli.validation import Finding
 
 _DEFINITION = "CustomResourceDefinition"
 _ESTABLISHED_WITHIN_S = 10.0
@@ -187,13 +186,18 @@ def findings(manifest: Manifest, error: cluster.ApiError, namespace: str) -> lis
 
     What would be right is known from the types here, for the kinds that they have.
     """
+    # Only refusals need all kinds and their rules, which take as long to import as everything else together.
+    from headgate.cli.validation import judging
+    from headgate.cli.validation.kinds import Kinds
+
     kinds = Kinds()
     namespace = judging.scope(manifest, kinds.find(manifest.content["apiVersion"], manifest.kind), namespace)
     here = judging.judge([manifest], kinds, namespace)
     told = _by_field(error)
     if told:
         suggestions = {finding.path: finding.suggestion for finding in here}
-        return [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
+        refused = [_refused(manifest, path, message, namespace, suggestions) for path, message in told]
+        return sorted(refused, key=lambda finding: finding.order)
     if error.reason == "BadRequest" and (known := [each for each in here if each.severity == "error"]):
         # They say of each field what the server says of those that it could not read.
         return sorted(known, key=lambda finding: finding.order)
@@ -229,6 +233,8 @@ def _by_field(error: cluster.ApiError) -> list[tuple[str, str]]:
 
 def _remedy(manifest: Manifest, error: cluster.ApiError) -> str:
     if isinstance(error, NoKind):
+        from headgate.cli.validation.kinds import Kinds
+
         return Kinds().advice(manifest.content["apiVersion"], manifest.kind) or (
             "apply its CustomResourceDefinition first; `headgate crds` prints those of Headgate's kinds"
         )
