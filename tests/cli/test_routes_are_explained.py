@@ -206,6 +206,19 @@ def test_mistakes_of_the_command_line(arguments, told):
     assert told in result.output
 
 
+def test_text_of_other_alphabets_stays_readable(tmp_path):
+    """Headers are sent in UTF-8, as by curl on such a terminal; what is not printable is escaped."""
+    file = tmp_path / "route.yaml"
+    condition = "modelMatch: {headers: {x-team: {exact: équipe}}}"
+    file.write_text(
+        "apiVersion: networking.volcano.sh/v1alpha1\nkind: ModelRoute\nmetadata: {name: chat}\nspec:\n"
+        f"  modelName: modèle\n  rules: [{{name: r, {condition}, targetModels: [{{modelServerName: s}}]}}]\n"
+    )
+    said = ("--model", "modèle", "--objects", str(file))
+    assert 'header x-team: "été" is not exactly "équipe"' in run(*said, "-H", "x-team=été").output
+    assert "no rule fits" not in run(*said, "-H", "x-team=équipe").output
+
+
 def test_object_of_a_wrong_type(tmp_path):
     """It is named with its file, line and field."""
     file = tmp_path / "route.yaml"

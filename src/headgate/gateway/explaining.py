@@ -284,7 +284,9 @@ class _Endpoints:
 def _changes(decision: Decision) -> list[str]:
     changes = []
     if decision.client_name:
-        asked, served = json.dumps(decision.model), json.dumps(decision.upstream_model)
+        asked, served = (
+            json.dumps(name, ensure_ascii=False) for name in (decision.model, decision.upstream_model)
+        )
         changes.append(f"model {asked} becomes {served}, and {asked} again in the answer")
     if decision.usage_unasked:
         changes.append("stream_options.include_usage is added, and the event with usage taken out again")

@@ -10,7 +10,7 @@ import json
 import msgspec
 
 from headgate.routing.match import Match
-from headgate.routing.patterns import Headers, RequestPattern, StringPattern
+from headgate.routing.patterns import Headers, RequestPattern, StringPattern, as_text
 from headgate.routing.snapshot import Route, Rule, Snapshot
 
 SHOWN_CHARACTERS = 256
@@ -99,7 +99,7 @@ def _unmet(condition: StringPattern, value: str) -> str:
         verb = f"is longer than the {condition.longest} characters that are searched for a match of"
     else:
         verb = "is not matched by"
-    return f"{_quoted(value)} {verb} {_wanted(condition)}"
+    return f"{_quoted(as_text(value))} {verb} {_wanted(condition)}"
 
 
 def conditions(pattern: RequestPattern | None) -> tuple[str, ...]:
@@ -135,4 +135,5 @@ def _wanted(condition: StringPattern) -> str:
 def _quoted(text: str) -> str:
     """In quotes, bounded, and safe to print on a terminal."""
     cut = "..." if len(text) > SHOWN_CHARACTERS else ""
-    return json.dumps(text[:SHOWN_CHARACTERS]).replace("\x7f", r"\u007f") + cut
+    shown = json.dumps(text[:SHOWN_CHARACTERS], ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in shown) + cut

@@ -18,6 +18,11 @@ class InvalidPatternError(ValueError):
     """A regular expression that RE2 does not take, or that is too large."""
 
 
+def as_text(value: str) -> str:
+    """A value as UTF-8, from its bytes decoded as Latin-1."""
+    return value.encode("latin-1").decode(errors="replace")
+
+
 class StringPattern(msgspec.Struct, frozen=True):
     """One string condition. Of several fields set, exact goes before prefix, and prefix before regex (R7)."""
 
@@ -32,7 +37,7 @@ class StringPattern(msgspec.Struct, frozen=True):
         """Whether a value fits, given as its bytes decoded as Latin-1. They are compared with the UTF-8 of a
         condition, so that no other text has the same bytes."""
         if not value.isascii():
-            value = value.encode("latin-1").decode(errors="replace")
+            value = as_text(value)
         if self.exact is not None:
             return value == self.exact
         if self.prefix is not None:

@@ -99,9 +99,9 @@ def _header(text: str) -> tuple[bytes, bytes]:
     if not found or not name.strip() or not text.isprintable():
         raise click.UsageError(f"--header {text!r}: NAME=VALUE is needed")
     try:
-        return name.strip().lower().encode("ascii"), value.strip().encode("latin-1")
+        return name.strip().lower().encode("ascii"), value.strip().encode()
     except UnicodeEncodeError:
-        raise click.UsageError(f"--header {text!r}: only Latin-1 can stand in a header") from None
+        raise click.UsageError(f"--header {text!r}: the name must be ASCII and the value UTF-8") from None
 
 
 def _body(file: str | None, model: str | None) -> bytes:
