@@ -1,6 +1,7 @@
 """`headgate apiserver token ... -o json`."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +23,16 @@ def test_a_token_is_made_and_listed(tmp_path: Path) -> None:
     (listed,) = token("list", "--state", str(tmp_path))
     assert listed.keys() == {"name", "role", "created"}
     assert (listed["name"], listed["role"]) == ("eve", "read-only")
+
+
+def test_tokens_are_listed_as_objects_are(tmp_path: Path) -> None:
+    """Columns as wide as they must be, three blanks between them, times as in Kubernetes."""
+    token("create", "eve", "--state", str(tmp_path))
+    token("create", "a-much-longer-name-than-most", "--admin", "--state", str(tmp_path))
+    result = CliRunner().invoke(main, ["apiserver", "token", "list", "--state", str(tmp_path)])
+    listed = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", result.stdout)
+    assert sorted(listed.splitlines()) == [
+        "NAME                           ROLE        CREATED",
+        "a-much-longer-name-than-most   admin       TIME",
+        "eve                            read-only   TIME",
+    ]

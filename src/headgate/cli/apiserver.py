@@ -11,6 +11,7 @@ import click
 
 from headgate import apiserver as server
 from headgate.cli import options, process
+from headgate.cli.objects import printing
 
 _OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
@@ -105,11 +106,14 @@ def list_tokens(state: Path, output: str) -> None:
     except server.TokenError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
-        rows = [{"name": t.name, "role": t.role, "created": t.created} for t in tokens]
+        rows = [{"name": t.name, "role": t.role, "created": t.created.replace("+00:00", "Z")} for t in tokens]
         click.echo(json.dumps(rows, indent=4))
         return
-    for known in [("NAME", "ROLE", "CREATED"), *((t.name, t.role, t.created) for t in tokens)]:
-        click.echo(f"{known[0]:<24} {known[1]:<10} {known[2]}")
+    columns = [printing.Column(name) for name in ("name", "role", "created")]
+    printer = printing.Printer(columns, wide=True, with_namespace=False, with_labels=False)
+    listed = [printing.Row([t.name, t.role, t.created.replace("+00:00", "Z")]) for t in tokens]
+    for line in printer.lines(listed, with_headings=True):
+        click.echo(line)
 
 
 @token.command()
