@@ -182,6 +182,24 @@ def test_two_pages_cannot_have_one_port(file: Path) -> None:
     ]
 
 
+def test_exit_codes_tell_a_bad_command_line_from_bad_settings(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that clash are 1 wherever they come from; a flag that cannot be read is 2."""
+
+    def check(*words: str) -> int:
+        return CliRunner().invoke(main, ["gateway", "--check-config", *words]).exit_code
+
+    assert check("--port", "8500", "--metrics-port", "8500") == 1
+    assert check("--port", "abc") == 2
+    assert check("--prt", "1") == 2
+    file.write_text("listen: {port: 8500}\nmetrics: {port: 8500}\n")
+    assert check("--config", str(file)) == 1
+    assert CliRunner().invoke(main, ["up", "--gateway-config", str(file)]).exit_code == 1
+    monkeypatch.setenv("HEADGATE_METRICS_PORT", "8500")
+    assert check("--port", "8500") == 1
+
+
 def test_a_value_that_cannot_be_read_hides_none_that_makes_no_sense(file: Path) -> None:
     """And the default in its place clashes with nothing."""
     file.write_text("listen: {port: eighty}\nadmin: {port: 8080}\ncors: {origins: [example.com/]}\n")

@@ -1,5 +1,6 @@
 """What a user sees when the manifests, or what they run, are wrong."""
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -97,4 +98,42 @@ def test_random_ports_are_refused(new_machine):
     machine.ports["admin-port"] = 0
     done = run(machine, QUICKSTART)
     assert done.returncode == 1
-    assert "`headgate up` cannot use port 0, a random one: choose another --admin-port" in done.stderr
+    assert "`headgate up` cannot use port 0, a random one: choose another with --admin-port, " in done.stderr
+
+
+@pytest.mark.parametrize("source", ["default", "environment", "file"])
+def test_a_taken_port_is_told_with_all_that_moves_it(new_machine, tmp_path: Path, monkeypatch, source):
+    """The flag, the variable and the setting, and which of them set it, if any did."""
+    machine = new_machine()
+    settings = tmp_path / "gateway.yaml"
+    words = ["--gateway-config", str(settings)] if source == "file" else []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        if source == "default":
+            machine.ports["metrics-port"] = port
+        else:
+            del machine.ports["metrics-port"]
+        settings.write_text(f"metrics:\n  port: {port}\n")
+        if source == "environment":
+            monkeypatch.setenv("HEADGATE_METRICS_PORT", str(port))
+        done = run(machine, QUICKSTART, *words)
+    origin = {"default": "", "environment": "HEADGATE_METRICS_PORT", "file": f"{settings}:2"}[source]
+    said = f" (it is set by {origin})" if origin else ""
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Error: cannot listen on 127.0.0.1:{port} for the gateway's metrics: Address already in use; "
+        "choose another port with --metrics-port, HEADGATE_METRICS_PORT or metrics.port in the file of "
+        f"--gateway-config{said}\n"
+    )
+
+
+def test_one_port_for_two_servers_starts_nothing(new_machine):
+    """The gateway would end again and again, because the API server has its port."""
+    machine = new_machine()
+    machine.ports["apiserver-port"] = machine.ports["port"]
+    done = run(machine, QUICKSTART)
+    assert done.returncode == 1
+    assert (
+        f"port {machine.ports['port']} for the Kubernetes API is also that of the inference API; "
+        "choose another port with --apiserver-port\n"
+    ) in done.stderr

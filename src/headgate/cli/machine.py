@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import httpx2
 import msgspec
@@ -19,6 +19,7 @@ from rich.console import Console
 from headgate import api, cluster, routing
 from headgate.cli import applying
 from headgate.cli import options as shared
+from headgate.cli.gateway import flags as gateway_flags
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
@@ -53,6 +54,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     apiserver_port: int
     gateway: GatewaySettings
+    gateway_origins: dict[str, str]
+    """Where settings come from that do not have their default, by path."""
     gateway_arguments: list[str]
     """The file and flags that those settings come from."""
     wait_s: float
@@ -120,28 +123,51 @@ async def run(options: Options) -> None:
 def _check_ports(options: Options) -> None:
     """All ports that are taken, in one message, before anything is started."""
     listen, metrics, admin = options.gateway.listen, options.gateway.metrics, options.gateway.admin
-    wanted = {
-        "--port": ("the inference API", listen.host, listen.port),
-        "--apiserver-port": ("the Kubernetes API", _LOOPBACK, options.apiserver_port),
-        "--metrics-port": ("the gateway's metrics", metrics.host, metrics.port),
-        "--admin-port": ("the gateway's admin page", admin.host, admin.port),
-    }
+    wanted = [
+        ("the inference API", listen.host, listen.port, _Moved(options, "listen")),
+        ("the gateway's metrics", metrics.host, metrics.port, _Moved(options, "metrics")),
+        ("the gateway's admin page", admin.host, admin.port, _Moved(options, "admin")),
+        ("the Kubernetes API", _LOOPBACK, options.apiserver_port, None),
+    ]
     problems = []
-    for option, (purpose, host, port) in wanted.items():
+    users: dict[int, str] = {}
+    for purpose, host, port, moved in wanted:
+        remedy = moved.by("port") if moved else "--apiserver-port"
         if port == 0:
-            problems.append(f"`headgate up` cannot use port 0, a random one: choose another {option}")
+            problems.append(f"`headgate up` cannot use port 0, a random one: choose another with {remedy}")
+            continue
+        if users.setdefault(port, purpose) != purpose:
+            told = f"port {port} for {purpose} is also that of {users[port]}"
+            problems.append(f"{told}; choose another port with {remedy}")
             continue
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
             except OSError as error:
-                is_host = error.errno == errno.EADDRNOTAVAIL
-                where = "--host" if option == "--port" else "--gateway-config"
-                remedy = f"choose another {f'address with {where}' if is_host else f'port with {option}'}"
-                problems.append(f"cannot listen on {host}:{port} for {purpose}: {error.strerror}; {remedy}")
+                what = f"port with {remedy}"
+                if error.errno == errno.EADDRNOTAVAIL and moved is not None:
+                    what = f"address with {moved.by('host')}"
+                told = f"cannot listen on {host}:{port} for {purpose}: {error.strerror}"
+                problems.append(f"{told}; choose another {what}")
     if problems:
         raise StartError("\n".join(problems))
+
+
+class _Moved(NamedTuple):
+    """How the address of a section is changed for `headgate up`."""
+
+    options: Options
+    section: str
+
+    def by(self, name: str) -> str:
+        """The flag, if this command has it, the variable, and the setting; and where it is set now."""
+        setting = setting_types.settings()[f"{self.section}.{name}"]
+        flags = [setting.flags[0]] if setting.path in gateway_flags.OF_UP else []
+        ways = [*flags, setting.variable, f"{setting.path} in the file of --gateway-config"]
+        origin = self.options.gateway_origins.get(setting.path)
+        said = f" (it is set by {origin})" if origin is not None and origin not in setting.flags else ""
+        return f"{', '.join(ways[:-1])} or {ways[-1]}{said}"
 
 
 def _url(host: str, port: int) -> str:

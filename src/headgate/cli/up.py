@@ -14,14 +14,7 @@ _PORT = click.IntRange(1, 65535)
 @click.command(cls=gateway_flags.SettingsCommand)
 @click.argument("manifests", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
 @shared.state
-@gateway_flags.of_some_settings(
-    "listen.host",
-    "listen.port",
-    "metrics.port",
-    "admin.port",
-    "workers.count",
-    "scheduling.config_file",
-)
+@gateway_flags.of_some_settings(*gateway_flags.OF_UP)
 @click.option(
     "--apiserver-port", default=6443, type=_PORT, show_default=True, help="Port of the Kubernetes API."
 )
@@ -58,6 +51,7 @@ def up(
         started = machine.Options(
             manifests=loaded,
             gateway=gateway.settings,
+            gateway_origins=gateway.origins,
             gateway_arguments=machine.gateway_arguments(
                 gateway_config, flags, gateway.origins, gateway.settings.listen.host
             ),

@@ -13,6 +13,16 @@ from headgate.gateway import Setting, old_settings, setting_types
 
 Command = Callable[..., Any]
 
+OF_UP = (
+    "listen.host",
+    "listen.port",
+    "metrics.port",
+    "admin.port",
+    "workers.count",
+    "scheduling.config_file",
+)
+"""Settings of the gateway that `headgate up` has flags for."""
+
 
 class SettingsCommand(click.Command):
     """For a flag that does not exist, suggests only names of today."""
