@@ -132,13 +132,14 @@ async def test_text_form_of_a_request_that_failed(start_gateway, start_endpoint)
     dead = await start_endpoint()
     await dead.stop()
     gateway = await start_gateway(dead)
-    assert (await gateway.ask()).status == 503
+    answer = await gateway.ask()
+    assert answer.status == 503
     (line,) = gateway.log_lines()
     wanted = (
         r'\S+Z 127\.0\.0\.1 "POST /v1/chat/completions HTTP/1\.1" 503 outcome=endpoint_unreachable model=m '
         r"route=default/route rule=rule pool=default/pool endpoint=- attempts=1 "
         r"prompt=\d+ cached=0 expected=\d+ms tokens=-/- "
-        r"request_bytes=33 response_bytes=0 "
+        rf"request_bytes=33 response_bytes={len(answer.body)} "
         r"total=\d+ms\(\d+\+0\+0\) id=\S+ origin=upstream tried=default/pod-0:connect:\d+ms "
         r'error="127\.0\.0\.1:\d+ cannot be connected to"'
     )
@@ -196,11 +197,13 @@ async def test_bytes_that_are_no_request(start_gateway, endpoint, form):
     gateway = await start_gateway(endpoint, settings={"logging_access_log": form})
     client = await gateway.connect()
     client.send(b"POST /p\xff HTTP/1.1\r\ncontent-length: x\r\n\r\n")
-    assert b" 400 Bad Request" in await client.rest()
+    answer = await client.rest()
+    assert b" 400 Bad Request" in answer
     if form == "json":
         found = entry(gateway)
         assert (found["client_address"], found["status_code"]) == ("127.0.0.1", 400)
         assert (found["method"], found["outcome"]) == (None, "invalid_http")
+        assert found["response_bytes"] == len(answer.partition(b"\r\n\r\n")[2]) > 0
     else:
         (line,) = gateway.log_lines()
         assert ' 127.0.0.1 "- ' in line
@@ -288,3 +291,16 @@ async def test_trace_of_a_request(logging, endpoint):
         assert (await gateway.ask(**given)).status == 200
         assert given.items() <= dict(endpoint.calls[-1].headers).items()
     assert [json.loads(line)["trace_id"] for line in gateway.log_lines()] == [case[1] for case in cases]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_errors_of_the_gateway_have_their_length(start_gateway, endpoint, form, path):
+    """A response that no endpoint sent has a body as well."""
+    gateway = await start_gateway(endpoint, settings={"logging_access_log": form})
+    answer = await gateway.ask({"model": "nobody", "messages": []}, path)
+    assert answer.status == 404
+    (line,) = gateway.log_lines()
+    size = len(answer.body)
+    assert size > 0
+    assert (f" response_bytes={size} " if form == "text" else f'"response_bytes":{size},') in line

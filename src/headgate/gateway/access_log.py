@@ -10,7 +10,7 @@ from __future__ import annotations
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
 
-from headgate.gateway import log_text, trace
+from headgate.gateway import log_text, refusals, trace
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.access_words import Words, origin
 from headgate.telemetry import LineLog, LogClock
@@ -67,7 +67,8 @@ class AccessLog:
             "stream": False,
             "upstream_attempts": 0,
             "attempts": [],
-            **dict.fromkeys(("request_bytes", "response_bytes"), 0),
+            "request_bytes": 0,
+            "response_bytes": len(refusals.body(refusal, target)),
             **dict.fromkeys((field.name for field in FIELDS if field.name.startswith("duration_")), 0),
             "duration_time_to_first_token": None,
         }
@@ -103,7 +104,7 @@ class AccessLog:
             expected = f" prompt={prompt_tokens} cached={choice.cached_tokens}{predicted}"
         counted = "-/-" if tokens is None else f"{tokens[0]}/{tokens[1]}"
         limit = " limit={}/{}".format(*_limited(held, "-")) if (held := exchange.reservation) else ""
-        sent_bytes, waited = exchange.bytes_out, ""
+        sent_bytes, waited = exchange.bytes_out + exchange.refusal_bytes, ""
         if exchange.wait is not None:
             sent_bytes, waited = _sent_bytes(exchange), _waited(exchange.wait, now)
         trace_id = f" trace={trace.trace_id(request.traceparent) or '-'}" if request.traceparent else ""
@@ -188,7 +189,8 @@ class AccessLog:
 
 def _sent_bytes(exchange: Exchange) -> int:
     """Of the body that the client has: the answer's, and what it heard while it waited."""
-    return exchange.bytes_out if exchange.wait is None else exchange.bytes_out + exchange.wait.told_bytes
+    sent = exchange.bytes_out + exchange.refusal_bytes
+    return sent if exchange.wait is None else sent + exchange.wait.told_bytes
 
 
 def _limited(held: Reservation, none: str) -> tuple[int | str, int | str]:

@@ -42,6 +42,7 @@ class Answering(PairedDelivery):
         "heard_at",
         "now",
         "outcome",
+        "refusal_bytes",
         "sent_at",
         "status",
         "tail",
@@ -57,6 +58,8 @@ class Answering(PairedDelivery):
         self.upstream_status = 0
         """Of the answer that is passed on."""
         self.error_message = ""
+        self.refusal_bytes = 0
+        """Of the body, if the gateway itself answers with an error."""
         self.bytes_in = len(request.body)
         self.sent_at = self.head_at = self.first_byte_at = 0.0
         """When the request was sent for the last time, and when the answer to that came; 0 is not yet."""

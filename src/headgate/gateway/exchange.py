@@ -10,7 +10,7 @@ import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from headgate.gateway import decision_header, large, learning, limiting
+from headgate.gateway import decision_header, large, learning, limiting, refusals
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
 from headgate.gateway.refusals import Refusal, error_event
@@ -148,6 +148,7 @@ class Exchange(Answering):
         now = self.now()
         self.status = refusal.status
         self.error_message = refusal.log_message
+        self.refusal_bytes = len(refusals.body(refusal, self.request.target))
         self._settle(refusal.code, now)
         if self.request.wants_decision:
             self.request.answer_lines += decision_header.line(self, self._limits_told(), refusal.code)

@@ -101,6 +101,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode({"error": error})
 
 
+def body(refusal: Refusal, target: bytes) -> bytes:
+    """The body of the response for a refusal, in the form that clients of the target's API expect."""
+    return refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
+
+
 def error_event(refusal: Refusal, target: bytes) -> bytes:
     """The server-sent event that ends a broken stream, in the form of the target's API."""
     if target.startswith(_ANTHROPIC_PATH):
@@ -158,6 +163,6 @@ def refused(
         headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
     if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append((b"allow", ALLOWED))
-    body = refusal.body(anthropic=target.startswith(_ANTHROPIC_PATH))
     lines += refusal.lines
-    return response(refusal.status, body, headers=tuple(headers), keep_alive=keep_alive, lines=lines)
+    content = body(refusal, target)
+    return response(refusal.status, content, headers=tuple(headers), keep_alive=keep_alive, lines=lines)
