@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from headgate.cli import main
 from headgate.cli.gateway import configuration
+from headgate.gateway import setting_types
 
 ROOT = Path(__file__).parents[2]
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -39,7 +40,9 @@ def test_its_errors_are_told_with_those_of_the_settings(file: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error(file: Path) -> None:
     """Missing, empty, or no YAML."""
-    assert errors(file) == ["picker.yaml: error: No such file or directory"]
+    assert errors(file) == [
+        "command line: error: --scheduling-config-file: picker.yaml: No such file or directory"
+    ]
     file.write_text("")
     assert "picker.yaml: error: it says nothing" in errors(file)[0]
     file.write_text("plugins: [\n")
@@ -99,6 +102,9 @@ async def test_a_change_of_the_file_takes_effect_and_an_invalid_one_does_not(
         return [each["name"] for each in shown]
 
     assert len(scorers()) == 4
+    assert gateway.config()["settings"]["scheduling"]["config_file"] == str(file)
+    shown = {f"{section}.{name}" for section, found in gateway.config()["settings"].items() for name in found}
+    assert shown == set(setting_types.settings()), "what is computed from settings is none"
     file.write_text(f"{HEAD}plugins: [{{type: queue-scorer}}]\n")
     await eventually(lambda: scorers() == ["queue-scorer"])
     file.write_text(f"{HEAD}plugins: [{{type: queue-score}}]\n")

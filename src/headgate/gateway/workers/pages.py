@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import pages
+from headgate.gateway import pages, setting_types
+from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.workers import channel
 from headgate.gateway.workers.messages import Answered
 from headgate.gateway.workers.page_hosts import KnownHosts
@@ -187,6 +188,17 @@ def _flow(answers: Answers, _: Request) -> Shown:
     return pools
 
 
+def _settings(settings: GatewaySettings) -> Shown:
+    """Those that can be set; what is computed from them is shown where it takes effect."""
+    return {
+        section.name: {
+            each.name: msgspec.to_builtins(getattr(getattr(settings, section.name), each.name))
+            for each in section.settings
+        }
+        for section in setting_types.sections()
+    }
+
+
 def _config(supervisor: Supervisor, answers: Answers) -> Shown:
     """The objects as the first worker that serves has them, the settings, and the state of all workers."""
     serving = [worker for worker in answers if not worker.is_retiring] or list(answers)
@@ -194,7 +206,7 @@ def _config(supervisor: Supervisor, answers: Answers) -> Shown:
     shown.pop("statistics", None)
     restarts = {slot.number: slot.restarts for slot in supervisor.slots}
     return shown | {
-        "settings": msgspec.to_builtins(supervisor.configuration.settings),
+        "settings": _settings(supervisor.configuration.settings),
         "configuration": supervisor.configuration.shown(),
         "workers": [
             {
