@@ -2,12 +2,15 @@
 
 - No `raise` inside `except*`: Python 3.11.2, which is that of Debian 12, wraps the new exception in a group,
   so that nobody who expects it catches it. Catch the group, and look at its leaves.
-- In `src`, no `sys.executable, "-m"` without "-P": the process would import from its working directory.
+- In `src`, no Python is started without "-P" or "-I": it would import from its working directory. Every use
+  of `sys.executable` counts, except one whose options can be read beside it; so do "python3" as the first
+  word of a command, and multiprocessing.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +27,87 @@ def problems(path: Path) -> Iterator[str]:
         if isinstance(node, ast.TryStar):
             for each in raised([statement for handler in node.handlers for statement in handler.body]):
                 yield f"{path}:{each.lineno}: raise inside except*, which Python 3.11.2 wraps in a group"
-        if isinstance(node, ast.Tuple | ast.List) and is_shipped and imports_from_cwd(node.elts):
-            yield f'{path}:{node.lineno}: sys.executable, "-m" without "-P" imports from the working folder'
+    for line in sorted(set(pythons(tree))) if is_shipped else ():
+        yield f'{path}:{line}: a Python without "-P" or "-I" imports from its working directory'
 
 
-def imports_from_cwd(words: list[ast.expr]) -> bool:
-    """Whether a command line begins with Python and "-m"."""
-    return [ast.unparse(word) for word in words[:2]] == ["sys.executable", "'-m'"]
+INTERPRETER = re.compile(r"(?:.*/)?python[0-9.]*")
+SAFE_OPTION = re.compile(r"-[bBdEiOqRsSuvx]*[PI].*")
+VALUED_OPTIONS = ("-W", "-X")
+STARTS = re.compile(r"run|Popen|call|check_\w+|system|exec\w*|(posix_)?spawn\w*|create_subprocess_\w+")
+
+
+def pythons(tree: ast.AST) -> Iterator[int]:
+    """The lines on which a Python may be started that imports from its working directory."""
+    judged: set[ast.AST] = set()
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
+            if any(
+                name.split(".")[0] == "multiprocessing" or name == "ProcessPoolExecutor" for name in names
+            ):
+                yield node.lineno
+            if isinstance(node, ast.ImportFrom) and node.module == "sys" and "executable" in names:
+                yield node.lineno
+        for words in commands(node):
+            for at, word in enumerate(words):
+                if is_executable(word) or (at == 0 and is_named(word)):
+                    judged.add(word)
+                    if not is_safe(words[at + 1 :]):
+                        yield word.lineno
+    # Any other use may end in a command: under another name, or within a text.
+    yield from (node.lineno for node in nodes if is_executable(node) and node not in judged)
+
+
+def commands(node: ast.AST) -> Iterator[list[ast.expr]]:
+    """What may be the words of a command: lists, arguments, and texts for a shell."""
+    if isinstance(node, ast.Tuple | ast.List):
+        yield node.elts
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+        is_start = STARTS.fullmatch(name) is not None
+        if not is_start and len(node.args) == 1 and is_executable(node.args[0]):
+            yield [node.args[0], ast.Constant("-P")]  # such as Path(sys.executable): starts nothing
+        elif is_start and node.args and isinstance(text := node.args[0], ast.Constant):
+            words = str(text.value).split()
+            if len(words) > 1:
+                yield [ast.copy_location(ast.Constant(word), text) for word in words]
+            else:
+                yield node.args
+        elif is_start:
+            yield node.args
+
+
+def is_executable(word: ast.AST) -> bool:
+    return (
+        isinstance(word, ast.Attribute)
+        and word.attr == "executable"
+        and ast.unparse(word) == "sys.executable"
+    )
+
+
+def is_named(word: ast.AST) -> bool:
+    return isinstance(word, ast.Constant) and INTERPRETER.fullmatch(str(word.value)) is not None
+
+
+def is_safe(options: list[ast.expr]) -> bool:
+    """Whether the options of an interpreter, up to its program, keep the working directory out."""
+    is_value = False
+    for option in options:
+        if ast.unparse(option) == "*sys.orig_argv[1:]":
+            return True  # as this process was started
+        if not isinstance(option, ast.Constant) or not isinstance(option.value, str):
+            return False
+        if is_value:
+            is_value = False
+        elif SAFE_OPTION.fullmatch(option.value):
+            return True
+        elif not option.value.startswith("-") or option.value[-1:] in "mc":
+            return False
+        else:
+            is_value = option.value in VALUED_OPTIONS
+    return False
 
 
 def raised(body: list[ast.stmt]) -> Iterator[ast.Raise]:

@@ -51,6 +51,43 @@ def test_a_process_that_imports_from_its_working_directory_is_found(tool, tmp_pa
     assert len(list(tool.problems(file))) == 2 * found
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('a = (sys.executable, "-c", "pass")', 1),
+        ('a = [sys.executable, "tool.py"]', 1),
+        ('a = [sys.executable, "-u", "-m", "x"]', 1),
+        ("a = [sys.executable, *words]", 1),
+        ('a = [sys.executable, "-Im", "x"]', 0),
+        ('a = [sys.executable, "-c", "-P"]', 1),
+        ('a = [sys.executable, "-u", "-P", "-m", "x"]', 0),
+        ('a = [sys.executable, "-X", "dev", "-I", "x.py"]', 0),
+        ('a = ["nice", sys.executable, "-m", "x"]', 1),
+        ('a = ["nice", sys.executable, "-P", "-m", "x"]', 0),
+        ("a = [sys.executable, *sys.orig_argv[1:]]", 0),
+        ('asyncio.create_subprocess_exec(sys.executable, "-m", "x")', 1),
+        ('asyncio.create_subprocess_exec(sys.executable, "-P", "-m", "x")', 0),
+        ("subprocess.run(sys.executable)", 1),
+        ('python = sys.executable\na = [python, "-m", "x"]', 1),
+        ('os.system(f"{sys.executable} -m x")', 1),
+        ('subprocess.run(["python3", "-m", "x"])', 1),
+        ('subprocess.run(["/usr/bin/python3.11", "-P", "-m", "x"])', 0),
+        ('os.system("python3 -m x")', 1),
+        ('os.system("python3 -I -m x")', 0),
+        ("from sys import executable", 1),
+        ("import multiprocessing", 1),
+        ("from concurrent.futures import ProcessPoolExecutor", 1),
+        ("a = Path(sys.executable).parent", 0),
+        ('a = ("version", "python")', 0),
+    ],
+)
+def test_every_way_to_start_a_python_is_found(tool, tmp_path, code, found):
+    """However the command is put together; what cannot be read from the code counts as unsafe."""
+    file = tmp_path / "code.py"
+    file.write_text(f"import sys\n{code}\n")
+    assert len(list(tool.problems(file))) == found
+
+
 def test_a_raise_in_a_plain_except_is_fine(tool, tmp_path):
     """Only `except*` wraps errors."""
     (tmp_path / "code.py").write_text("try:\n    pass\nexcept OSError:\n    raise\n")
