@@ -33,6 +33,13 @@ def test_ordinary_expressions_are_within_the_bounds(expression):
     assert regex.compiled(expression, regex.OF_SCHEMAS)
 
 
+@pytest.mark.parametrize("expression", ["(a{100}){100}", "(a{2,50}b){30}", "a{1001}"])
+def test_a_refused_repetition_says_that_bounds_are_multiplied(expression):
+    """Each of the two may be small enough by itself."""
+    with pytest.raises(regex.RegexError, match=r"invalid repetition size: \{.*at most \{1000\}.*multiplied"):
+        regex.compiled(expression)
+
+
 def test_patterns_of_definitions_are_refused():
     """Where a definition is checked, with the field."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": LARGE}}}

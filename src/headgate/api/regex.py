@@ -34,6 +34,12 @@ _MEASURED_BYTES: Final = 2 << 20
 """Of what needs more, the number of instructions is not counted: to compile it takes too long."""
 
 
+_REPETITION: Final = (
+    "; at most {1000} is allowed, and the bounds of nested repetitions are multiplied: (a{100}){100} counts "
+    "as {10000}. Make one of them smaller, or use * or +"
+)
+
+
 class RegexError(ValueError):
     """RE2 does not take the expression; the message says why."""
 
@@ -73,4 +79,6 @@ def _compiled(expression: str, memory_bytes: int) -> Any:
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         if "too large" in reason:
             return None
+        if "repetition size" in reason:
+            reason += _REPETITION
         raise RegexError(reason) from error
