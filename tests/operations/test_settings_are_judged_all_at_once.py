@@ -173,6 +173,26 @@ def test_flags_that_are_mistyped_are_answered_with_those_of_today() -> None:
     assert "Did you mean '--scheduling-config-file'?" in told.output
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["gateway", "--prot", "1"], "'--port'"),
+        (["gateway", "--metric-port", "1"], "'--metrics-port'"),
+        (["up", "--portt", "1"], "'--port'"),
+        (["up", "--gateway-confg", "x"], "'--gateway-config'"),
+        (["gatway"], "gateway"),
+        (["route", "explan"], "'explain'"),
+        (["apiserver", "token", "lst"], "'list'"),
+        (["validate", "--strct"], "'--strict'"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_nearest(words: list[str], meant: str) -> None:
+    """Commands, their commands, and flags; only the nearest, where one clearly is."""
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 2
+    assert f"Did you mean {meant}?" in told.output
+
+
 def test_two_pages_cannot_have_one_port(file: Path) -> None:
     """Whoever comes second is told whose port it is."""
     file.write_text("admin: {port: 8080}\n")

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import click
@@ -35,6 +36,8 @@ _COMMANDS = {
 }
 
 
+_AS_NEAR = 0.05
+"""Of similarity: words are suggested that are as near as the nearest."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 """Exit codes as shells give them to what SIGINT and SIGPIPE ended."""
@@ -60,6 +63,12 @@ def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def _nearest(word: str, known: Collection[str]) -> list[str]:
+    """The word that was most likely meant, and those that are as near."""
+    likeness = {each: difflib.SequenceMatcher(None, each, word).ratio() for each in known}
+    return [each for each in known if likeness[each] >= max(likeness.values()) - _AS_NEAR]
+
+
 class _LazyGroup(click.Group):
     """Knows its commands by name and imports them on use; ends in silence when it is told to stop."""
 
@@ -79,6 +88,9 @@ class _LazyGroup(click.Group):
         _open_standard_streams()
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            near = _nearest(error.option_name, error.possibilities or ())
+            raise click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx) from None
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
