@@ -241,8 +241,8 @@ class EmbeddedServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, but idle connections end at once: over TLS it would wait for silent peers.
 
-        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose. Peers amid a
-        TLS handshake have no connection yet, and from Python 3.12 on closing waits for them.
+        Whom asyncio accepts in the same turn of the loop in which a server closes, it would lose. Peers amid
+        a TLS handshake have no connection yet, and from Python 3.12 on closing waits for them.
         """
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener)

@@ -76,7 +76,7 @@ def _connection(config: SingleConfig) -> Connection:
         # lightkube knows the beta versions only; for tokens, v1 says the same thing in the same place.
         user.exec.apiVersion = "client.authentication.k8s.io/v1beta1"
     server = config.cluster.server
-    tls = verify_cluster(config.cluster, user, config.abs_file)
+    tls = http_clients.verifying(verify_cluster(config.cluster, user, config.abs_file))
     auth = user_auth(user)
     return Connection(
         server=server,

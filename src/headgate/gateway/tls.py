@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable
 
+from headgate import http_clients
 from headgate.routing import Tls
 
 
@@ -37,7 +38,7 @@ def _without_name(tls: Tls) -> Tls:
 
 
 def _context(tls: Tls, protocol: str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=tls.authorities or None)
+    context = http_clients.verifying(ssl.create_default_context(cadata=tls.authorities or None))
     context.set_alpn_protocols([protocol])
     if not tls.is_verified:
         context.check_hostname = False

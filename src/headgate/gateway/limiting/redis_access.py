@@ -7,6 +7,7 @@ import ssl
 import msgspec
 from redis.exceptions import AuthenticationError
 
+from headgate import http_clients
 from headgate.gateway.limiting.transport import Unreachable
 
 
@@ -25,7 +26,7 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
         """For TLS, anew for each connection, as files change. The system's authorities take a tenth of a
         second to read, for which no event loop has time. Raises Unreachable if the file is of no use."""
         try:
-            return ssl.create_default_context(cafile=self.ca_file)
+            return http_clients.verifying(ssl.create_default_context(cafile=self.ca_file))
         except ssl.SSLError as error:
             raise Unreachable(
                 f"rate_limits.redis_ca_file {self.ca_file} has no certificate in PEM: {error}"
