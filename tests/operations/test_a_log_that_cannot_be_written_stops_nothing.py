@@ -136,23 +136,22 @@ async def serves_and_ends(gateway: Started, eventually: Callable[..., object]) -
 
 
 @pytest.mark.parametrize("what", OUTPUTS)
-async def test_a_log_on_standard_error_that_cannot_be_written(started, outputs, eventually, what):
-    """Lines of the log are dropped, and the metric says how many."""
-    gateway = started(subprocess.DEVNULL, outputs[what]())
+async def test_both_logs_cannot_be_written(started, outputs, eventually, what):
+    """Lines of the log and of the access log are dropped, and metrics say how many."""
+    gateway = started(outputs[what](), outputs[what]())
     await serves_and_ends(gateway, eventually)
     await eventually(lambda: gateway.says_something() and gateway.dropped("headgate_log_lines_total") > 0)
+    if "stopped" not in what:  # otherwise some wait for a reader, until there are too many
+        await eventually(lambda: gateway.dropped("headgate_gateway_access_log_lines_total") > 0)
     gateway.process.terminate()
     assert gateway.process.wait(60) == 0
 
 
-@pytest.mark.parametrize("what", OUTPUTS)
-async def test_an_access_log_that_cannot_be_written(started, outputs, eventually, what, tmp_path):
-    """Lines of the access log are dropped, and the metric says how many."""
+async def test_an_access_log_that_cannot_be_written(started, outputs, eventually, tmp_path):
+    """The log has no traceback of it."""
     with (tmp_path / "stderr").open("wb") as stderr:
-        gateway = started(outputs[what](), stderr.fileno())
+        gateway = started(outputs["the disk is full"](), stderr.fileno())
         await serves_and_ends(gateway, eventually)
-        if "stopped" not in what:  # otherwise some wait for a reader, until there are too many
-            await eventually(lambda: gateway.dropped("headgate_gateway_access_log_lines_total") > 0)
         gateway.process.terminate()
         assert gateway.process.wait(60) == 0
     assert "Traceback" not in (tmp_path / "stderr").read_text()

@@ -7,12 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate import serving
 
-@pytest.fixture(params=["127.0.0.1", "0.0.0.0", "::"])
-def taken(request) -> Iterator[int]:
+HOSTS = ("127.0.0.1", "0.0.0.0", "::")
+
+
+@pytest.fixture
+def host() -> str:
+    return "0.0.0.0"
+
+
+@pytest.fixture
+def taken(host) -> Iterator[int]:
     """A port of 127.0.0.1 that another program has, such as a Prometheus that listens on all addresses."""
-    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
-    with socket.create_server((request.param, 0), family=family, dualstack_ipv6=":" in request.param) as sock:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family, dualstack_ipv6=":" in host) as sock:
         yield sock.getsockname()[1]
 
 
@@ -23,6 +32,13 @@ def fails(*words: str) -> str:
     )
     assert done.returncode == 1, done.stderr
     return done.stderr
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_port_is_taken_whatever_its_host(taken):
+    """Of this machine, or of all addresses, by IPv4 or by both."""
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{taken}: Address already in use"):
+        serving.listening_socket("127.0.0.1", taken)
 
 
 @pytest.mark.parametrize(
