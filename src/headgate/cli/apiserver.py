@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from headgate import apiserver as server
+from headgate import garbage
 from headgate.cli import options, process
 from headgate.cli.objects import printing
 
@@ -55,6 +56,7 @@ def apiserver(
 
 
 def _tell(running: server.Running) -> None:
+    garbage.spare_what_there_is()
     process.say(f"API server ready at {running.url}, kubeconfig {running.kubeconfig}")
 
 

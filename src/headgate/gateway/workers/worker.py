@@ -13,11 +13,12 @@ from typing import Any
 
 from starlette.applications import Starlette
 
+from headgate import garbage
 from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
 from headgate.gateway.queueing.shares import Place
 from headgate.gateway.service import Service
-from headgate.gateway.workers import allocator, collector, messages
+from headgate.gateway.workers import allocator, messages
 from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
@@ -112,7 +113,7 @@ class _Worker:
             loop.remove_signal_handler(signal.SIGTERM)
 
     def _ready(self) -> None:
-        collector.spare_what_there_is()
+        garbage.spare_what_there_is()
         allocator.return_large_blocks()
         self._say(messages.Ready())
 

@@ -1,4 +1,4 @@
-"""Python's garbage collector in a worker."""
+"""Python's garbage collector in a server."""
 
 from __future__ import annotations
 
