@@ -9,19 +9,26 @@ Fairness, with the event loop as its seats.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from headgate.apiserver import errors
 from headgate.apiserver.shares import Shares
 
 AT_ONCE = 4
 """Requests that begin in one pass of the loop: writes of one pass share a transaction."""
+SHORT_PASS_S = 0.01
+"""Of CPU time. After a longer pass only one request begins in the next, so that passes do not add up."""
 
 
 class Turns:
     """Owner of the queues of requests, one for each user who has some waiting."""
 
-    def __init__(self, max_waiting: int) -> None:
+    def __init__(self, max_waiting: int, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._pass_began_s = 0.0
+        self._at_once = AT_ONCE
         self._shares = Shares(max_waiting)
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._ticking = False
@@ -33,7 +40,7 @@ class Turns:
         429 if too many requests wait already.
         """
         self._tick_later()
-        if self._begun < AT_ONCE and not self._waiting:
+        if self._begun < self._at_once and not self._waiting:
             self._begun += 1
             return
         if not self._shares.take(user):
@@ -59,6 +66,7 @@ class Turns:
     def _tick_later(self) -> None:
         if not self._ticking:
             self._ticking, self._begun = True, 0
+            self._at_once, self._pass_began_s = AT_ONCE, self._clock()
             asyncio.get_running_loop().call_soon(self._tick)
 
     def statistics(self) -> dict[str, int]:
@@ -70,8 +78,10 @@ class Turns:
 
     def _tick(self) -> None:
         """A new pass of the loop: the next few requests, one of each user."""
-        self._begun = 0
-        while self._waiting and self._begun < AT_ONCE:
+        now_s = self._clock()
+        self._at_once = AT_ONCE if now_s - self._pass_began_s < SHORT_PASS_S else 1
+        self._begun, self._pass_began_s = 0, now_s
+        while self._waiting and self._begun < self._at_once:
             user, queue = next(iter(self._waiting.items()))
             turn = queue.popleft()
             if queue:
