@@ -190,5 +190,5 @@ def test_own_kinds_need_no_helper(tmp_path):
     parts = Parts(Config(tmp_path))
     assert parts.objects.judge.statistics()["judged_in_helper"] == 0
     served = parts.registry.find("inference.networking.k8s.io", "v1", "inferencepools")
-    assert parts.objects.judge._costly(served) is None
+    assert parts.objects.judge.costly(served) is None
     parts.store.close()

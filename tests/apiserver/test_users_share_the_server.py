@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from headgate.apiserver import Config, Running, Tokens, running
+from headgate.apiserver import Config, Role, Running, Tokens, running
 from headgate.apiserver.app import application
 from headgate.apiserver.connections import Limits
 from headgate.apiserver.parts import Parts
@@ -41,8 +41,11 @@ async def shared(config: Config) -> AsyncIterator[Running]:
 
 
 @pytest.fixture
-def token(shared: Running, config: Config) -> Callable[[str], str]:
-    return lambda name: Tokens(config.state).create(name, "read-only", NOW)
+def token(shared: Running, config: Config) -> Callable[..., str]:
+    def create(name: str, role: Role = "read-only") -> str:
+        return Tokens(config.state).create(name, role, NOW)
+
+    return create
 
 
 @pytest.fixture
@@ -283,17 +286,16 @@ async def test_a_flood_beyond_the_queue_is_told_to_come_again(users: Any, config
 
 
 async def test_bodies_under_way_are_bounded(
-    shared: Running, connect: Connect, token: Callable[[str], str]
+    shared: Running, connect: Connect, token: Callable[..., str], config_maps: str
 ) -> None:
     """A user whose bodies arrive slowly cannot fill the memory: 429 for the one too many, others write on."""
-    alice = token("alice")
-    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    body = b'{"spec": {"nonResourceAttributes": {"path": "' + b"x" * 1_000_000
+    alice = token("alice", "admin")
+    body = b'{"data": {"text": "' + b"x" * 1_000_000
     async with AsyncExitStack() as stack:
         refused = 0
         for number in range(3):
             reader, writer = await stack.enter_async_context(connect())
-            writer.write(head(alice, review, "POST", Content_Length="1100000") + body)
+            writer.write(head(alice, config_maps, "POST", Content_Length="1100000") + body)
             await writer.drain()
             if number == 2:
                 refused = await code(reader)
@@ -303,5 +305,5 @@ async def test_bodies_under_way_are_bounded(
                         await asyncio.sleep(0.01)
         assert refused == 429
         reader, writer = await stack.enter_async_context(connect())
-        writer.write(head(shared.identity.token, review, "POST", Content_Length="2") + b"{}")
+        writer.write(head(shared.identity.token, config_maps, "POST", Content_Length="2") + b"{}")
         assert await code(reader) in (201, 422)

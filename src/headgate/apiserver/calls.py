@@ -46,6 +46,8 @@ class Shared:
         self.judge = Shares(1)
         """The process that judges objects."""
         self.judgements = Shares(MAX_JUDGEMENTS)
+        self.helper = Shares(1)
+        """The process that computes large writes."""
         self.rejected: Counter[str] = Counter()
 
     def shares(self) -> dict[str, Shares]:
@@ -129,6 +131,14 @@ class Call:
                 self._shared.judge.give_back(self.user)
         finally:
             self._judgements.leave(1)
+
+    async def computed(self, compute: Callable[[], Awaitable[T]]) -> T:
+        """Awaits the process that computes large writes, the users in turn."""
+        await self._shared.helper.wait(self.user, 1)
+        try:
+            return await compute()
+        finally:
+            self._shared.helper.give_back(self.user)
 
     def close(self) -> None:
         for room in (self.unread, self._bodies, self._watches, self._logs, self._judgements):

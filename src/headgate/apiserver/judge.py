@@ -122,13 +122,19 @@ class Judge:
         cpu_s: float = CPU_S,
         memory_bytes: int = MEMORY_BYTES,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        waits: bool = True,
     ) -> None:
-        """`trusted` are definitions that the server itself installs, whose schemas are known to be cheap."""
+        """`trusted` are definitions that the server itself installs, whose schemas are known to be cheap.
+
+        `waits` says whether to wait for the helper outside an event loop; else UnansweredError as well.
+        """
         versions = [version for definition in trusted for version in definition["spec"]["versions"]]
         self._trusted = frozenset(_digest(version["schema"]["openAPIV3Schema"]) for version in versions)
         self._cpu_s = cpu_s
         self._memory_bytes = memory_bytes
         self._clock = clock
+        self._waits = waits
         self._helper: _Helper | None = None
         self._cheap: dict[int, tuple[Schema, bytes | None]] = {}
         self._resting: dict[bytes, float] = {}
@@ -141,7 +147,7 @@ class Judge:
 
     def may_ask(self, served: Served) -> bool:
         """Whether the objects of a kind, or what they define, may need the helper."""
-        return served.resource == DEFINITION or self._costly(served) is not None
+        return served.resource == DEFINITION or self.costly(served) is not None
 
     @contextlib.contextmanager
     def knowing(self, answers: Answers) -> Iterator[None]:
@@ -163,7 +169,7 @@ class Judge:
 
         Raises UnansweredError in an event loop. Without one it waits for the helper, as does `check`.
         """
-        digest = self._costly(served)
+        digest = self.costly(served)
         if digest is None:
             return served.prepared.validate(obj, old)
         task = msgspec.json.encode({"obj": _judged(obj), "old": old and _judged(old)})
@@ -187,8 +193,8 @@ class Judge:
         key = hashlib.sha256(digest + field.encode()).digest()
         return self._found(Question("checking this schema", field, digest, None, task, key))
 
-    def _costly(self, served: Served) -> bytes | None:
-        """The digest of a schema that is not known to be cheap."""
+    def costly(self, served: Served) -> bytes | None:
+        """The digest of the schema of a kind, if it is not known to be cheap."""
         if not served.custom:
             return None
         known = self._cheap.get(id(served.schema))
@@ -206,10 +212,11 @@ class Judge:
             known = self._refusal(question)
         if known is not None:
             return list(known)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._thread.submit(self._ask, question).result()
+        if self._waits:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return self._thread.submit(self._ask, question).result()
         raise UnansweredError([question])
 
     def _refusal(self, question: Question) -> list[FieldError] | None:

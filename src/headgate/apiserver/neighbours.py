@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.api import ObjectKey, admission
 from headgate.apiserver.registry import Registry, Served
-from headgate.apiserver.storage import Event, Key, Store
+from headgate.apiserver.storage import Event, Key, Store, Stored
 
 _INDEXED_GROUPS = frozenset(group for group, _ in admission.INDEXED)
 
@@ -32,12 +32,15 @@ class Neighbours:
         self._store.listen(self._on_event)
 
     def get(self, group: str, kind: str, key: ObjectKey) -> dict[str, Any] | None:
+        stored = self.stored(group, kind, key)
+        return None if stored is None else stored.decode()
+
+    def stored(self, group: str, kind: str, key: ObjectKey) -> Stored | None:
+        """An object as it is stored."""
         served = self._served(group, kind)
         if served is None:
             return None
-        namespace = key.namespace if served.namespaced else ""
-        stored = self._store.get(Key(served.resource, namespace, key.name))
-        return None if stored is None else stored.decode()
+        return self._store.get(Key(served.resource, key.namespace if served.namespaced else "", key.name))
 
     def serves(self, group: str, kind: str) -> bool:
         return self._served(group, kind) is not None

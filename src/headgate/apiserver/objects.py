@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headgate.api import structural, timestamps
+from headgate.api.admission import View
 from headgate.apiserver import (
     accounts,
     admission,
@@ -34,7 +35,7 @@ from headgate.apiserver.judge import Judge, Question, UnansweredError
 from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.selectors import Selector
-from headgate.apiserver.service_addresses import ServiceAddresses
+from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import Target, WriteOptions
 
@@ -74,15 +75,19 @@ class Objects:
         max_bytes: int = 2 << 30,
         clock: Callable[[], datetime.datetime] = _utc_now,
         judge: Judge | None = None,
+        others: View | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
+        """`others` and `addresses` are given where the store does not have everything."""
         self.store = store
         self.registry = registry
         self.neighbours = Neighbours(store, registry)
+        self._others: View = others or self.neighbours
         self.judge = judge or Judge()
-        self._addresses = ServiceAddresses(store)
-        self._max_objects = max_objects
+        self.addresses: Addresses = addresses or ServiceAddresses(store)
+        self.max_objects = max_objects
         self.max_events = max(1, max_objects // EVENTS_PART)
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._clock = clock
 
     # -- reads
@@ -132,12 +137,12 @@ class Objects:
         if served.counts_generations:
             meta["generation"] = 1
         how = options.field_validation
-        warnings = admission.admit(target, obj, None, complaints, how, self.neighbours, obj, self.judge)
+        warnings = admission.admit(target, obj, None, complaints, how, self._others, obj, self.judge)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
         if served.resource == builtin.SERVICE:  # nobody owns the address but the server
-            self._addresses.assign(target, obj)
+            self.addresses.assign(target, obj)
         return self._write(target, obj, options, Outcome(obj, warnings, created=True))
 
     def update(
@@ -162,7 +167,7 @@ class Objects:
         admission.keep_what_is_not_the_writers(target, old, new)
         own = obj if said is None else said
         how = options.field_validation
-        warnings = admission.admit(target, new, old, complaints, how, self.neighbours, own, self.judge)
+        warnings = admission.admit(target, new, old, complaints, how, self._others, own, self.judge)
         if served.resource == builtin.DEFINITION and target.subresource != "status":
             self._establish(target, new, old)
         if admission.same(old, new):
@@ -173,7 +178,7 @@ class Objects:
             through = target.subresource or options.through
             ownership.record(served, old, new, options.field_manager, through, self._now())
         if served.resource == builtin.SERVICE and target.subresource != "status":
-            self._addresses.assign(target, new)
+            self.addresses.assign(target, new)
         return self._write(target, new, options, Outcome(new, warnings))
 
     def patch(
@@ -228,7 +233,7 @@ class Objects:
         if target.served.resource == builtin.NAMESPACE and target.name in builtin.FIRST_NAMESPACES:
             raise target.forbidden("this namespace may not be deleted")
         admission.check_delete_preconditions(target, obj, options)
-        before = copy.deepcopy(obj)
+        before = obj | {"metadata": dict(obj["metadata"])}  # a mark replaces fields of these two only
         if deletion.mark(target.served.resource, obj, options, self._clock()):
             if dry_run or obj == before:
                 return obj, False
@@ -304,8 +309,8 @@ class Objects:
 
     def _check_place(self, target: Target) -> None:
         """Whether there is room for another object, and a namespace to put it in."""
-        if len(self.store) >= self._max_objects:
-            raise target.forbidden(f"exceeded the limit of {self._max_objects} objects in this API server")
+        if len(self.store) >= self.max_objects:
+            raise target.forbidden(f"exceeded the limit of {self.max_objects} objects in this API server")
         if target.served.resource == builtin.EVENT and self.store.count_of(builtin.EVENT) >= self.max_events:
             raise target.forbidden(f"exceeded the limit of {self.max_events} Events in this API server")
         if not target.served.namespaced:
@@ -353,8 +358,8 @@ class Objects:
         return Outcome(in_version(obj, served), outcome.warnings, outcome.created, body)
 
     def _store(self, target: Target, obj: Object) -> Stored | None:
-        if self.store.bytes >= self._max_bytes and "deletionTimestamp" not in obj["metadata"]:
-            raise target.forbidden(f"exceeded the limit of {self._max_bytes} bytes in this API server")
+        if self.store.bytes >= self.max_bytes and "deletionTimestamp" not in obj["metadata"]:
+            raise target.forbidden(f"exceeded the limit of {self.max_bytes} bytes in this API server")
         conversion.to_stored(obj, target.served)
         stored = self.settle(target.key, obj, MAX_OBJECT_BYTES)
         if target.served.resource == builtin.NAMESPACE:

@@ -16,7 +16,9 @@ from headgate.apiserver import accounts, builtin, errors, reviews, users
 from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
 from headgate.apiserver.connections import MAX_LOG_STREAMS, Limits
+from headgate.apiserver.handlers.large_writes import LargeWrites
 from headgate.apiserver.handlers.rest import Rest
+from headgate.apiserver.handlers.writing import Writer
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.registry import Registry
@@ -94,7 +96,10 @@ class Parts:
                 max_bytes=config.watch_bytes,
                 max_bytes_in_all=config.watch_bytes_in_all,
             )
-            self.rest = Rest(self.objects, self.hub, config.bookmark_s)
+            self.large_writes = LargeWrites(self.objects, own, rejected=self.shared.rejected)
+            self.rest = Rest(
+                self.objects, self.hub, Writer(self.objects, self.large_writes), config.bookmark_s
+            )
             self._serve_definitions()
             self.objects.neighbours.follow()
             self.collector = Collector(self.objects)
@@ -109,6 +114,7 @@ class Parts:
             "hub": self.hub.statistics(),
             "collector": self.collector.statistics(),
             "judge": self.objects.judge.statistics(),
+            "large_writes": self.large_writes.statistics(),
             "neighbours": self.objects.neighbours.statistics(),
             **self.shared.statistics(),
         }
@@ -116,7 +122,7 @@ class Parts:
     def _serve_definitions(self) -> None:
         """Serves the kinds of stored definitions, and from now on of those that come and change."""
         for stored in self.store.select(builtin.DEFINITION):
-            self.registry.register(stored.decode())
+            self.registry.register(stored.decode(), len(stored.body))
         self.store.listen(self._on_event)
 
     def _on_event(self, event: Event) -> None:
@@ -126,7 +132,7 @@ class Parts:
         if event.type == "DELETED":
             self.registry.forget(definition)
         else:
-            self.registry.register(definition)
+            self.registry.register(definition, len(event.new.body))
 
     def _install(self, definitions: Sequence[dict[str, Any]]) -> None:
         """Creates what every cluster has, and brings definitions to the form that this release has."""

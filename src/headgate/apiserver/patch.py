@@ -21,6 +21,7 @@ MEDIA_TYPES: dict[str, Kind] = {
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
 }
+KINDS = frozenset(MEDIA_TYPES.values())
 APPLY_MEDIA_TYPE = "application/apply-patch+yaml"
 ALL_MEDIA_TYPES = (*MEDIA_TYPES, APPLY_MEDIA_TYPE)
 CUSTOM_MEDIA_TYPES = ("application/json-patch+json", "application/merge-patch+json", APPLY_MEDIA_TYPE)

@@ -77,6 +77,8 @@ class Served:
     """What every request for this version is warned of."""
     verbs: tuple[str, ...] = VERBS
     """What may be done; a kind that is a question can only be created."""
+    definition_bytes: int = 0
+    """Size of the stored definition: what a schema costs goes by it."""
 
     @cached_property
     def merge_schema(self) -> Schema:
@@ -167,10 +169,11 @@ class Registry:
                 return f'"{plural}" or "{served.kind}" is already in use'
         return None
 
-    def register(self, definition: dict[str, Any]) -> None:
-        """Serves a stored definition, in place of what it said before."""
+    def register(self, definition: dict[str, Any], size: int = 0) -> None:
+        """Serves a stored definition of this size in bytes, in place of what it said before."""
         self.forget(definition)
-        self._serve(served_versions(definition, custom=True))
+        versions = served_versions(definition, custom=True)
+        self._serve(replace(served, definition_bytes=size) for served in versions)
 
     def forget(self, definition: dict[str, Any]) -> None:
         resource = definition["metadata"]["name"]

@@ -81,6 +81,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
     finally:
         if listener is not None:
             listener.close()
+        parts.large_writes.close()
         parts.objects.judge.close()
         parts.store.close()
 

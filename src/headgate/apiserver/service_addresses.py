@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -35,6 +35,16 @@ class _Service(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Service)
+
+
+ASKED = ("type", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+"""The fields of a Service that its address goes by."""
+
+
+class Addresses(Protocol):
+    """Gives Services their addresses."""
+
+    def assign(self, target: Target, service: Object) -> None: ...
 
 
 class ServiceAddresses:

@@ -50,6 +50,29 @@ class Stored(NamedTuple):
         obj: dict[str, Any] = msgspec.json.decode(self.body)
         return obj
 
+    def again(self) -> Draft | dict[str, Any]:
+        """The object for another resource version, decoded only if it is not plain to see where that goes."""
+        version = b'"resourceVersion":"%d"' % self.revision
+        return Draft(self.body, version) if self.body.count(version) == 1 else self.decode()
+
+
+class Draft(NamedTuple):
+    """An object as JSON before its resource version is known.
+
+    A text that is nowhere else in the body stands for the field of the resource version with its value.
+    """
+
+    body: bytes
+    placeholder: bytes
+
+    def stamped(self, revision: int) -> bytes:
+        return self.body.replace(self.placeholder, b'"resourceVersion":"%d"' % revision, 1)
+
+    @classmethod
+    def of(cls, body: bytes, version: str) -> Draft:
+        """An object whose metadata.resourceVersion is a text that is nowhere else in it."""
+        return cls(body, b'"resourceVersion":"%s"' % version.encode())
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -211,10 +234,15 @@ class Store:
 
     def resources(self) -> list[str]:
         """The kinds that have objects."""
-        return [row[0] for row in self._db.execute("SELECT DISTINCT resource FROM objects")]
+        return sorted(resource for resource, count in self._counts.items() if count)
 
     def put(
-        self, key: Key, obj: dict[str, Any], max_bytes: int | None = None, *, for_deletion: bool = False
+        self,
+        key: Key,
+        obj: dict[str, Any] | Draft,
+        max_bytes: int | None = None,
+        *,
+        for_deletion: bool = False,
     ) -> Stored:
         """Writes an object under the next resource version, which is set in its metadata.
 
@@ -235,13 +263,13 @@ class Store:
         )
         return new
 
-    def delete(self, key: Key, last: dict[str, Any] | None = None) -> Stored:
+    def delete(self, key: Key, last: dict[str, Any] | Draft | None = None) -> Stored:
         """Removes an object; gives its last state (`last`, if given) at the revision of the deletion."""
         old = self.get(key)
         if old is None:
             raise KeyError(key)
         self._space.spare()
-        new = self._stamped(key, old.decode() if last is None else last)
+        new = self._stamped(key, old.again() if last is None else last)
         statement = "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?"
         self._write(Event("DELETED", new, old), statement, key)
         return new
@@ -296,8 +324,10 @@ class Store:
         else:
             self._recent.pop(key, None)
 
-    def _stamped(self, key: Key, obj: dict[str, Any]) -> Stored:
+    def _stamped(self, key: Key, obj: dict[str, Any] | Draft) -> Stored:
         revision = self._revision + 1
+        if isinstance(obj, Draft):
+            return Stored(key, revision, obj.stamped(revision))
         obj["metadata"]["resourceVersion"] = str(revision)
         return Stored(key, revision, msgspec.json.encode(obj))
 

@@ -16,20 +16,27 @@ from headgate.apiserver.calls import Call
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
+MAX_QUESTION_BYTES = 64 * 1024
+"""Limit for bodies that are questions or options: reviews, evictions, bindings, options of a delete."""
 MAX_YAML_BYTES = 256 * 1024
 """YAML is read a hundred times more slowly than JSON."""
-_QUICKLY_READ_BYTES = 16 * 1024
+_QUICKLY_READ_BYTES = 2 * 1024
+"""Of YAML: on the event loop, while everybody else waits."""
 MAX_PATH = 1000
 """Characters of a path in a complaint."""
 JSON, YAML = "application/json", "application/yaml"
 
 
-async def read(request: Request) -> bytes:
+class SlowYAMLError(Exception):
+    """A body is YAML, and too long to be decoded on the event loop."""
+
+
+async def read(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
     """The whole body, once it is this user's turn; 413, or 429 while he has too much under way."""
     call: Call = request.scope["call"]
     declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise errors.too_large(MAX_BODY_BYTES)
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise errors.too_large(limit_bytes)
     body, more = b"", True
     parts: list[bytes] = []
     size = 0
@@ -39,24 +46,26 @@ async def read(request: Request) -> bytes:
             raise ClientDisconnect
         body, more = message.get("body", b""), message.get("more_body", False)
         size += len(body)
-        if size > MAX_BODY_BYTES:
-            raise errors.too_large(MAX_BODY_BYTES)
+        if size > limit_bytes:
+            raise errors.too_large(limit_bytes)
         call.hold_body(len(body))
         parts.append(body)
     await call.turn()
     return b"".join(parts) if len(parts) > 1 else body
 
 
-async def read_object(request: Request) -> tuple[dict[str, Any], list[str]]:
-    """The object that a request brings, and complaints about its duplicate fields."""
-    body, content_type = await read(request), media_type(request)
-    if content_type == JSON or len(body) <= _QUICKLY_READ_BYTES:
-        return decode_object(body, content_type)
-    # In a thread: a quarter of a megabyte of YAML takes seconds, in which others are served.
-    call: Call = request.scope["call"]
-    decoded = await call.in_thread(lambda: decode_object(body, content_type))
-    await call.next_turn()
-    return decoded
+async def read_question(request: Request) -> dict[str, Any]:
+    """The small object that asks for something, or says how something is to be done; empty without a body."""
+    body, content_type = await read(request, MAX_QUESTION_BYTES), media_type(request)
+    if not body:
+        return {}
+    try:
+        return decode_object(body, content_type, quickly=True)[0]
+    except SlowYAMLError:
+        call: Call = request.scope["call"]
+        decoded, _ = await call.in_thread(lambda: decode_object(body, content_type))
+        await call.next_turn()
+        return decoded
 
 
 def media_type(request: Request) -> str:
@@ -73,8 +82,13 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
     return value, []
 
 
-def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[str]]:
-    """An object and the complaints about its duplicate fields. JSON is YAML, so it is tried first."""
+def decode_object(
+    body: bytes, content_type: str, *, quickly: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """An object and the complaints about its duplicate fields. JSON is YAML, so it is tried first.
+
+    Raises SlowYAMLError for YAML that takes long, if it is to be done quickly.
+    """
     if content_type == protobuf.MEDIA_TYPE:
         obj = _decode_protobuf(body)
         bounds.check_body(body, obj)
@@ -87,6 +101,8 @@ def decode_object(body: bytes, content_type: str) -> tuple[dict[str, Any], list[
     except msgspec.DecodeError:
         if content_type == JSON:
             raise
+        if quickly and len(body) > _QUICKLY_READ_BYTES:
+            raise SlowYAMLError from None
         obj, duplicates = _decode_yaml(body)
         bounds.check_body(body, obj)
     if not isinstance(obj, dict):

@@ -10,13 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 
 from headgate.apiserver import errors
 from headgate.apiserver.deletion import DeleteOptions
-from headgate.apiserver.handlers import bodies, query
-from headgate.apiserver.objects import Objects
-from headgate.apiserver.targets import Target
+from headgate.apiserver.objects import Objects, Outcome
+from headgate.apiserver.targets import Target, WriteOptions
 
 Object = dict[str, Any]
 
@@ -41,20 +39,18 @@ def refusal(objects: Objects, target: Target) -> errors.StatusError:
     return errors.StatusError(405, "MethodNotAllowed", told, name=target.name, kind="pods")
 
 
-async def evict(objects: Objects, target: Target, request: Request) -> Object:
+def evict(objects: Objects, target: Target, eviction: Object, options: WriteOptions) -> Object:
     """Deletes the Pod in good order, as policy/v1 Eviction asks. There are no disruption budgets to keep."""
-    eviction = await _question(request, target, ("policy/v1", "Eviction"))
-    options = query.write_options(request, "CreateOptions")
+    _check(eviction, target, ("policy/v1", "Eviction"))
     how = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
     pod = replace(target, subresource="")
     objects.delete(pod, how, dry_run=options.dry_run or bool(how.dry_run))
-    return _done()
+    return done()
 
 
-async def bind(objects: Objects, target: Target, request: Request) -> Object:
+def bind(objects: Objects, target: Target, binding: Object, options: WriteOptions) -> Outcome:
     """Assigns the Pod to a node, as a scheduler asks by a Binding; 409 if it has one."""
-    binding = await _question(request, target, ("v1", "Binding"))
-    options = query.write_options(request, "CreateOptions")
+    _check(binding, target, ("v1", "Binding"))
     to = binding.get("target")
     to = to if isinstance(to, dict) else {}
     if (kind := to.get("kind") or "Node") != "Node":
@@ -70,13 +66,11 @@ async def bind(objects: Objects, target: Target, request: Request) -> Object:
     for name in ("annotations", "labels"):
         if isinstance(given := binding["metadata"].get(name), dict):
             obj["metadata"][name] = obj["metadata"].get(name, {}) | given
-    objects.update(pod, obj, options, [])
-    return _done()
+    return objects.update(pod, obj, options, [])
 
 
-async def _question(request: Request, target: Target, what: tuple[str, str]) -> Object:
-    """The body, if it is of this version and kind and about this Pod."""
-    asked, _ = bodies.decode_object(await bodies.read(request), bodies.media_type(request))
+def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
+    """400 unless the question is of this version and kind, and about this Pod; gives it metadata."""
     said = (asked.get("apiVersion") or what[0], asked.get("kind") or what[1])
     if said != what:
         raise errors.bad_request(f"a {what[0]} {what[1]} is needed here, not a {said[0]} {said[1]}")
@@ -86,8 +80,8 @@ async def _question(request: Request, target: Target, what: tuple[str, str]) -> 
     if (name := meta.get("name")) not in (None, "", target.name):
         told = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
         raise errors.bad_request(told)
-    return asked
 
 
-def _done() -> Object:
+def done() -> Object:
+    """What an eviction or a binding answers."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -175,10 +175,7 @@ _known_write_options = functools.lru_cache(maxsize=256)(_write_options)
 
 async def delete_options(request: Request) -> DeleteOptions:
     """From the body, and from the query, which goes before it; 422 with all errors."""
-    body = await bodies.read(request)
-    sent: dict[str, Any] = {}
-    if body:
-        sent, _ = bodies.decode_object(body, bodies.media_type(request))
+    sent: dict[str, Any] = await bodies.read_question(request)
     query = request.query_params
     if "gracePeriodSeconds" in query:
         sent["gracePeriodSeconds"] = integer(request, "gracePeriodSeconds")

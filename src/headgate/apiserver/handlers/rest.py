@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
 from headgate.apiserver.calls import Call
-from headgate.apiserver.handlers import bodies, listing, logs, pods, query, watching, writing
+from headgate.apiserver.handlers import bodies, changes, listing, logs, pods, query, watching, writing
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
-from headgate.apiserver.objects import Objects, Outcome
+from headgate.apiserver.objects import Objects
 from headgate.apiserver.selectors import Selector
 from headgate.apiserver.storage import Stored
-from headgate.apiserver.targets import Target
+from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
 Object = dict[str, Any]
@@ -37,6 +38,7 @@ class Rest:
 
     objects: Objects
     hub: Hub
+    writer: writing.Writer
     bookmark_s: float
     encodings: Encodings = field(default_factory=Encodings)
 
@@ -79,9 +81,15 @@ class Rest:
                 _call(request).log()
                 return await logs.proxy(self.objects, target, request)
             case "binding":
-                return json(await pods.bind(self.objects, target, request), 201)
+                body = await bodies.read(request, bodies.MAX_QUESTION_BYTES)
+                options = query.write_options(request, "CreateOptions")
+                change = changes.Change("bind", bodies.media_type(request), body, options)
+                await self.writer.write(_call(request), target, change)
+                return json(pods.done(), 201)
             case _:
-                return json(await pods.evict(self.objects, target, request), 201)
+                eviction = await bodies.read_question(request)
+                options = query.write_options(request, "CreateOptions")
+                return json(pods.evict(self.objects, target, eviction, options), 201)
 
     def _target(self, group: str, version: str, parts: list[str]) -> Target:
         namespace = ""
@@ -102,7 +110,7 @@ class Rest:
         return Target(served, namespace, name, subresource)
 
     async def _review(self, request: Request, target: Target) -> Response:
-        obj, _ = await bodies.read_object(request)
+        obj = await bodies.read_question(request)
         admission.receive(target, obj)
         return json(reviews.answer(target, obj, request.user, self.objects.registry, request.auth), 201)
 
@@ -114,10 +122,7 @@ class Rest:
                 return self._get(request, target)
             case "PUT":
                 options = query.write_options(request, "UpdateOptions")
-                obj, complaints = await bodies.read_object(request)
-                return await self._write(
-                    request, target, obj, lambda to, own: self.objects.update(to, own, options, complaints)
-                )
+                return await self._write(request, target, "update", options, await bodies.read(request))
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE" if not target.subresource:
@@ -170,29 +175,18 @@ class Rest:
 
     async def _create(self, request: Request, target: Target) -> Response:
         options = query.write_options(request, "CreateOptions")
-        obj, complaints = await bodies.read_object(request)
+        body = await bodies.read(request)
         if target.served.namespaced and not target.namespace:
             raise errors.method_not_allowed("POST")
-        return await self._write(
-            request, target, obj, lambda to, own: self.objects.create(to, own, options, complaints)
-        )
+        return await self._write(request, target, "create", options, body)
 
     async def _patch(self, request: Request, target: Target) -> Response:
         media = bodies.media_type(request)
         options = query.write_options(request, "PatchOptions", apply=media == patch.APPLY_MEDIA_TYPE)
-        if media == patch.APPLY_MEDIA_TYPE:
-            obj, complaints = await bodies.read_object(request)
-            return await self._write(
-                request, target, obj, lambda to, own: self.objects.apply(to, own, options, complaints)
-            )
-        if (kind := patch.MEDIA_TYPES.get(media)) is None:
+        verb = "apply" if media == patch.APPLY_MEDIA_TYPE else patch.MEDIA_TYPES.get(media)
+        if verb is None:
             raise errors.unsupported_media_type(patch.ALL_MEDIA_TYPES)
-        change, complaints = bodies.decode_json(await bodies.read(request))
-        if kind == "json":
-            complaints = [f"json patch {complaint}" for complaint in complaints]
-        return await self._write(
-            request, target, change, lambda to, own: self.objects.patch(to, kind, own, options, complaints)
-        )
+        return await self._write(request, target, verb, options, await bodies.read(request))
 
     async def _delete_collection(self, request: Request, target: Target) -> Response:
         options = await query.delete_options(request)
@@ -224,20 +218,18 @@ class Rest:
     def _behind(self, target: Target, selector: Selector, after: tuple[str, str]) -> Iterator[Stored]:
         return self.objects.select(target.served, target.namespace, selector, after)
 
-    async def _write(self, request: Request, target: Target, body: Any, write: writing.Write) -> Response:
-        outcome = await writing.written(self.objects, _call(request), target, body, write)
-        return self._answer(request, target, outcome)
-
-    def _answer(self, request: Request, target: Target, outcome: Outcome) -> Response:
-        code = 201 if outcome.created else 200
+    async def _write(
+        self, request: Request, target: Target, verb: changes.Verb, options: WriteOptions, body: bytes
+    ) -> Response:
+        change = changes.Change(verb, bodies.media_type(request), body, options)
+        answer = await self.writer.write(_call(request), target, change)
+        code = 201 if answer.created else 200
         form = Form.of(request)
-        if outcome.body is not None and form.name == "Object":
-            response = Response(outcome.body, code, media_type="application/json")
-        elif target.subresource == "scale":
-            response = json(outcome.obj, code)
+        if form.name == "Object" or target.subresource == "scale":
+            response = Response(answer.body, code, media_type="application/json")
         else:
-            response = json(form.one(target.served, outcome.obj, meta={}), code)
-        for warning in outcome.warnings[:20]:
+            response = json(form.one(target.served, msgspec.json.decode(answer.body), meta={}), code)
+        for warning in answer.warnings[:20]:
             _warn(response, warning)
         return response
 

@@ -1,4 +1,4 @@
-"""Writes of objects that must be judged first, while the event loop goes on.
+"""Writes of objects: small ones at once, large ones in a helper process, both judged where that is needed.
 
 A write reads the present object, makes the new one, and has it judged, all in one go. If the judge has no
 answer yet, nothing was changed: the answer is awaited, and the write is done again from its beginning. It
@@ -9,13 +9,19 @@ written meanwhile. A write that names a resource version finds that it is out of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+import msgspec
+
+from headgate.api.structural import FieldError
 from headgate.apiserver import errors
 from headgate.apiserver.calls import Call
-from headgate.apiserver.judge import UnansweredError
+from headgate.apiserver.handlers import bodies, changes
+from headgate.apiserver.handlers.changes import Change
+from headgate.apiserver.handlers.large_writes import Asked, LargeWrites, Unanswered
+from headgate.apiserver.judge import Question, UnansweredError
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.targets import Target
@@ -26,33 +32,107 @@ CROWDED = (
     f"the object was changed {ATTEMPTS} times by others while it was judged by the rules of its definition; "
     "please try again"
 )
+LARGE_BYTES: Final = 16 * 1024
+"""Of a body, or of the object that it changes: beyond this the helper process computes the write."""
+LARGE_DEFINITION_BYTES: Final = 64 * 1024
+"""Of the definition of a kind: its schema is compiled when the first object comes."""
 
-Write = Callable[[Target, Any], Outcome]
-"""Does the whole write, with a body that it may change, or raises UnansweredError and has stored nothing."""
+
+@dataclass(frozen=True)
+class Answer:
+    """What a write answers: the object as JSON, warnings for whoever wrote, whether it is new."""
+
+    body: bytes
+    warnings: Sequence[str]
+    created: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Answer:
+        body = msgspec.json.encode(outcome.obj) if outcome.body is None else outcome.body
+        return cls(body, outcome.warnings, outcome.created)
 
 
-async def written(objects: Objects, call: Call, target: Target, body: Any, write: Write) -> Outcome:
-    """What the write answers, once all is answered that it asks of the judge."""
-    target = _as_served_now(objects.registry, target)
-    if not objects.judge.may_ask(target.served):
-        return write(target, body)
-    answers: dict[bytes, list[Any]] = {}
-    for _ in range(ATTEMPTS):
-        own = _copied(body)
+@dataclass(frozen=True)
+class Writer:
+    """Does the writes of clients."""
+
+    objects: Objects
+    large: LargeWrites
+
+    async def write(self, call: Call, target: Target, change: Change) -> Answer:
+        """What the write answers, once it is computed and all is answered that it asks of the judge."""
+        target = _as_served_now(self.objects.registry, target)
+        if self._is_large(target, change):
+            return await self._write_large(call, target, change)
         try:
-            with objects.judge.knowing(answers):
-                return write(target, own)
-        except UnansweredError as error:
-            questions = error.questions
-        if not target.name and (name := own["metadata"].get("name")):
-            # It may be made of generateName, and is a part of what is judged.
-            body["metadata"] = (body.get("metadata") or {}) | {"name": name}
-        del own
+            body, complaints = changes.decode(change, quickly=True)
+        except bodies.SlowYAMLError:
+            return await self._write_large(call, target, change)
+        return await self._write_small(call, target, change, body, complaints)
+
+    def _is_large(self, target: Target, change: Change) -> bool:
+        if len(change.body) > LARGE_BYTES or target.served.definition_bytes > LARGE_DEFINITION_BYTES:
+            return True
+        stored = self.objects.store.get(target.key) if target.name else None
+        return stored is not None and len(stored.body) > LARGE_BYTES
+
+    async def _write_small(
+        self, call: Call, target: Target, change: Change, body: Any, complaints: list[str]
+    ) -> Answer:
+        objects = self.objects
+        if not objects.judge.may_ask(target.served):
+            return Answer.of(changes.write(objects, target, change, body, complaints))
+        answers: dict[bytes, list[FieldError]] = {}
+        for _ in range(ATTEMPTS):
+            own = _copied(body)
+            try:
+                with objects.judge.knowing(answers):
+                    return Answer.of(changes.write(objects, target, change, own, complaints))
+            except UnansweredError as error:
+                questions = error.questions
+            if not target.name and (name := own["metadata"].get("name")):
+                # It may be made of generateName, and is a part of what is judged.
+                body["metadata"] = (body.get("metadata") or {}) | {"name": name}
+            del own
+            await self._ask(call, questions, answers)
+            target = _as_served_now(objects.registry, target)
+        raise target.conflict(CROWDED)
+
+    async def _write_large(self, call: Call, target: Target, change: Change) -> Answer:
+        """Computes and judges it in other processes until what was computed can be stored."""
+        answers: dict[bytes, list[FieldError]] = {}
+        name = ""
+        for _ in range(ATTEMPTS):
+            compute = functools.partial(self.large.compute, target, change, answers, name)
+            computed = await call.computed(compute)
+            await call.next_turn()
+            if not isinstance(computed, Unanswered):
+                if (body := self.large.store(computed)) is not None:
+                    return Answer(body, computed.made.warnings, computed.made.created)
+            elif (questions := self._questions(target, computed.questions)) is not None:
+                name = computed.made_name
+                await self._ask(call, questions, answers)
+            target = _as_served_now(self.objects.registry, target)
+        raise target.conflict(CROWDED)
+
+    def _questions(self, target: Target, asked: Sequence[Asked]) -> list[Question] | None:
+        """The questions with their schemas; None if the definition has changed since they were asked."""
+        schema = target.served.schema
+        if any(each.is_of_kind and each.digest != self.objects.judge.costly(target.served) for each in asked):
+            return None
+        return [
+            Question(
+                each.what, each.field, each.digest, schema if each.is_of_kind else None, each.task, each.key
+            )
+            for each in asked
+        ]
+
+    async def _ask(
+        self, call: Call, questions: Sequence[Question], answers: dict[bytes, list[FieldError]]
+    ) -> None:
         for question in questions:
-            answers[question.key] = await call.judged(functools.partial(objects.judge.answer, question))
+            answers[question.key] = await call.judged(functools.partial(self.objects.judge.answer, question))
         await call.next_turn()
-        target = _as_served_now(objects.registry, target)
-    raise target.conflict(CROWDED)
 
 
 def _copied(value: Any) -> Any:
