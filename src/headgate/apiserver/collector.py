@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import msgspec
@@ -21,8 +21,10 @@ from headgate.apiserver.targets import Target
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-AT_ONCE = 100
-"""Objects of a namespace that are deleted before others get their turn."""
+AT_ONCE = 20
+"""Objects of a namespace, or dependents of an owner, that are changed before others get their turn."""
+BYTES_AT_ONCE = 256 * 1024
+"""Of such objects, if they are large."""
 _IN_BACKGROUND = DeleteOptions(propagation_policy="Background")
 _IN_FOREGROUND = DeleteOptions(propagation_policy="Foreground")
 
@@ -48,6 +50,24 @@ _DECODER = msgspec.json.Decoder(_Head)
 
 def _head(stored: Stored) -> _Meta:
     return _DECODER.decode(stored.body).metadata
+
+
+class _Budget:
+    """How much is changed before others get their turn."""
+
+    def __init__(self) -> None:
+        self._count = self._size = 0
+        self.spent = False
+        """Whether there was something for which nothing was left."""
+
+    def spend(self, stored: Stored) -> bool:
+        """Takes what a change of this object costs; False if nothing is left."""
+        if self._count >= AT_ONCE or self._size >= BYTES_AT_ONCE:
+            self.spent = True
+            return False
+        self._count += 1
+        self._size += len(stored.body)
+        return True
 
 
 class Collector:
@@ -154,33 +174,50 @@ class Collector:
         return key is not None and key.namespace in ("", dependent.namespace)
 
     def _advance_deletion(self, stored: Stored, head: _Meta) -> None:
-        dependents = [self._objects.store.get(key) for key in self._dependents.get(head.uid, ())]
-        present = [dependent for dependent in dependents if dependent]
+        budget = _Budget()
         if deletion.ORPHAN in head.finalizers:
-            for dependent in present:
-                owners = {owner.uid for owner in _head(dependent).owner_references}
-                self._keep_owners(dependent, owners - {head.uid})
-            self._drop_finalizer(stored, deletion.ORPHAN)
+            self._orphan_dependents(head.uid, budget)
+            if not budget.spent:
+                self._drop_finalizer(stored, deletion.ORPHAN)
         elif deletion.FOREGROUND in head.finalizers:
-            blocking = self._delete_dependents(present, head.uid)
-            if not blocking:
+            blocking = self._delete_dependents(head.uid, budget)
+            if not blocking and not budget.spent:
                 self._drop_finalizer(stored, deletion.FOREGROUND)
         elif stored.key.resource == builtin.NAMESPACE:
             self._empty(stored, self._content(stored.key.name))
         elif builtin.DEFINITION_FINALIZER in head.finalizers:
             self._empty(stored, self._objects.store.select(stored.key.name))
+        if budget.spent:
+            self._enqueue(stored.key)  # others get their turn before the rest
 
-    def _delete_dependents(self, dependents: list[Stored], owner: str) -> bool:
+    def _present(self, owner: str) -> Iterator[Stored]:
+        for key in tuple(self._dependents.get(owner, ())):
+            if (dependent := self._objects.store.get(key)) is not None:
+                yield dependent
+
+    def _orphan_dependents(self, owner: str, budget: _Budget) -> None:
+        for dependent in self._present(owner):
+            owners = {each.uid for each in _head(dependent).owner_references}
+            if owner in owners:  # else it was let go of, and the event of that has not come yet
+                if not budget.spend(dependent):
+                    return
+                self._keep_owners(dependent, owners - {owner})
+
+    def _delete_dependents(self, owner: str, budget: _Budget) -> bool:
         """Deletes them; whether one of them is still there and holds its owner up.
 
         One that has another owner who stays is not deleted, but let go of.
         """
         blocking = False
-        for dependent in dependents:
+        for dependent in self._present(owner):
             head = _head(dependent)
             others = {
                 o.uid for o in head.owner_references if o.uid != owner and self._stays(o, dependent.key)
             }
+            if others and owner not in {o.uid for o in head.owner_references}:
+                continue
+            if (others or head.deletion_timestamp is None) and not budget.spend(dependent):
+                return True
             if others:
                 self._keep_owners(dependent, others)
                 continue
@@ -204,19 +241,19 @@ class Collector:
     def _empty(self, container: Stored, content: Generator[Stored]) -> None:
         """Deletes some of what a namespace or a definition holds; lets it go when nothing is left."""
         served = self._objects.registry.by_resource
-        waits, due = False, []
+        waits, due, budget = False, [], _Budget()
         for stored in content:
             # One that is going already waits for its finalizers; of a kind that is not served, for nobody.
             if served(stored.key.resource) is None or _head(stored).deletion_timestamp is None:
+                if not budget.spend(stored):
+                    break
                 due.append(stored.key)
             else:
                 waits = True
-            if len(due) == AT_ONCE:
-                break
         content.close()
         for key in due:
             self._delete(key, _IN_BACKGROUND)
-        if len(due) == AT_ONCE:
+        if budget.spent:
             self._enqueue(container.key)  # others get their turn before the rest
             return
         if waits or any(self._objects.store.get(key) for key in due):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,6 @@ from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.judge import Judge, Question, UnansweredError
 from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
-from headgate.apiserver.selectors import Selector
 from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import Target, WriteOptions
@@ -99,17 +98,6 @@ class Objects:
 
     def get(self, target: Target) -> Object:
         return in_version(self.stored(target).decode(), target.served)
-
-    def select(
-        self, served: Served, namespace: str, selector: Selector, after: tuple[str, str] = ("", "")
-    ) -> Iterator[Stored]:
-        """The objects of a kind that a selector matches, ordered by namespace and name, behind a position."""
-        if selector.name is not None and (namespace or not served.namespaced):
-            found = self.store.get(Key(served.resource, namespace, selector.name))
-            candidates = iter([found] if found and after < (namespace, selector.name) else [])
-        else:
-            candidates = self.store.select(served.resource, namespace, after)
-        return (stored for stored in candidates if selector.matches(stored)) if selector else candidates
 
     # -- writes
 

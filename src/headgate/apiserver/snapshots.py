@@ -87,7 +87,8 @@ class Scan:
         self._resource = served.resource
         self._namespace = namespace
         self._selector = selector
-        self._position = after
+        self.position = after
+        """That of the last object that was looked at, whether or not it matches."""
         self._left = limit
         self.revision = revision
         self.last = after
@@ -112,7 +113,7 @@ class Scan:
                 found.append(stored)
                 self.last = (stored.key.namespace, stored.key.name)
                 self._left = None if self._left is None else self._left - 1
-            self._position = (stored.key.namespace, stored.key.name)
+            self.position = (stored.key.namespace, stored.key.name)
             size += len(stored.body) + _ROW_BYTES
             if size >= PART_BYTES:
                 break
@@ -129,15 +130,15 @@ class Scan:
 
     def _candidates(self) -> Generator[Stored]:
         if self.revision != self._store.revision:
-            return self._snapshot().select(Selector(), self._position)
+            return self._snapshot().select(Selector(), self.position)
         name = self._selector.name
         if name is not None and (self._namespace or not self._served.namespaced):
             return self._named(Key(self._resource, self._namespace, name))
-        return self._store.select(self._resource, self._namespace, self._position)
+        return self._store.select(self._resource, self._namespace, self.position)
 
     def _named(self, key: Key) -> Generator[Stored]:
         found = self._store.get(key)
-        if found is not None and (key.namespace, key.name) > self._position:
+        if found is not None and (key.namespace, key.name) > self.position:
             yield found
 
     def _snapshot(self) -> Snapshot:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,14 +17,14 @@ from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.selectors import Selector
-from headgate.apiserver.storage import Stored
+from headgate.apiserver.snapshots import Position, Scan
 from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
 Object = dict[str, Any]
 
-AT_ONCE = 50
-"""Objects of a collection that are deleted before others get their turn."""
+AT_ONCE = 10
+"""Objects of a collection that are deleted before others get their turn; fewer if they are large."""
 MAX_DELETED_BYTES = 16 << 20
 """Of deleted objects that the answer shows; of more it tells only that they are deleted."""
 _OF_PODS = frozenset({"log", "binding", "eviction", *pods.NOT_HERE})
@@ -194,29 +192,41 @@ class Rest:
             raise errors.method_not_allowed("DELETE")
         selector = query.selector(request, target.served)
         left = query.integer(request, "limit") or None
-        items: list[Object] = []
-        size, after = 0, ("", "")
-        while found := list(itertools.islice(self._behind(target, selector, after), AT_ONCE)):
-            for stored in found[:left]:
+        items: list[bytes] = []
+        size, after, done = 0, ("", ""), False
+        while not done and left != 0:
+            scan = self._behind(target, selector, after, AT_ONCE if left is None else min(left, AT_ONCE))
+            found = scan.part()
+            for stored in found:
                 one = replace(target, namespace=stored.key.namespace, name=stored.key.name)
                 last, _ = self.objects.delete(one, options, dry_run=bool(options.dry_run))
                 if (size := size + len(stored.body)) <= MAX_DELETED_BYTES:
-                    items.append(last)
+                    items.append(msgspec.json.encode(last))
             left = None if left is None else left - len(found)
-            if left is not None and left <= 0:
-                break
-            after = (found[-1].key.namespace, found[-1].key.name)
+            after, done = scan.position, scan.done and not scan.more
             await _call(request).next_turn()
         if size > MAX_DELETED_BYTES:
             return json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
         meta = {"resourceVersion": str(self.objects.store.revision)}
         served = target.served
-        return json(
-            {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta, "items": items}
+        head = msgspec.json.encode(
+            {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta}
         )
+        return Response(head[:-1] + b',"items":[' + b",".join(items) + b"]}", media_type=bodies.JSON)
 
-    def _behind(self, target: Target, selector: Selector, after: tuple[str, str]) -> Iterator[Stored]:
-        return self.objects.select(target.served, target.namespace, selector, after)
+    def _behind(self, target: Target, selector: Selector, after: Position, limit: int) -> Scan:
+        """The next objects of a collection as they are now."""
+        store, served = self.objects.store, target.served
+        return Scan(
+            store,
+            self.hub,
+            served,
+            target.namespace,
+            selector,
+            revision=store.revision,
+            after=after,
+            limit=limit,
+        )
 
     async def _write(
         self, request: Request, target: Target, verb: changes.Verb, options: WriteOptions, body: bytes
