@@ -13,6 +13,8 @@ import pytest
 from headgate.apiserver import Config, Running, expiry
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Parts
+from headgate.apiserver.snapshots import PART_BYTES
+from headgate.apiserver.targets import Target, WriteOptions
 
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -75,3 +77,25 @@ async def test_a_running_server_expires_events(server: Running, remote: httpx2.A
     async with asyncio.timeout(30):
         while await names(remote):
             await asyncio.sleep(0.01)
+
+
+async def test_others_are_served_while_events_are_looked_through(parts: Parts) -> None:
+    """Events of two megabytes are read in parts, and each of them is seen."""
+    served = parts.registry.find("", "v1", "events")
+    assert served
+    for number in range(200):
+        long = event(f"e{number}", message="x" * 10_000)
+        parts.objects.create(Target(served, "default", ""), long, WriteOptions(), [])
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    found = await expiry._known(parts.store)
+    other.cancel()
+    assert len({key for _, key, _ in found}) == 200
+    assert turns >= 200 * 10_000 // PART_BYTES

@@ -15,7 +15,8 @@ from headgate.api import timestamps
 from headgate.apiserver import builtin
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.objects import Objects
-from headgate.apiserver.storage import Stored
+from headgate.apiserver.snapshots import PART_BYTES
+from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import Target
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ async def sweep(objects: Objects, now: datetime.datetime) -> None:
     served = objects.registry.by_resource(builtin.EVENT)
     assert served, "Event must be among the built-in definitions"
     before = timestamps.seconds(now.timestamp() - EVENT_LIFE_S)
-    known = sorted((_last(event), event.key, event.revision) for event in objects.store.select(builtin.EVENT))
+    known = sorted(await _known(objects.store))
     too_many = len(known) - objects.max_events * KEPT_TENTHS // 10
     for number, (last, key, revision) in enumerate(known):
         if last >= before and number >= too_many:
@@ -63,6 +64,24 @@ async def sweep(objects: Objects, now: datetime.datetime) -> None:
         if stored is not None and stored.revision == revision:
             objects.delete(Target(served, key.namespace, key.name), DeleteOptions())
         await asyncio.sleep(0)
+
+
+async def _known(store: Store) -> list[tuple[str, Key, int]]:
+    """When each Event last happened, its key and its revision; read in parts, with others in between."""
+    found: list[tuple[str, Key, int]] = []
+    after, is_over = ("", ""), False
+    while not is_over:
+        size, is_over = 0, True
+        events = store.select(builtin.EVENT, after=after)
+        for event in events:
+            found.append((_last(event), event.key, event.revision))
+            after = (event.key.namespace, event.key.name)
+            if (size := size + len(event.body)) >= PART_BYTES:
+                is_over = False
+                break
+        events.close()
+        await asyncio.sleep(0)
+    return found
 
 
 def _last(stored: Stored) -> str:
