@@ -52,6 +52,7 @@ async def test_an_object_that_etcd_would_not_take_is_refused(
         b"\xff\xfe",
         b'{"a":' * 100_000,
         b'{"data":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"data":' + b"[" * 500 + b"]" * 500 + b"}",
         b'{"data": "\\ud800"}',
     ],
 )

@@ -1,4 +1,5 @@
-"""How many values one object may have: what judging it costs goes by their number, and others wait meanwhile.
+"""How many values one object may have, and how deep: what judging it costs goes by their number, and what
+can be decoded at all must not depend on the stack of an interpreter.
 
 The largest objects that are met are CustomResourceDefinitions of a megabyte, with some thirty thousand.
 """
@@ -9,27 +10,34 @@ from typing import Any, Final
 
 from headgate.apiserver import errors
 
-__all__ = ["MAX_VALUES", "check", "check_body"]
+__all__ = ["MAX_DEPTH", "MAX_VALUES", "check", "check_body"]
 
 MAX_VALUES: Final = 100_000
 """Fields of maps and items of lists, at any depth; managedFields, which name each field again, included."""
-_SHORTEST_VALUE: Final = 2
-"""Bytes of a value in JSON or YAML with what sets it off from the next one; protobuf has longer ones."""
+MAX_DEPTH: Final = 500
+"""Maps and lists in each other. Decoders on Python 3.11 read some 1,000, later ones many more."""
 
 
 def check(value: Any) -> None:
-    """413 if a value has too many values in it."""
-    count, pending = 0, [value] if isinstance(value, dict | list) else []
-    while pending:
-        composed = pending.pop()
-        inner = composed.values() if isinstance(composed, dict) else composed
-        count += len(inner)
+    """413 if a value has too many values in it, 400 if they are nested too deeply."""
+    count = depth = 0
+    level = [value] if isinstance(value, dict | list) else []
+    while level:
+        count += sum(map(len, level))
+        depth += 1
         if count > MAX_VALUES:
             raise errors.too_many_values(MAX_VALUES)
-        pending += [each for each in inner if isinstance(each, dict | list)]
+        if depth > MAX_DEPTH:
+            raise errors.too_deep(MAX_DEPTH)
+        level = [
+            inner
+            for composed in level
+            for inner in (composed.values() if isinstance(composed, dict) else composed)
+            if isinstance(inner, dict | list)
+        ]
 
 
 def check_body(body: bytes, value: Any) -> None:
-    """413 if a body was decoded to too many values. Most are too short for that, and cost nothing."""
-    if len(body) > MAX_VALUES * _SHORTEST_VALUE:
+    """`check` for what a body was decoded to. Short ones keep both limits."""
+    if len(body) > MAX_DEPTH:  # a level takes a byte at least
         check(value)

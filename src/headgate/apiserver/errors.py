@@ -196,6 +196,10 @@ def too_many_values(limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", told)
 
 
+def too_deep(limit: int) -> StatusError:
+    return bad_request(f"the object provided is nested too deeply: limit is {limit} levels")
+
+
 def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
