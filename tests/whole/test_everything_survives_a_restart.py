@@ -112,7 +112,7 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_changes_it(machine, 
     for option, port in machine.ports.items():
         assert (
             f"cannot listen on 127.0.0.1:{port} for {PURPOSES[option]}: Address already in use; "
-            f"choose another port with --{option}\n" in done.stderr
+            f"choose another port with --{option}" in done.stderr
         )
 
 
