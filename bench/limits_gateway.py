@@ -16,12 +16,11 @@ from typing import Any
 
 import uvloop
 
-from headgate import api, routing
+from headgate import api, garbage, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.workers import collector
 from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -50,7 +49,7 @@ async def main(engine_port: int, redis: str, limit: int, unit_s: int, wait_s: fl
         await asyncio.sleep(0.01)
     print(server.sockets[0].getsockname()[1], flush=True)
     waits = Waits(proxy)
-    collector.spare_what_there_is()
+    garbage.spare_what_there_is()
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
     cpu_s = time.process_time()

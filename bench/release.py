@@ -18,7 +18,7 @@ from typing import Any
 
 import load
 import pieces
-from headgate import api, fleet, routing, scheduling
+from headgate import api, fleet, garbage, routing, scheduling
 from headgate.flow import capacity
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
@@ -30,7 +30,6 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
-from headgate.gateway.workers import collector
 from headgate.telemetry import Registry
 
 REQUESTS, FLOWS, ENDPOINTS, RUNS = 5000, 50, 20, 5
@@ -213,7 +212,7 @@ def connected(proxy: Proxy) -> list[Wire]:
 
 
 async def main() -> None:
-    collector.spare_what_there_is()
+    garbage.spare_what_there_is()
     steps = {
         "the queue alone": queue_alone,
         "with what the gateway counts": with_what_is_counted,

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from headgate.gateway.workers import collector
+from headgate import garbage
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def collections():
         if phase == "start":
             begun.append(info["generation"])
 
-    collector.spare_what_there_is()
+    garbage.spare_what_there_is()
     gc.callbacks.append(note)
     yield begun
     gc.callbacks.remove(note)
