@@ -32,7 +32,7 @@ PAUSE_S = 0.02
 
 
 class Engine:
-    """Answers every POST: at once, or for streams in pieces with a pause between them."""
+    """Answers every POST: at once, or for streams in pieces with a pause between them. It has no pages."""
 
     def __init__(self) -> None:
         self.hold = threading.Event()
@@ -61,6 +61,9 @@ class Engine:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"content-length: (\d+)", head)
+                if length is None:
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                    continue
                 body = json.loads(await reader.readexactly(int(length[1])))
                 if body.get("stream"):
                     await self._stream(writer)

@@ -54,6 +54,12 @@ async def answering(answer):
     bodies = asyncio.Queue()
 
     async def say(reader, writer):
+        try:
+            await converse(reader, writer)
+        except asyncio.IncompleteReadError:
+            writer.transport.abort()
+
+    async def converse(reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
         bodies.put_nowait(json.loads(await reader.readexactly(length)))
