@@ -52,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         "_transport",
         "_unread",
         "_waiting",
+        "_waits_to_read",
         "is_paused",
     )
 
@@ -71,6 +72,8 @@ class ClientConnection(asyncio.Protocol):
         self._rejected: Refusal | None = None
         self._unread = b""
         """What has come and is left for the next turn of the event loop."""
+        self._waits_to_read = False
+        """Whether reading is paused until it is this connection's turn among those that upload much."""
         self.is_paused = False
         """Whether the client reads too slowly for more to be written."""
 
@@ -127,14 +130,42 @@ class ClientConnection(asyncio.Protocol):
         return self._reader.begun_at if is_reading else None
 
     def data_received(self, data: bytes) -> None:
-        if self._rejected is not None:
+        if len(data) > turns.AT_ONCE_BYTES or self._unread:
+            self._receive_much(data)
             return
-        if (len(data) > turns.AT_ONCE_BYTES and not self._reader.is_amid_counted_body) or self._unread:
-            self._receive_in_turns(data)
+        if self._rejected is not None:
             return
         refusal = self._reader.feed(data)
         if refusal is not None:
             self._reject(refusal)
+
+    def _receive_much(self, data: bytes) -> None:
+        """Data that may take long to parse, and behind which more may be waiting to be read."""
+        if self._rejected is not None:
+            pass
+        elif self._unread or not self._reader.is_amid_counted_body:
+            self._receive_in_turns(data)
+        elif (refusal := self._reader.feed(data)) is not None:
+            self._reject(refusal)
+        if len(data) >= turns.LONG_READ_BYTES and not self._waits_to_read:
+            self._wait_to_read()
+
+    def _wait_to_read(self) -> None:
+        """Long uploads are read by turns. A rejected client's are too, though nobody looks at the bytes."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._rejected is None and not self._reader.is_amid_counted_body:
+            return
+        self._waits_to_read = True
+        self._transport.pause_reading()
+        self._proxy.uploads.wait(self._read_again)
+
+    def _read_again(self) -> None:
+        self._waits_to_read = False
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._rejected is not None or not (self._unread or self._is_full):
+            self._transport.resume_reading()
 
     def _receive_in_turns(self, data: bytes) -> None:
         """Chunks and requests sent ahead may be tiny and many."""
@@ -163,7 +194,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self.data_received(data)
-        if not self._unread and not self._is_full and not self._transport.is_closing():
+        if not (self._unread or self._is_full or self._waits_to_read or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def take(self, request: Request) -> Refusal | None:
@@ -281,7 +312,7 @@ class ClientConnection(asyncio.Protocol):
             return
         request = self._waiting.popleft()
         self._ahead_bytes -= len(request.body)
-        if not self._waiting and self._rejected is None and not self._unread:
+        if not (self._waiting or self._rejected or self._unread or self._waits_to_read):
             self._transport.resume_reading()
         self._serve(request, self._proxy.now())
 
@@ -330,7 +361,8 @@ class ClientConnection(asyncio.Protocol):
         self._proxy.recorder.rejected(refusal, self, reader.target, self._proxy.now())
         self.write(refusals.refused(refusal, reader.target, keep_alive=False, lines=reader.answer_lines))
         self._transport.write_eof()
-        self._transport.resume_reading()
+        if not self._waits_to_read:
+            self._transport.resume_reading()
         reader.begun_at = self._proxy.now()
 
     # -- time

@@ -17,7 +17,7 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded, large, limits, local, trace, trust
+from headgate.gateway import forwarded, large, limits, local, trace, trust, turns
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
@@ -70,6 +70,7 @@ class Proxy:
         self.clients: set[ClientConnection] = set()
         self.client_count = limits.ClientCount(settings)
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
+        self.uploads = turns.Uploads(loop)
         self._turned_away: set[ClientConnection] = set()
         self.large_bodies = large.Reader(loop)
         self.left_prefills: set[Prefill] = set()

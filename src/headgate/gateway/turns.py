@@ -2,10 +2,14 @@
 
 A chunk of one byte or an empty event costs thousands of times its length in memory speed, and one read of a
 socket may bring tens of thousands of them. What is left is read in the next turn of the loop.
+
+Long bodies cost little for each byte, but many clients may send them at once: these share each turn.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 
@@ -16,6 +20,11 @@ FIRST_BYTES = 2048
 QUICK_S = 0.0002
 AT_ONCE_BYTES = 4096
 """Shorter data is not worth being cut."""
+LONG_READ_BYTES = 32 * 1024
+"""A connection that brought this much in one read waits for its next turn before it is read again."""
+LONG_READS = 2
+"""Connections that are read again in one turn. A read brings up to 256 KB, which take half a millisecond or
+more, since the pages that the body grows by are new."""
 
 
 def read_in_turn(data: bytes, take: Callable[[bytes, bool], bool]) -> bytes:
@@ -37,3 +46,31 @@ def read_in_turn(data: bytes, take: Callable[[bytes, bool], bool]) -> bytes:
             size *= 2
         last = now
     return b""
+
+
+class Uploads:
+    """Connections that upload more than a read brings: a few of them are read in each turn of the loop.
+
+    uvloop reads a connection up to 32 times in a turn, which is 8 MB, and all connections that have data:
+    sixty uploads would keep every other client waiting for a second.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, read_on: Callable[[], None]) -> None:
+        """Calls `read_on` when it is this connection's turn; until then it must not read."""
+        if not self._waiting:
+            self._loop.call_soon(self._next)
+        self._waiting.append(read_on)
+
+    def _next(self) -> None:
+        waiting = self._waiting
+        for _ in range(min(LONG_READS, len(waiting))):
+            waiting.popleft()()
+        if waiting:
+            self._loop.call_soon(self._next)
+
+    def statistics(self) -> dict[str, int]:
+        return {"waiting": len(self._waiting)}

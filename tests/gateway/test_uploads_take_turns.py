@@ -1,0 +1,101 @@
+"""Clients that upload much, all at once, leave most of each turn of the event loop to others."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from headgate.gateway import turns
+from headgate.gateway.listener import ClientConnection
+
+pytestmark = pytest.mark.every_loop
+
+UPLOADS = 24
+LENGTH = 4_000_000
+CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n"
+
+
+@pytest.fixture
+async def long_reads(monkeypatch):
+    """How many connections that had just brought a long read were read again, by turn of the event loop."""
+    loop = asyncio.get_running_loop()
+    turn, found, long = 0, Counter(), set()
+    receive = ClientConnection.data_received
+
+    def next_turn():
+        nonlocal turn
+        turn += 1
+        loop.call_soon(next_turn)
+
+    def counted(connection, data):
+        if connection in long:
+            found[turn] += 1
+        long.discard(connection)
+        if len(data) >= turns.LONG_READ_BYTES:
+            long.add(connection)
+        receive(connection, data)
+
+    next_turn()
+    monkeypatch.setattr(ClientConnection, "data_received", counted)
+    return found
+
+
+async def test_bodies_are_read_by_turns(long_reads, gateway, endpoint):
+    """Few of the uploads are read again in any one turn; all of them arrive whole."""
+    endpoint.behave = lambda call: call.answer()
+    body = b'{"model":"m","prompt":"%b"}' % (b"y" * LENGTH)
+    head = CHAT + b"content-length: %d\r\n\r\n" % len(body)
+
+    async def upload():
+        client = await gateway.connect()
+        client.send(head)
+        client.send(body)
+        assert (await client.response()).status == 200
+
+    await asyncio.gather(*(upload() for _ in range(UPLOADS)))
+    assert {call.body for call in endpoint.calls} == {body}
+    assert len(endpoint.calls) == UPLOADS
+    assert long_reads.total() >= UPLOADS
+    assert max(long_reads.values()) <= turns.LONG_READS
+
+
+async def test_rejected_bodies_take_turns_too(long_reads, gateway):
+    """Nobody looks at what a rejected client goes on sending, but reading it takes time as well."""
+    head = CHAT + b"content-length: %d\r\n\r\n" % 10**12
+
+    async def upload():
+        client = await gateway.connect()
+        client.send(head)
+        client.send(b"y" * LENGTH)
+        assert (await client.response()).status == 413
+
+    await asyncio.gather(*(upload() for _ in range(UPLOADS)))
+    assert max(long_reads.values(), default=0) <= turns.LONG_READS
+
+
+async def test_a_request_behind_an_upload_is_served(gateway, endpoint):
+    """A connection that waited for its turn goes on to the next requests, which were sent ahead."""
+    endpoint.behave = lambda call: call.answer()
+    body = b'{"model":"m","prompt":"%b"}' % (b"y" * LENGTH)
+    client = await gateway.connect()
+    for _ in range(3):
+        client.send(CHAT + b"content-length: %d\r\n\r\n" % len(body) + body)
+        client.post()
+    for _ in range(6):
+        assert (await client.response()).status == 200
+
+
+async def test_a_client_that_leaves_while_it_waits_is_forgotten(gateway, endpoint):
+    """Nothing is held of an upload that is cut off, and others go on."""
+    for _ in range(5):
+        client = await gateway.connect()
+        client.send(CHAT + b"content-length: 8000000\r\n\r\n" + b"y" * LENGTH)
+        await asyncio.sleep(0)
+        client.writer.transport.abort()
+    endpoint.behave = lambda call: call.answer()
+    client = await gateway.connect()
+    client.post()
+    assert (await client.response()).status == 200
+    async with asyncio.timeout(30):
+        while gateway.proxy.bodies.held or gateway.proxy.uploads.statistics()["waiting"]:
+            await asyncio.sleep(0.01)
