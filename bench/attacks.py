@@ -1,10 +1,12 @@
-"""What attacks do to everybody else: latency of a victim, memory, and refusals, in one table.
+"""How attacks affect everybody else: a victim's latency, memory and rejections, in one table.
 
 Clients, engines, authors of objects and holders of tokens attack a fresh install, one class at a time. Beside
-each attack a client asks small questions at a steady rate. docs/limits.md says what bounds each class.
+each attack a client asks small questions at a steady rate. docs/limits.md says what bounds each class, and
+docs/benchmarks.md how to read the table.
 
     make bench-attacks
     make bench-attacks ARGS="--only bodies --seconds 4"
+    make bench-attacks ARGS=--record
 
 Ends with status 1 where the victim's p99 rose by more than 50 ms, a request of it failed, or memory went
 beyond the documented bound.
@@ -20,9 +22,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import uvloop
@@ -30,12 +33,15 @@ from rich.console import Console
 from rich.table import Table
 
 import cpu
-import kube
-from attack import ATTACKS, Attack, Latencies, Rig, Victim
+import own_processes
+import proxies
+from attack import ATTACKS, Attack, Rig, Subject, Victim
 from attack.target import Target
 from gateway import commit
 
 RESULTS = Path(__file__).with_name("results") / "attacks.jsonl"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+BEGINS, ENDS = "<!-- the table of attacks begins -->\n", "<!-- the table of attacks ends -->\n"
 MAY_ADD_MS = 50.0
 """How much higher the victim's p99 may be under attack than in the quiet window before it."""
 QUIET_S = 3.0
@@ -46,11 +52,12 @@ progress = Console(stderr=True)
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one attack came to."""
+class Window:
+    """One attack on one subject beside one victim."""
 
-    attack: str
+    subject: str
     outcomes: dict[str, int]
+    """What the attacker got."""
     quiet_p99_ms: float
     attacked_p99_ms: float
     slowest_ms: float
@@ -58,18 +65,40 @@ class Row:
     failures: list[str]
     memory_mb: float
     peak_mb: float
-    bound_mb: float
     cpu_s: float
     """Of the process under attack, meanwhile."""
+    attacker_cpu_s: float
     seconds: float
 
     @property
     def added_ms(self) -> float:
         return self.attacked_p99_ms - self.quiet_p99_ms
 
+
+@dataclass(frozen=True)
+class Row:
+    """What one attack came to."""
+
+    attack: str
+    bound_mb: float
+    ours: Window
+    control: Window
+    """The victim asks an engine, and the attacker a server that does nothing: what is added here is the
+    machine's, or the load generator's."""
+    peer: Window | None = None
+    no_peer: str = ""
+    """Why there is none, though the attack names one."""
+
     @property
     def is_well(self) -> bool:
-        return self.added_ms <= MAY_ADD_MS and not self.failures and self.peak_mb <= self.bound_mb
+        ours = self.ours
+        return ours.added_ms <= MAY_ADD_MS and not ours.failures and ours.peak_mb <= self.bound_mb
+
+    @property
+    def verdict(self) -> str:
+        if self.is_well:
+            return "ok"
+        return "HARMED, and the control" if self.control.added_ms > MAY_ADD_MS else "HARMED"
 
 
 @click.command(help=__doc__)
@@ -77,8 +106,15 @@ class Row:
 @click.option("--seconds", default=6.0, show_default=True, help="How long each attack goes on.")
 @click.option("--list", "only_names", is_flag=True, help="Print the names of the attacks.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--record", is_flag=True, help=f"Append the rows to {RESULTS.parent.name}/{RESULTS.name}.")
-def main(only: tuple[str, ...], seconds: float, only_names: bool, output: str, record: bool) -> None:
+@click.option("--no-peers", is_flag=True, help="Attack Headgate alone.")
+@click.option(
+    "--record",
+    is_flag=True,
+    help=f"Append the run to results/{RESULTS.name}, and rewrite the table in docs/{PAGE.name}.",
+)
+def main(
+    only: tuple[str, ...], seconds: float, only_names: bool, output: str, no_peers: bool, record: bool
+) -> None:
     chosen = [attack for attack in ATTACKS if not only or any(part in attack.name for part in only)]
     if only_names:
         click.echo("\n".join(attack.name for attack in chosen))
@@ -87,71 +123,77 @@ def main(only: tuple[str, ...], seconds: float, only_names: bool, output: str, r
         raise click.BadParameter(
             f"no attack has {' or '.join(only)} in its name: see --list", param_hint="--only"
         )
+    if record and (only or no_peers):
+        raise click.BadParameter(
+            "a run is recorded whole, without --only and --no-peers", param_hint="--record"
+        )
+    began = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory(prefix="attacks-") as scratch, Rig(Path(scratch)) as rig:
-        rows = [uvloop.run(attacked(rig, attack, seconds)) for attack in chosen]
+        rows = [uvloop.run(attacked(rig, attack, seconds, no_peers)) for attack in chosen]
     if output == "json":
         click.echo(json.dumps([asdict(row) for row in rows], indent=4))
     else:
-        Console(width=200).print(table(rows))
+        Console(width=220).print(table(rows))
     if record:
         run = {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **began,
             "commit": commit(),
             "machine": cpu.machine(),
+            "seconds": seconds,
             "rows": [asdict(row) for row in rows],
         }
+        RESULTS.parent.mkdir(exist_ok=True)
         with RESULTS.open("a") as file:
             file.write(json.dumps(run) + "\n")
+        PAGE.write_text(with_table(PAGE.read_text(), run))
     sys.exit(0 if all(row.is_well for row in rows) else 1)
 
 
-async def attacked(rig: Rig, attack: Attack, seconds: float) -> Row:
-    """One attack beside one victim."""
+async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = False) -> Row:
+    """One attack on Headgate, on nothing, and on its peer."""
     progress.print(f"[dim]{attack.name}")
     if attack.prepare is not None:
         await attack.prepare(str(rig.kubeconfig))
-    pid = rig.gateway_pid if attack.of == "gateway" else rig.apiserver_pid
-    victim = (
-        Victim.of_gateway(rig.port)
-        if attack.of == "gateway"
-        else Victim.of_apiserver(kube.Cluster.load(rig.kubeconfig))
-    )
+    ours = await window(rig[attack.of], attack, seconds)
+    control = await window(rig["control"], attack, seconds)
+    peer, missing = None, ""
+    if attack.peer and not no_peers:
+        try:
+            with rig.peer(attack.peer) as subject:
+                peer = await window(subject, attack, seconds)
+        except proxies.UnavailableError as error:
+            missing = f"{attack.peer}: {error}"
+    return Row(attack.name, attack.memory_mb, ours, control, peer, missing)
+
+
+async def window(subject: Subject, attack: Attack, seconds: float) -> Window:
+    """One attack beside one victim, who is first measured alone."""
+    victim = Victim(subject.victim, subject.path)
     await victim.ask(0.5)  # opens its connections
     quiet = await victim.ask(QUIET_S)
-    memory_mb = cpu.memory_kb(pid) / 1024
-    cpu.forget_peak(pid)
-    before_s = cpu.cpu_seconds(pid)
+    memory_mb = cpu.memory_kb(subject.pid) / 1024
+    cpu.forget_peak(subject.pid)
+    before_s = cpu.cpu_seconds(subject.pid)
     with _Attacker(attack) as attacker:
         began = time.monotonic()
-        attacker.begin(rig.target(began + seconds))
+        attacker.begin(subject.target, began + seconds)
         during = await victim.ask(seconds)
-        cpu_s, lasted_s = cpu.cpu_seconds(pid) - before_s, time.monotonic() - began
-        outcomes = attacker.outcomes()
+        cpu_s, lasted_s = cpu.cpu_seconds(subject.pid) - before_s, time.monotonic() - began
+        outcomes, attacker_cpu_s = attacker.outcomes()
+    peak_mb = cpu.peak_memory_mb(subject.pid)
     victim.close()
-    return _row(attack, outcomes, quiet, during, (memory_mb, cpu.peak_memory_mb(pid)), cpu_s, lasted_s)
-
-
-def _row(
-    attack: Attack,
-    outcomes: Counter[str],
-    quiet: Latencies,
-    during: Latencies,
-    memory_mb: tuple[float, float],
-    cpu_s: float,
-    lasted_s: float,
-) -> Row:
-    return Row(
-        attack.name,
+    return Window(
+        subject.name,
         dict(outcomes.most_common()),
         round(quiet.percentile(0.99), 1),
         round(during.percentile(0.99), 1),
         round(max(during.ms, default=float("nan")), 1),
         len(during.ms) + len(during.failures),
         [*quiet.failures, *during.failures],
-        round(memory_mb[0]),
-        round(memory_mb[1]),
-        attack.memory_mb,
+        round(memory_mb),
+        round(peak_mb),
         round(cpu_s, 2),
+        round(attacker_cpu_s, 2),
         round(lasted_s, 1),
     )
 
@@ -172,9 +214,9 @@ class _Attacker:
         self._pipe.recv()
         return self
 
-    def begin(self, target: Target) -> None:
-        self._until = target.until
-        self._pipe.send(target)
+    def begin(self, target: Target, until: float) -> None:
+        self._until = until
+        self._pipe.send((target, until))
 
     def __exit__(self, *_: object) -> None:
         self._process.join(1)
@@ -182,47 +224,108 @@ class _Attacker:
             self._process.kill()
             self._process.join()
 
-    def outcomes(self) -> Counter[str]:
-        """What the attack got, once it is over."""
+    def outcomes(self) -> tuple[Counter[str], float]:
+        """What the attack got, once it is over, and the CPU time that it took."""
         if not self._pipe.poll(max(0.0, self._until - time.monotonic()) + ENDS_WITHIN_S):
-            return Counter({"the attacker did not end": 1})
+            return Counter({"the attacker did not end": 1}), float("nan")
         try:
-            found: Counter[str] = self._pipe.recv()
+            found: tuple[Counter[str], float] = self._pipe.recv()
         except EOFError:
-            return Counter({"the attacker failed": 1})
+            return Counter({"the attacker failed": 1}), float("nan")
         return found
 
 
 def _run(name: str, pipe: multiprocessing.connection.Connection) -> None:
-    os.nice(19)
+    own_processes.yield_to_others()
     (attack,) = (each for each in ATTACKS if each.name == name)
+    if attack.make is not None:
+        attack.make()
     pipe.send("ready")
-    pipe.send(uvloop.run(attack.run(pipe.recv())))  # type: ignore[arg-type]
+    target, until = pipe.recv()
+    began_s = time.process_time()
+    outcomes = uvloop.run(attack.run(replace(target, until=until)))  # type: ignore[arg-type]
+    pipe.send((outcomes, time.process_time() - began_s))
+
+
+COLUMNS = (
+    *("attack", "on", "what the attacker got", "p99 quiet", "attacked", "added ms", "slowest", "failed"),
+    *("memory MB", "bound", "CPU", "attacker", "control", ""),
+)
+
+
+def cells(row: Row) -> list[list[str]]:
+    """The lines of the table: of Headgate, and of its peer."""
+    windows = [row.ours] + ([row.peer] if row.peer is not None else [])
+    lines = []
+    for each in windows:
+        is_ours = each is row.ours
+        got = ", ".join(f"{count:,} {what}" for what, count in each.outcomes.items())
+        lines.append(
+            [
+                row.attack if is_ours else "",
+                each.subject,
+                got,
+                f"{each.quiet_p99_ms:.1f}",
+                f"{each.attacked_p99_ms:.1f}",
+                f"{each.added_ms:+.1f}",
+                f"{each.slowest_ms:.0f}",
+                f"{len(each.failures)} of {each.asked}",
+                f"{each.memory_mb:.0f} → {each.peak_mb:.0f}",
+                f"{row.bound_mb:.0f}" if is_ours else "",
+                f"{each.cpu_s / each.seconds:.0%}",
+                f"{each.attacker_cpu_s / each.seconds:.0%}",
+                f"{row.control.added_ms:+.1f}" if is_ours else "",
+                row.verdict if is_ours else "",
+            ]
+        )
+    if row.no_peer:
+        lines.append(["", row.no_peer, *[""] * (len(COLUMNS) - 2)])
+    return lines
 
 
 def table(rows: list[Row]) -> Table:
     grid = Table(title="A victim beside each attack", title_justify="left")
-    grid.add_column("attack")
-    grid.add_column("what the attacker got", max_width=40, overflow="fold")
-    for heading in ("p99 quiet", "attacked", "added ms", "slowest", "failed", "memory MB", "bound", "CPU"):
-        grid.add_column(heading, justify="right")
-    grid.add_column("")
-    for row in rows:
-        got = ", ".join(f"{count:,} {what}" for what, count in row.outcomes.items())
-        grid.add_row(
-            row.attack,
-            got,
-            f"{row.quiet_p99_ms:.1f}",
-            f"{row.attacked_p99_ms:.1f}",
-            f"{row.added_ms:+.1f}",
-            f"{row.slowest_ms:.0f}",
-            f"{len(row.failures)} of {row.asked}",
-            f"{row.memory_mb:.0f} → {row.peak_mb:.0f}",
-            f"{row.bound_mb:.0f}",
-            f"{row.cpu_s / row.seconds:.0%}",
-            "ok" if row.is_well else "[bold red]HARMED",
+    for heading in COLUMNS:
+        is_text = heading in ("attack", "on", "what the attacker got", "")
+        grid.add_column(
+            heading,
+            justify="left" if is_text else "right",
+            max_width=36,
+            overflow="fold",
+            no_wrap=not is_text,
         )
+    for row in rows:
+        for line in cells(row):
+            grid.add_row(*line[:-1], line[-1] if row.is_well else f"[bold red]{line[-1]}")
     return grid
+
+
+def with_table(page: str, run: dict[str, Any]) -> str:
+    """The page with the table of this run instead of the one between its marks."""
+    before, _, rest = page.partition(BEGINS)
+    _, found, after = rest.partition(ENDS)
+    if not found:
+        raise ValueError(f"{PAGE.name} has no place for the table: {BEGINS.strip()} and {ENDS.strip()}")
+    return before + BEGINS + in_markdown(run) + ENDS + after
+
+
+def in_markdown(run: dict[str, Any]) -> str:
+    """The table of a recorded run, with the machine that it ran on."""
+    machine = run["machine"]
+    told = (
+        f"{machine['cpu']}, {machine['cores']} cores, load {run['load']:.1f} before the run, "
+        f"Linux {machine['kernel'].partition('-')[0]}, Python {machine['python']}, commit {run['commit']}, "
+        f"{run['seconds']:g} s for each attack, {run['at'][:10]}:"
+    )
+    lines = [list(COLUMNS), ["---"] * len(COLUMNS)]
+    lines += [line for row in run["rows"] for line in cells(_row(row))]
+    return f"{told}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _row(recorded: dict[str, Any]) -> Row:
+    made = {name: Window(**recorded[name]) for name in ("ours", "control")}
+    peer = recorded["peer"] and Window(**recorded["peer"])
+    return Row(**{**recorded, **made, "peer": peer})
 
 
 if __name__ == "__main__":

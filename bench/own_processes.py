@@ -15,6 +15,7 @@ from typing import Any
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
+_GATEWAY_READY = r"is ready on \S+:(\d+); metrics on (\S+:(\d+)\S*), admin on (\S+:(\d+)\S*)\n"
 
 
 @contextlib.contextmanager
@@ -31,7 +32,33 @@ def started(scratch: Path, name: str, *arguments: str, **streams: Any) -> Iterat
     try:
         yield process
     finally:
-        _end(process)
+        end(process)
+
+
+@contextlib.contextmanager
+def apiserver(scratch: Path) -> Iterator[subprocess.Popen[str]]:
+    """An embedded API server on a free port, ready; its kubeconfig is SCRATCH/state/kubeconfig."""
+    state = ("--state", str(scratch / "state"), "--port", "0")
+    with started(scratch, "apiserver", "-m", "headgate", "apiserver", *state) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+
+
+@contextlib.contextmanager
+def gateway(scratch: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+    """A gateway of that API server on free ports, ready, with its access log in SCRATCH/access.log.
+
+    The match has its port, the URL and the port of its metrics, and the URL and the port of its admin pages.
+    """
+    command = ["-m", "headgate", "gateway", "--kubeconfig", str(scratch / "state" / "kubeconfig")]
+    command += [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
+    command += ["--logging-access-log", "json", *flags]
+    with (
+        (scratch / "access.log").open("wb") as log,
+        started(scratch, "gateway", *command, stdout=log) as process,
+    ):
+        yield process, found_in_errors(scratch, "gateway", _GATEWAY_READY)
 
 
 def found_in_errors(scratch: Path, name: str, pattern: str) -> re.Match[str]:
@@ -46,14 +73,28 @@ def found_in_errors(scratch: Path, name: str, pattern: str) -> re.Match[str]:
     raise RuntimeError(f"the {name} was not ready within {READY_WITHIN_S:g} s: {said[-1000:]}")
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[Any], within_s: float = STOP_WITHIN_S) -> None:
+    """Asks a process to end; after a while kills it with all of its group."""
     if process.stdin is not None:
         process.stdin.close()
     process.terminate()
     try:
-        process.wait(STOP_WITHIN_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def yield_to_others() -> None:
+    """Gives this process the lowest priority, beside those of other sessions as well.
+
+    Where the kernel groups tasks by session (`sched_autogroup_enabled`), a nice value only counts within one
+    session, and each session has one of its own.
+    """
+    with contextlib.suppress(PermissionError):  # it leads its session already
+        os.setsid()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19")
+    os.nice(19)

@@ -20,7 +20,6 @@ from headgate import api, cluster
 
 BENCH = Path(__file__).resolve().parent
 MANAGER = "soak"
-_READY = r"is ready on \S+:(\d+); metrics on (\S+), admin on (\S+)\n"
 LIMITS = (
     "--endpoints-response-timeout-s",
     "3",
@@ -70,32 +69,17 @@ class Rig:
 
     def _start(self) -> None:
         faults = ["--engines", str(self.engines), "--faults", str(self.faults)]
-        engines = self._spawn("engines", str(BENCH / "soak_engines.py"), *faults, stdin=subprocess.PIPE)
+        script = str(BENCH / "soak_engines.py")
+        engines = self._stack.enter_context(
+            own_processes.started(self.scratch, "engines", script, *faults, stdin=subprocess.PIPE)
+        )
         assert engines.stdout is not None
         self.ports = [int(port) for port in engines.stdout.readline().split()]
-        server = self._spawn(
-            "apiserver", "-m", "headgate", "apiserver", "--state", str(self.kubeconfig.parent), "--port", "0"
-        )
-        assert server.stdout is not None
-        server.stdout.readline()
+        self._stack.enter_context(own_processes.apiserver(self.scratch))
         asyncio.run(self._declare())
-        ports = [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
-        gateway = ["-m", "headgate", "gateway", "--kubeconfig", str(self.kubeconfig), *ports, *LIMITS]
-        with self.access_log.open("wb") as log:
-            self._spawn(
-                "gateway",
-                *gateway,
-                "--workers",
-                str(self.workers),
-                "--logging-access-log",
-                "json",
-                stdout=log,
-            )
-        found = own_processes.found_in_errors(self.scratch, "gateway", _READY)
-        self.port, self.metrics_url, self.admin_url = int(found[1]), found[2], found[3]
-
-    def _spawn(self, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        return self._stack.enter_context(own_processes.started(self.scratch, name, *arguments, **streams))
+        flags = ("--workers", str(self.workers), *LIMITS)
+        _, found = self._stack.enter_context(own_processes.gateway(self.scratch, *flags))
+        self.port, self.metrics_url, self.admin_url = int(found[1]), found[2], found[4]
 
     # -- what operators see
 

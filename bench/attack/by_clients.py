@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -37,9 +38,14 @@ async def aborted_uploads(target: Target) -> Outcomes:
     return await repeat(target, 4, attempt)
 
 
+@functools.cache
+def most_of_a_body() -> bytes:
+    return b'{"model":"' + MODEL + b'","prompt":"' + b"x" * 31 * MEGABYTE
+
+
 async def unfinished_bodies(target: Target) -> Outcomes:
     """Sixty clients send 31 MB each but for the last byte, and keep the connection."""
-    body = b'{"model":"' + MODEL + b'","prompt":"' + b"x" * 31 * MEGABYTE
+    body = most_of_a_body()
     pieces = _pieces(body)
 
     async def attempt() -> str:
@@ -75,7 +81,7 @@ def _repeated(piece: bytes) -> bytes:
     return piece * (30 * MEGABYTE // len(piece))
 
 
-SHAPES: dict[str, Callable[[], bytes]] = {
+_SHAPES: dict[str, Callable[[], bytes]] = {
     "numbers": lambda: _document(b"[" + _repeated(b"1,") + b"1]"),
     "empty lists": lambda: _document(b"[" + _repeated(b"[],") + b"[]]"),
     "deep nesting": lambda: _document(b"[" * 15 * MEGABYTE + b"]" * 15 * MEGABYTE),
@@ -93,13 +99,14 @@ SHAPES: dict[str, Callable[[], bytes]] = {
     "a long prompt": lambda: b'{"model":"%b","prompt":"%b"}' % (MODEL, b"x" * 30 * MEGABYTE),
     "token ids": lambda: b'{"model":"%b","prompt":[%b1]}' % (MODEL, _repeated(b"15339,")),
 }
+SHAPES = {name: functools.cache(make) for name, make in _SHAPES.items()}
 
 
-def large_body(shape: str) -> Callable[[Target], object]:
-    """One client sends legal bodies of 30 MB, one after the other."""
+def large_body(make: Callable[[], bytes], clients: int = 1) -> Callable[[Target], object]:
+    """Each client sends legal bodies of 30 MB, one after the other."""
 
     async def send(target: Target) -> Outcomes:
-        body = SHAPES[shape]()
+        body = make()
 
         async def attempt() -> str:
             wire = await Wire.open(target.port)
@@ -113,7 +120,7 @@ def large_body(shape: str) -> Callable[[Target], object]:
             finally:
                 wire.reset()
 
-        return await repeat(target, 1, attempt)
+        return await repeat(target, clients, attempt)
 
     return send
 
@@ -162,6 +169,53 @@ async def odd_forms(target: Target) -> Outcomes:
             wire.reset()
 
     return await repeat(target, 2, attempt)
+
+
+_CHUNKED = (
+    b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+
+
+async def tiny_chunks(target: Target) -> Outcomes:
+    """Bodies of 200 KB in chunks of one byte."""
+    body = b'{"model":"%b","prompt":"%b"}' % (MODEL, b"x" * 200_000)
+    request = _CHUNKED % PATH + b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    return await _each_answered(target, 4, request)
+
+
+async def endless_trailers(target: Target) -> Outcomes:
+    """A body with a megabyte of trailers behind it."""
+    body = b'{"model":"%b","prompt":"x"}' % MODEL
+    request = _CHUNKED % PATH + b"%x\r\n%b\r\n0\r\n" % (len(body), body) + b"x-more: 1234\r\n" * 70_000
+    return await _each_answered(target, 4, request)
+
+
+async def pipelined(target: Target) -> Outcomes:
+    """Two thousand requests at once for a path that does not exist, on each connection."""
+    requests = b"GET /none HTTP/1.1\r\nhost: x\r\n\r\n" * _PIPELINED
+    return await _each_answered(target, 4, requests, _PIPELINED)
+
+
+_PIPELINED = 2000
+
+
+async def _each_answered(target: Target, clients: int, request: bytes, responses: int = 1) -> Outcomes:
+    """Sends this again and again, on a new connection each time, and waits for as many responses."""
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            sending = asyncio.ensure_future(wire.send(request))
+            status = await wire.status(timeout_s=10)
+            for _ in range(responses - 1):
+                await asyncio.wait_for(wire.reader.readuntil(b"\r\n\r\n"), 10)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            return status
+        finally:
+            wire.reset()
+
+    return await repeat(target, clients, attempt)
 
 
 async def slow_heads(target: Target) -> Outcomes:

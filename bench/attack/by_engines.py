@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
@@ -12,8 +13,9 @@ MODEL = "hostile"
 MODEL_OF_HTTP2 = "hostile-h2"
 
 
-def answered_with(fault: str, model: str = MODEL) -> Callable[[Target], object]:
-    """Clients ask a model whose engine answers each request with `fault` (names of `attack/engines.py`)."""
+def answered_with(fault: str, model: str = MODEL, read_bytes: int = 1) -> Callable[[Target], object]:
+    """Clients ask a model whose engine answers each request with `fault` (names of `attack/engines.py`), and
+    read so much of each response."""
 
     async def ask(target: Target) -> Outcomes:
         body = json.dumps({"model": model, "prompt": fault}).encode()
@@ -23,7 +25,9 @@ def answered_with(fault: str, model: str = MODEL) -> Callable[[Target], object]:
             try:
                 await wire.send(head(len(body), b"/v1/completions"), body)
                 status = await wire.status(timeout_s=5)
-                await wire.reader.read(1 << 20)
+                left = read_bytes
+                while left > 0 and (data := await asyncio.wait_for(wire.reader.read(1 << 20), 5)):
+                    left -= len(data)
                 return status
             finally:
                 wire.reset()

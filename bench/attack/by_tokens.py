@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 from collections import Counter
@@ -77,7 +78,7 @@ async def make_large_objects(kubeconfig: str) -> None:
 
 async def writes(target: Target) -> Outcomes:
     """One user creates objects over 32 connections, as fast as it gets answers."""
-    cluster = kube.Cluster.load(Path(target.user_kubeconfig).with_name("writer.kubeconfig"))
+    cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
     numbers = itertools.count()
     outcomes: Outcomes = Counter()
 
@@ -103,6 +104,45 @@ async def writes(target: Target) -> Outcomes:
 async def _told(work: object) -> str:
     await work  # type: ignore[misc]
     return "done"
+
+
+@functools.cache
+def long_reviews() -> list[bytes]:
+    """One long text, a long list, and an object of many members."""
+    document = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}},
+    }
+    return [
+        json.dumps({**document, "metadata": {"annotations": {"x": "y" * 2_900_000}}}).encode(),
+        json.dumps({**document, "more": [[]] * 90_000}).encode(),
+        json.dumps({**document, "more": {f"k{number}": number for number in range(90_000)}}).encode(),
+    ]
+
+
+async def reviews(target: Target) -> Outcomes:
+    """A reader asks what it may do, in requests as long as they may be and full of values."""
+    cluster = kube.Cluster.load(Path(target.user_kubeconfig))
+    bodies = long_reviews()
+    outcomes: Outcomes = Counter()
+
+    async def one(turn: int) -> str:
+        while not target.is_over:
+            connection = await cluster.connect()
+            answer = await connection.request("POST", _REVIEWS, bodies[turn % len(bodies)])
+            outcomes[str(answer.status)] += 1
+            connection.close()
+            turn += 1
+        return "done"
+
+    for came in await asyncio.gather(*(outcome(one(turn)) for turn in range(8))):
+        if came != "done":
+            outcomes[came] += 1
+    return outcomes
+
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 async def handshakes(target: Target) -> Outcomes:

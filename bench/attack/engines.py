@@ -1,8 +1,12 @@
-"""Engines of the attack bench: one that responds at once, a hostile one, and one hostile over HTTP/2.
+"""Engines of the attack bench: good ones, which respond at once, and hostile ones.
 
-    python bench/attack/engines.py
+    python bench/attack/engines.py good
+    python bench/attack/engines.py hostile
+    python bench/attack/engines.py sink CERT KEY
 
-prints the port of each, and runs until its standard input ends. The hostile ones do what the prompt names.
+prints a port for each, and runs until its standard input ends. There are two hostile ones, which do what the
+prompt says; the second speaks HTTP/2. A sink is a good engine and another that speaks TLS: attacks are sent
+there to see what they cost this machine by themselves.
 """
 
 from __future__ import annotations
@@ -11,13 +15,21 @@ import asyncio
 import gzip
 import json
 import re
+import ssl
 import struct
 import sys
+from pathlib import Path
 from typing import cast
 
 import uvloop
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import own_processes
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 ANSWER = json.dumps(
     {
         "id": "a",
@@ -39,6 +51,8 @@ FAULTS: dict[str, tuple[bytes, bytes]] = {
     "1xx without end": (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
     "trailers without end": (OK + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"x-more: 1234\r\n"),
     "chunk extensions": (OK + b"transfer-encoding: chunked\r\n\r\n", b"1;" + b"e" * 8000 + b"\r\n \r\n"),
+    "chunks of one byte": (OK + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "events of one byte": (EVENTS + b"transfer-encoding: chunked\r\n\r\n", b"3\r\n:\n\n\r\n"),
     "gzip bomb": (OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(_BOMB) + _BOMB, b""),
 }
 """What is sent, and what follows without end."""
@@ -82,7 +96,8 @@ class _Http1(asyncio.Protocol):
                     if endless:
                         self._flood = asyncio.create_task(flood(self._transport, endless))
                     return
-        self._transport.write(WELL)
+        # A good engine is sent no requests ahead; a sink may be.
+        self._transport.write(WELL * (request.count(b"\r\n\r\n") if request.startswith(b"GET ") else 1))
 
 
 async def flood(transport: asyncio.Transport, piece: bytes) -> None:
@@ -136,12 +151,21 @@ class _Http2(asyncio.Protocol):
             self._flood = asyncio.create_task(flood(self._transport, frame(9, 0, 1, b"\x40\x01x\x01y")))
 
 
-async def main() -> None:
+async def main(kind: str, *pair: str) -> None:
     loop = asyncio.get_running_loop()
+    tls = None
+    if kind == "hostile":
+        own_processes.yield_to_others()
+        makes = [lambda: _Http1(True), _Http2]
+    elif kind == "good":
+        makes = [lambda: _Http1(False)]
+    else:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*pair)
+        makes = [lambda: _Http1(False)] * 2
     servers = [
-        await loop.create_server(lambda: _Http1(False), "127.0.0.1", 0, backlog=1024),
-        await loop.create_server(lambda: _Http1(True), "127.0.0.1", 0, backlog=1024),
-        await loop.create_server(_Http2, "127.0.0.1", 0, backlog=1024),
+        await loop.create_server(make, "127.0.0.1", 0, backlog=1024, ssl=tls if number else None)
+        for number, make in enumerate(makes)
     ]
     print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -150,4 +174,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    uvloop.run(main(*sys.argv[1:]))

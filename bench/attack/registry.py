@@ -28,6 +28,10 @@ class Attack:
     memory_mb: float = GATEWAY_MB
     prepare: Callable[[str], Awaitable[None]] | None = None
     """Makes the objects that the attack needs, by the administrator's kubeconfig."""
+    make: Callable[[], object] | None = None
+    """Makes what the attacker sends, and remembers it; called before the attack begins."""
+    peer: Literal["", "nginx", "envoy"] = ""
+    """The proxy that is attacked as well, where the attack means anything to one that only passes on."""
 
 
 def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
@@ -37,20 +41,44 @@ def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
 BODIES_MB = 1200
 """With the default bound on unfinished bodies (docs/limits.md)."""
 
+_OF_BODIES: dict[str, Any] = {"memory_mb": BODIES_MB, "peer": "nginx"}
+_READ_BYTES = {"chunks of one byte": 1_000_000, "events of one byte": 1_000_000}
+"""How much of a hostile response clients read, where it is not enough that it begins."""
+
 ATTACKS: tuple[Attack, ...] = (
-    _attack("aborted uploads", by_clients.aborted_uploads),
-    _attack("60 unfinished bodies of 31 MB", by_clients.unfinished_bodies, memory_mb=BODIES_MB),
-    *(
-        _attack(f"30 MB of {shape}", by_clients.large_body(shape), memory_mb=BODIES_MB)
-        for shape in by_clients.SHAPES
+    _attack("aborted uploads", by_clients.aborted_uploads, peer="nginx"),
+    _attack(
+        "60 unfinished bodies of 31 MB",
+        by_clients.unfinished_bodies,
+        make=by_clients.most_of_a_body,
+        **_OF_BODIES,
     ),
-    _attack("slow heads", by_clients.slow_heads),
+    *(
+        _attack(f"30 MB of {shape}", by_clients.large_body(make), make=make, **_OF_BODIES)
+        for shape, make in by_clients.SHAPES.items()
+    ),
+    *(
+        _attack(f"four times 30 MB of {shape}", by_clients.large_body(make, 4), make=make, **_OF_BODIES)
+        for shape, make in by_clients.SHAPES.items()
+        if shape in ("numbers", "a long prompt")
+    ),
+    _attack("bodies in chunks of one byte", by_clients.tiny_chunks, peer="nginx"),
+    _attack("trailers without end", by_clients.endless_trailers, peer="nginx"),
+    _attack("2,000 requests sent ahead", by_clients.pipelined, peer="nginx"),
+    _attack("slow heads", by_clients.slow_heads, peer="nginx"),
     _attack("idle on metrics and admin", by_clients.idle_on_own_ports),
     _attack("surrogates, JSON in names", by_clients.odd_texts),
     _attack("forms of many parts", by_clients.odd_forms),
-    *(_attack(f"engine: {fault}", by_engines.answered_with(fault)) for fault in engines.FAULTS),
     *(
-        _attack(f"engine: {flood}", by_engines.answered_with(flood, by_engines.MODEL_OF_HTTP2))
+        _attack(
+            f"engine: {fault}",
+            by_engines.answered_with(fault, read_bytes=_READ_BYTES.get(fault, 1)),
+            peer="nginx",
+        )
+        for fault in engines.FAULTS
+    ),
+    *(
+        _attack(f"engine: {flood}", by_engines.answered_with(flood, by_engines.MODEL_OF_HTTP2), peer="envoy")
         for flood in [*(name.decode() for name in engines.FLOODS), "CONTINUATION flood"]
     ),
     _attack("patterns in routes", by_tenants.regular_expressions),
@@ -68,6 +96,7 @@ ATTACKS: tuple[Attack, ...] = (
         prepare=by_tokens.make_large_objects,
         **_API_SERVER,
     ),
+    _attack("long access reviews of a reader", by_tokens.reviews, make=by_tokens.long_reviews, **_API_SERVER),
     _attack("writes of one user", by_tokens.writes, **_API_SERVER),
     _attack("unfinished TLS handshakes", by_tokens.handshakes, **_API_SERVER),
-)  # fmt: skip
+)

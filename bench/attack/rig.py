@@ -5,23 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import kube
 import own_processes
-from attack import by_clients, by_engines
+from attack import by_clients, by_engines, peers
 from attack.by_tokens import CONFIGS
 from attack.target import Target
 
-_ENGINES = Path(__file__).with_name("engines.py")
-_READY = r"is ready on \S+:(\d+); metrics on \S+:(\d+)\S*, admin on \S+:(\d+)"
+_ENGINES = str(Path(__file__).with_name("engines.py"))
 _NETWORKING = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
 _POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is attacked, and whose client the victim is."""
+
+    name: str
+    pid: int
+    target: Target
+    """Where the attacks go; until when, each attack says."""
+    victim: kube.Cluster
+    """Where the victim asks."""
+    path: str = ""
+    """What it gets there; without it, it asks for chat completions."""
 
 
 @dataclass
@@ -29,9 +43,9 @@ class Rig:
     """The processes. Use it as a context: all of them end with it."""
 
     scratch: Path
-    gateway_pid: int = 0
-    apiserver_pid: int = 0
-    _ports: tuple[int, int, int] = (0, 0, 0)
+    _engine_ports: list[int] = field(default_factory=list)
+    """Of the good one, the hostile one, and the hostile one that speaks HTTP/2."""
+    _subjects: dict[str, Subject] = field(default_factory=dict)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __enter__(self) -> Rig:
@@ -45,45 +59,70 @@ class Rig:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def __getitem__(self, name: str) -> Subject:
+        """ "gateway", "apiserver" or "control": an engine for the victim, and a sink for the attack."""
+        return self._subjects[name]
+
+    @contextlib.contextmanager
+    def peer(self, name: str) -> Iterator[Subject]:
+        """Another proxy before the same engines. Raises proxies.UnavailableError."""
+        proxy = peers.PEERS[name]()
+        version = proxy.install()
+        try:
+            port, pid = proxy.start([("127.0.0.1", port) for port in self._engine_ports], cache_aware=False)
+            target = replace(self["gateway"].target, port=port)
+            yield Subject(f"{name} {version}", pid, target, _plain(port))
+        finally:
+            proxy.stop()
+
     @property
     def kubeconfig(self) -> Path:
         return self.scratch / "state" / "kubeconfig"
 
-    @property
-    def port(self) -> int:
-        """Of the inference API."""
-        return self._ports[0]
-
-    def target(self, until: float) -> Target:
-        """What an attacker is told that ends at `until` (monotonic seconds)."""
-        return Target(*self._ports, str(self.kubeconfig), str(self.scratch / "reader.kubeconfig"), until)
-
     def _start(self) -> None:
-        engines = self._spawn("engines", str(_ENGINES), stdin=subprocess.PIPE, preexec_fn=_least_priority)
-        assert engines.stdout is not None
-        ports = [int(port) for port in engines.stdout.readline().split()]
-        state = str(self.kubeconfig.parent)
-        server = self._spawn("apiserver", "-m", "headgate", "apiserver", "--state", state, "--port", "0")
-        assert server.stdout is not None
-        server.stdout.readline()
-        self.apiserver_pid = server.pid
-        for name, flags in (("reader", ()), ("writer", ("--admin",))):
-            kubeconfig = str(self.scratch / f"{name}.kubeconfig")
-            command = ["-m", "headgate", "apiserver", "token", "create", name, *flags, "--state", state]
-            subprocess.run(
-                [sys.executable, *command, "--kubeconfig", kubeconfig], check=True, capture_output=True
-            )
-        asyncio.run(self._declare(*ports))
-        flags = [flag for name in ("", "metrics-", "admin-") for flag in (f"--{name}port", "0")]
-        gateway = ["-m", "headgate", "gateway", "--kubeconfig", str(self.kubeconfig), *flags]
-        with (self.scratch / "access.log").open("wb") as log:
-            started = self._spawn("gateway", *gateway, "--logging-access-log", "json", stdout=log)
-        self.gateway_pid = started.pid
-        found = own_processes.found_in_errors(self.scratch, "gateway", _READY)
-        self._ports = (int(found[1]), int(found[2]), int(found[3]))
+        self._engine_ports = [*self._engines("good")[1], *self._engines("hostile")[1]]
+        apiserver = self._stack.enter_context(own_processes.apiserver(self.scratch))
+        users = [
+            str(self.kubeconfig),
+            *(str(self._token(*user)) for user in (("reader",), ("writer", "--admin"))),
+        ]
+        asyncio.run(self._declare(*self._engine_ports))
+        gateway, found = self._stack.enter_context(own_processes.gateway(self.scratch))
+        ports = (int(found[1]), int(found[3]), int(found[5]))
+        identity = [str(self.kubeconfig.parent / "pki" / f"server.{part}") for part in ("crt", "key")]
+        sink_pid, (sink, sink_tls) = self._engines("sink", *identity)
+        to_sink = [str(self._elsewhere(Path(user), sink_tls)) for user in users]
+        target, dummy = Target(*ports, *users), Target(sink, sink, sink, *to_sink)
+        cluster, engine = kube.Cluster.load(self.kubeconfig), _plain(self._engine_ports[0])
+        self._subjects = {
+            "gateway": Subject("headgate", gateway.pid, target, _plain(ports[0])),
+            "apiserver": Subject("headgate", apiserver.pid, target, cluster, f"{CONFIGS}/victim"),
+            "control": Subject("control", sink_pid, dummy, engine),
+        }
 
-    def _spawn(self, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        return self._stack.enter_context(own_processes.started(self.scratch, name, *arguments, **streams))
+    def _engines(self, *arguments: str) -> tuple[int, list[int]]:
+        """Starts some in a process; its pid and their ports."""
+        started = own_processes.started(
+            self.scratch, f"{arguments[0]}-engines", _ENGINES, *arguments, stdin=subprocess.PIPE
+        )
+        process = self._stack.enter_context(started)
+        assert process.stdout is not None
+        return process.pid, [int(port) for port in process.stdout.readline().split()]
+
+    def _token(self, name: str, *flags: str) -> Path:
+        """The kubeconfig of a new user."""
+        kubeconfig = self.scratch / f"{name}.kubeconfig"
+        state = ("--state", str(self.kubeconfig.parent), "--kubeconfig", str(kubeconfig))
+        command = ("-m", "headgate", "apiserver", "token", "create", name, *flags, *state)
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
+        return kubeconfig
+
+    def _elsewhere(self, kubeconfig: Path, port: int) -> Path:
+        """The same for a server on another port."""
+        moved = self.scratch / f"{kubeconfig.stem}.sink"
+        server = f"https://127.0.0.1:{port}"
+        moved.write_text(re.sub(r"server: \S+", f"server: {server}", kubeconfig.read_text()))
+        return moved
 
     async def _declare(self, good: int, hostile: int, hostile_http2: int) -> None:
         connection = await kube.Cluster.load(self.kubeconfig).connect()
@@ -107,8 +146,8 @@ class Rig:
         connection.close()
 
 
-def _least_priority() -> None:
-    os.nice(19)
+def _plain(port: int) -> kube.Cluster:
+    return kube.Cluster("127.0.0.1", port, None, "")
 
 
 async def _create(connection: kube.Connection, path: str, document: dict[str, Any]) -> None:

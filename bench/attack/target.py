@@ -25,7 +25,9 @@ class Target:
     """Of the administrator, whose routes the victim uses."""
     user_kubeconfig: str
     """Of a token that may only read."""
-    until: float
+    writer_kubeconfig: str
+    """Of a token that may write."""
+    until: float = 0.0
     """`time.monotonic()` at which an attack ends."""
 
     @property

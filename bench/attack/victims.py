@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 
 import kube
-from attack.by_tokens import CONFIGS
 
 CONNECTIONS = 8
 WITHIN_S = 10.0
@@ -35,20 +34,12 @@ class Latencies:
 class Victim:
     """Asks over its own few connections, opened before the attack; a broken one is opened again."""
 
-    def __init__(self, cluster: kube.Cluster, path: str = "", per_s: float = 100.0) -> None:
+    def __init__(self, cluster: kube.Cluster, path: str = "") -> None:
         """`path` is a GET of the API server; without it, the requests are chat completions."""
         self._cluster = cluster
         self._request = ("GET", path, b"") if path else ("POST", "/v1/chat/completions", _QUESTION)
-        self._per_s = per_s
+        self._per_s = 50.0 if path else 100.0
         self._idle: list[kube.Connection] = []
-
-    @classmethod
-    def of_gateway(cls, port: int) -> Victim:
-        return cls(kube.Cluster("127.0.0.1", port, None, ""))
-
-    @classmethod
-    def of_apiserver(cls, cluster: kube.Cluster) -> Victim:
-        return cls(cluster, f"{CONFIGS}/victim", per_s=50.0)
 
     async def ask(self, seconds: float) -> Latencies:
         """Asks for so long, and waits for the last response."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,6 +15,7 @@ from typing import ClassVar, Protocol
 import httpx2
 
 import load
+import own_processes
 import upstream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,15 +139,5 @@ class ProxyProcesses:
 
     def stop(self) -> None:
         for process in reversed(self._running):
-            self._end(process)
+            own_processes.end(process, STOP_WITHIN_S)
         self._running.clear()
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
