@@ -127,7 +127,11 @@ def main(
         raise click.BadParameter(
             "a run is recorded whole, without --only and --no-peers", param_hint="--record"
         )
-    began = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load": os.getloadavg()[0]}
+    began = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "load": os.getloadavg()[0],
+    }
     with tempfile.TemporaryDirectory(prefix="attacks-") as scratch, Rig(Path(scratch)) as rig:
         rows = [uvloop.run(attacked(rig, attack, seconds, no_peers)) for attack in chosen]
     if output == "json":
@@ -137,7 +141,6 @@ def main(
     if record:
         run = {
             **began,
-            "commit": commit(),
             "machine": cpu.machine(),
             "seconds": seconds,
             "rows": [asdict(row) for row in rows],
