@@ -73,6 +73,40 @@ async def test_rejected_bodies_take_turns_too(long_reads, gateway):
     assert max(long_reads.values(), default=0) <= turns.LONG_READS
 
 
+async def test_tiny_chunks_of_many_clients_take_turns(monkeypatch, gateway, endpoint):
+    """Where a piece takes as long as a turn may, one connection goes on in each turn; all bodies arrive."""
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(turns, "QUICK_S", 0.0)
+    loop = asyncio.get_running_loop()
+    turn, found = 0, Counter()
+    read_on = ClientConnection._read_on
+
+    def next_turn():
+        nonlocal turn
+        turn += 1
+        loop.call_soon(next_turn)
+
+    def counted(connection):
+        found[turn] += 1
+        read_on(connection)
+
+    next_turn()
+    monkeypatch.setattr(ClientConnection, "_read_on", counted)
+    endpoint.behave = lambda call: call.answer()
+    body = b'{"model":"m","prompt":"%b"}' % (b"y" * 5_000)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+
+    async def upload():
+        client = await gateway.connect()
+        client.send(CHAT + b"transfer-encoding: chunked\r\n\r\n" + chunks)
+        assert (await client.response()).status == 200
+
+    await asyncio.gather(*(upload() for _ in range(UPLOADS)))
+    assert {call.body for call in endpoint.calls} == {body}
+    assert found.total() >= UPLOADS
+    assert max(found.values()) == 1
+
+
 async def test_a_request_behind_an_upload_is_served(gateway, endpoint):
     """A connection that waited for its turn goes on to the next requests, which were sent ahead."""
     endpoint.behave = lambda call: call.answer()

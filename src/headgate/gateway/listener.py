@@ -177,7 +177,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._unread = turns.read_in_turn(data, self._take_piece)
             if self._unread:
-                self._proxy.loop.call_soon(self._read_on)
+                self._proxy.uploads.wait(self._read_on)
         if self._unread and not transport.is_closing():
             transport.pause_reading()
 

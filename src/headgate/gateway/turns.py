@@ -3,7 +3,7 @@
 A chunk of one byte or an empty event costs thousands of times its length in memory speed, and one read of a
 socket may bring tens of thousands of them. What is left is read in the next turn of the loop.
 
-Long bodies cost little for each byte, but many clients may send them at once: these share each turn.
+Many clients may send long bodies or tiny pieces at once: `Uploads` bounds what all of them take of a turn.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def read_in_turn(data: bytes, take: Callable[[bytes, bool], bool]) -> bytes:
 
 
 class Uploads:
-    """Connections that upload more than a read brings: a few of them are read in each turn of the loop.
+    """Connections of clients that send much: a few of them go on in each turn of the loop, the others wait.
 
     uvloop reads a connection up to 32 times in a turn, which is 8 MB, and all connections that have data:
-    sixty uploads would keep every other client waiting for a second.
+    sixty uploads would keep every other client waiting for a second. So would fifty connections with tiny
+    chunks keep it for fifty times `TURN_S`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -60,15 +61,18 @@ class Uploads:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Calls `read_on` when it is this connection's turn; until then it must not read."""
+        """Calls `read_on` when it is this connection's turn; until then it must neither read nor parse."""
         if not self._waiting:
             self._loop.call_soon(self._next)
         self._waiting.append(read_on)
 
     def _next(self) -> None:
         waiting = self._waiting
+        began = perf_counter()
         for _ in range(min(LONG_READS, len(waiting))):
             waiting.popleft()()
+            if perf_counter() - began > TURN_S:
+                break
         if waiting:
             self._loop.call_soon(self._next)
 
