@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -115,6 +116,7 @@ class Row:
 def main(
     only: tuple[str, ...], seconds: float, only_names: bool, output: str, no_peers: bool, record: bool
 ) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
     chosen = [attack for attack in ATTACKS if not only or any(part in attack.name for part in only)]
     if only_names:
         click.echo("\n".join(attack.name for attack in chosen))

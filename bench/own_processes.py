@@ -15,6 +15,9 @@ from typing import Any
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
+_LOW = 10
+"""A nice value that leaves a tenth of a core beside a process that is always busy, so that attacks go on on a
+busy machine as well."""
 _GATEWAY_READY = r"is ready on \S+:(\d+); metrics on (\S+:(\d+)\S*), admin on (\S+:(\d+)\S*)\n"
 
 
@@ -88,7 +91,7 @@ def end(process: subprocess.Popen[Any], within_s: float = STOP_WITHIN_S) -> None
 
 
 def yield_to_others() -> None:
-    """Gives this process the lowest priority, beside those of other sessions as well.
+    """Gives this process a low priority, beside those of other sessions as well.
 
     Where the kernel groups tasks by session (`sched_autogroup_enabled`), a nice value only counts within one
     session, and each session has one of its own.
@@ -96,5 +99,5 @@ def yield_to_others() -> None:
     with contextlib.suppress(PermissionError):  # it leads its session already
         os.setsid()
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19")
-    os.nice(19)
+        Path("/proc/self/autogroup").write_text(str(_LOW))
+    os.nice(_LOW)

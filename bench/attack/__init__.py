@@ -1,7 +1,7 @@
 """Attacks by clients, engines, authors of objects and holders of tokens, and the install under attack.
 
 Each attack is a coroutine that runs for a bounded time against one install and counts the responses it got.
-It runs in a process of its own at the lowest priority: a real attacker takes no CPU time of the machine that
+It runs in a process of its own at a low priority: a real attacker takes no CPU time of the machine that
 it attacks.
 """
 
