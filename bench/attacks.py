@@ -174,7 +174,8 @@ async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = Fa
 async def window(subject: Subject, attack: Attack, seconds: float) -> Window:
     """One attack beside one victim, who is first measured alone."""
     victim = Victim(subject.victim, subject.path)
-    await victim.ask(0.5)  # opens its connections
+    await victim.connect()
+    await victim.ask(0.5)
     quiet = await victim.ask(QUIET_S)
     memory_mb = cpu.memory_kb(subject.pid) / 1024
     cpu.forget_peak(subject.pid)

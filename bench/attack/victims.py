@@ -41,6 +41,11 @@ class Victim:
         self._per_s = 50.0 if path else 100.0
         self._idle: list[kube.Connection] = []
 
+    async def connect(self) -> None:
+        """Opens its connections: a new one waits behind those of an attack, for its TLS handshake say."""
+        while len(self._idle) < CONNECTIONS:
+            self._idle.append(await self._cluster.connect())
+
     async def ask(self, seconds: float) -> Latencies:
         """Asks for so long, and waits for the last response."""
         found = Latencies()
