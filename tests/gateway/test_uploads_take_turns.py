@@ -107,6 +107,47 @@ async def test_tiny_chunks_of_many_clients_take_turns(monkeypatch, gateway, endp
     assert max(found.values()) == 1
 
 
+async def test_one_that_waits_again_goes_on_once_a_turn():
+    """However often a connection waits again, it goes on once in each turn of the loop."""
+    loop = asyncio.get_running_loop()
+    uploads, turn, found, done = turns.Uploads(loop), 0, Counter(), asyncio.Event()
+
+    def next_turn():
+        nonlocal turn
+        turn += 1
+        if not done.is_set():
+            loop.call_soon(next_turn)
+
+    def read_on():
+        found[turn] += 1
+        if found.total() < 20:
+            uploads.wait(read_on)
+        else:
+            done.set()
+
+    next_turn()
+    uploads.wait(read_on)
+    await done.wait()
+    assert set(found.values()) == {1}
+    assert uploads.statistics() == {"waiting": 0}
+
+
+async def test_a_fault_of_one_leaves_nobody_waiting():
+    """The others go on, and the loop reports the fault."""
+    loop = asyncio.get_running_loop()
+    uploads, done, faults = turns.Uploads(loop), asyncio.Event(), []
+    loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+    def fail():
+        raise RuntimeError("a fault")
+
+    for _ in range(turns.LONG_READS):
+        uploads.wait(fail)
+    uploads.wait(done.set)
+    await asyncio.wait_for(done.wait(), 30)
+    assert len(faults) == turns.LONG_READS
+
+
 async def test_a_request_behind_an_upload_is_served(gateway, endpoint):
     """A connection that waited for its turn goes on to the next requests, which were sent ahead."""
     endpoint.behave = lambda call: call.answer()

@@ -59,22 +59,27 @@ class Uploads:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
 
     def wait(self, read_on: Callable[[], None]) -> None:
         """Calls `read_on` when it is this connection's turn; until then it must neither read nor parse."""
-        if not self._waiting:
-            self._loop.call_soon(self._next)
         self._waiting.append(read_on)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._next)
 
     def _next(self) -> None:
         waiting = self._waiting
         began = perf_counter()
-        for _ in range(min(LONG_READS, len(waiting))):
-            waiting.popleft()()
-            if perf_counter() - began > TURN_S:
-                break
-        if waiting:
-            self._loop.call_soon(self._next)
+        try:
+            for _ in range(min(LONG_READS, len(waiting))):
+                waiting.popleft()()
+                if perf_counter() - began > TURN_S:
+                    break
+        finally:  # a fault of one connection must not leave the others waiting
+            self._is_scheduled = bool(waiting)
+            if waiting:
+                self._loop.call_soon(self._next)
 
     def statistics(self) -> dict[str, int]:
         return {"waiting": len(self._waiting)}
