@@ -66,8 +66,8 @@ def test_a_route_to_nothing_says_what_is_missing(machine, eventually):
     machine.kubectl(
         "apply", "-f", "-", text=ROUTE.format(name="dangling", model="dangling", server="nowhere")
     )
-    eventually(lambda: machine.ask(model="dangling").status_code == 404)
-    assert "default/nowhere" in machine.ask(model="dangling").json()["error"]["message"]
+    eventually(lambda: "default/nowhere" in machine.ask(model="dangling").json()["error"]["message"])
+    assert machine.ask(model="dangling").status_code == 404
     eventually(
         lambda: (
             "nowhere" in machine.kubectl("get", "modelroute", "dangling", "-o", "yaml").split("\nstatus:")[-1]
