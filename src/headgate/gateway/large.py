@@ -68,7 +68,7 @@ class Body(msgspec.Struct, frozen=True):
                 values["stream_options"] = options
             elif options is not None:
                 added = options
-        return Change(self, values, added)
+        return Change(self.whole, self.members, self.prompts, values, added)
 
     def with_form_model(self, model: str) -> Pieces:
         assert isinstance(self.form, forms.Form)
@@ -77,10 +77,22 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Change:
-    """A JSON body with other values for some of its members, and with `stream_options` if that is `added`."""
+    """A JSON body with other values for some of its members, and with `stream_options` if that is `added`.
 
-    def __init__(self, body: Body, values: Mapping[str, bytes], added: bytes) -> None:
-        self._body = body
+    It lives as long as the request. The copy of the prompt that is hashed does not: it ends with the `Body`.
+    """
+
+    def __init__(
+        self,
+        whole: bytes | bytearray,
+        members: tuple[scan.Member, ...],
+        prompts: int,
+        values: Mapping[str, bytes],
+        added: bytes,
+    ) -> None:
+        self._whole = whole
+        self._members = members
+        self._prompts = prompts
         self._values = values
         """Of repeated members the last is changed, which counts."""
         self._added = added
@@ -88,8 +100,8 @@ class Change:
 
     def pieces(self) -> Pieces:
         """The body that is sent."""
-        view = memoryview(self._body.whole)
-        last = {member.name: member for member in self._body.members if member.name in self._values}
+        view = memoryview(self._whole)
+        last = {member.name: member for member in self._members if member.name in self._values}
         buffers: list[Buffer] = []
         at = 0
         for name, member in sorted(last.items(), key=lambda item: item[1].value):
@@ -97,7 +109,7 @@ class Change:
             at = member.end
         end = len(view)
         if self._added:
-            end = self._body.whole.rindex(b"}")
+            end = self._whole.rindex(b"}")
         buffers.append(view[at:end])
         if self._added:
             buffers += (b',"stream_options":', self._added, b"}")
@@ -105,20 +117,19 @@ class Change:
 
     def for_transfer(self, path: str, whole: Pieces) -> transfer.Body | None:
         """The body for the connectors, by those of its members that they read."""
-        body = self._body
-        view = memoryview(body.whole)
+        view = memoryview(self._whole)
         fields: dict[str, msgspec.Raw] = {}
         others: list[memoryview] = []
-        at = body.whole.index(b"{") + 1
-        for member in body.members:
+        at = self._whole.index(b"{") + 1
+        for member in self._members:
             others.append(view[at : member.start])
             fields[member.name] = msgspec.Raw(view[member.value : member.end])
             at = member.behind
         fields |= {name: msgspec.Raw(value) for name, value in self._values.items()}
         if self._added:
             fields["stream_options"] = msgspec.Raw(self._added)
-        others.append(view[at : body.whole.rindex(b"}")] if at < len(view) else view[at:])
-        return transfer.large(path, whole.buffers, fields, tuple(others), body.prompts)
+        others.append(view[at : self._whole.rindex(b"}")] if at < len(view) else view[at:])
+        return transfer.large(path, whole.buffers, fields, tuple(others), self._prompts)
 
 
 def read(headers: list[Header], body: bytes | bytearray, path: str) -> Body:

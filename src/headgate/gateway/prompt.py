@@ -41,8 +41,8 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class Prompt(msgspec.Struct, frozen=True, gc=False):
     """What is hashed of a request, and how long it is."""
 
-    text: bytes
-    """At least what is hashed of it, from its beginning."""
+    text: bytes | memoryview
+    """At least what is hashed of it, from its beginning. Of a large body, a view if it stands there whole."""
     size: int
     """In bytes of text, of all prompts where there is a list of them."""
     tokens: int = 0
@@ -94,7 +94,8 @@ Place = tuple[int, int]
 
 
 def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) -> Prompt:
-    """The same of a large body, whose members stand at these places: copies no more than is hashed."""
+    """The same of a large body, whose members stand at these places: copies no more than is hashed, and
+    nothing of a prompt that is one member and has no images."""
     start, end = places.get("messages") or places.get("input") or places.get("prompt") or (0, 0)
     if end - start < 2 or body[start : start + len(_NULL)] == _NULL:
         return EMPTY
@@ -102,10 +103,10 @@ def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) 
         first, last = scan.first_item(body, start)
         kind = body[first : first + 1]
         if kind.isdigit():
-            text = _copied(body, start, min(end - 1, start + HASHED_BYTES))
+            text = _viewed(body, start, min(end - 1, start + HASHED_BYTES))
             return Prompt(text, end - start, tokens=_commas(body, start, end) + 1)
         if kind in (b'"', b"["):
-            text = _copied(body, first, min(last - 1, first + HASHED_BYTES))
+            text = _viewed(body, first, min(last - 1, first + HASHED_BYTES))
             return Prompt(text, end - start, tokens=_commas(body, start, end) + 1 if kind == b"[" else 0)
     parts = [places[name] for name in ("tools", "instructions", "system") if name in places]
     parts = [(at, last) for at, last in parts if last - at != len(_NULL) or body[at:last] != _NULL]
@@ -113,19 +114,20 @@ def read_large(body: bytes | bytearray, places: Mapping[str, Place], path: str) 
 
 
 def _whole_large(body: bytes | bytearray, parts: list[Place], *, has_marks: bool) -> Prompt:
-    texts: list[bytes] = []
+    texts: list[bytes | memoryview] = []
     kept = size = 0
     has_media = False
     for start, end in parts:
         most = max(HASHED_BYTES - kept, 0)
-        text, length = _copied(body, start, min(end, start + most)), end - start
+        part: bytes | memoryview = _viewed(body, start, min(end, start + most))
+        length = end - start
         if media.is_likely(body, start, end):
-            text, length = media.replaced(body, most, start, end)
+            part, length = media.replaced(body, most, start, end)
             has_media |= length != end - start
-        texts.append(text)
-        kept += len(text)
+        texts.append(part)
+        kept += len(part)
         size += length
-    text = b"\n".join(texts)
+    text = b"\n".join(texts) if len(texts) > 1 else texts[0]
     size += len(texts) - 1
     if has_marks:
         unmarked = _without_marks(text)
@@ -134,12 +136,13 @@ def _whole_large(body: bytes | bytearray, parts: list[Place], *, has_marks: bool
     return Prompt(text, size, has_media=has_media)
 
 
-def _copied(body: bytes | bytearray, start: int, end: int) -> bytes:
-    return bytes(memoryview(body)[start:end])
+def _viewed(body: bytes | bytearray, start: int, end: int) -> memoryview:
+    return memoryview(body)[start:end]
 
 
-def _without_marks(text: bytes) -> bytes:
-    pieces, at = [], 0
+def _without_marks(text: bytes | memoryview) -> bytes | memoryview:
+    pieces: list[bytes | memoryview] = []
+    at = 0
     for _ in range(MAX_MARKS):
         found = _MARKS.search(text, at)
         if found is None:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from headgate.gateway import log_text
-from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -61,6 +60,9 @@ _HARMLESS = frozenset(
     )
 )
 """What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
+
+_JOINED_BYTES = 16 * 1024
+"""A body up to this size is copied behind its head, which costs less than to write it apart."""
 
 _CODINGS = re.compile(rb"\naccept-encoding: [^\r\n]*")
 _TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
@@ -190,7 +192,7 @@ class Request:
 
     def parts(self, body: bytes | Pieces, request_id: bytes) -> tuple[bytes, bytes | Pieces]:
         """The same in two parts, the second of which is empty if the body is not long."""
-        if len(body) <= LONG_BYTES and isinstance(body, bytes):
+        if len(body) <= _JOINED_BYTES and isinstance(body, bytes):
             return self.message(body, request_id), b""
         return self.head(len(body), request_id), body
 

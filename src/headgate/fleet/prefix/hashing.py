@@ -52,7 +52,7 @@ def seed(model: str, salt: bytes = b"") -> int:
     return _digest(salt, _digest(model.encode(), _SECRET))
 
 
-def hashes(text: bytes, seed: int) -> list[int]:
+def hashes(text: bytes | memoryview, seed: int) -> list[int]:
     """The hashes of a text's whole blocks, of 64 bits; each stands for all of the text before it as well."""
     chained, found = seed, []
     view = memoryview(text)  # blocks are not copied
