@@ -14,6 +14,7 @@ from headgate import routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
+from headgate.gateway.turns import Uploads
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.routing import Endpoint
 
@@ -56,12 +57,14 @@ class EndpointConnections:
         endpoint: Endpoint,
         tls: ssl.SSLContext | None,
         settings: GatewaySettings,
+        uploads: Uploads,
         *,
         server_name: str = "",
         http2: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self.settings = settings
+        self.uploads = uploads
         self._tls = tls
         self._server_name = server_name or endpoint.host
         """The name that a certificate must have."""
@@ -152,8 +155,9 @@ class EndpointConnections:
 class Connections:
     """Those to all endpoints. Shared by all pools and snapshots that have an endpoint and verify it alike."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, uploads: Uploads) -> None:
         self._settings = settings
+        self._uploads = uploads
         self._of: dict[Reached, EndpointConnections] = {}
         self._contexts = tls.Contexts()
 
@@ -165,7 +169,7 @@ class Connections:
             context = self._contexts.get(verified, http2=http2) if verified is not None else None
             name = verified.server_name if verified is not None else ""
             connections = EndpointConnections(
-                endpoint, context, self._settings, server_name=name, http2=http2
+                endpoint, context, self._settings, self._uploads, server_name=name, http2=http2
             )
             self._of[reached] = connections
         return connections

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from headgate.gateway import limits, local, refusals, turns
@@ -132,54 +133,40 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if len(data) > turns.AT_ONCE_BYTES or self._unread:
             self._receive_much(data)
-            return
-        if self._rejected is not None:
-            return
-        refusal = self._reader.feed(data)
-        if refusal is not None:
-            self._reject(refusal)
+        elif self._rejected is None:
+            refusal = self._reader.feed(data)
+            if refusal is not None:
+                self._reject(refusal)
 
     def _receive_much(self, data: bytes) -> None:
         """Data that may take long to parse, and behind which more may be waiting to be read."""
+        uploads = self._proxy.uploads
         if self._rejected is not None:
             pass
-        elif self._unread or not self._reader.is_amid_counted_body:
-            self._receive_in_turns(data)
-        elif (refusal := self._reader.feed(data)) is not None:
-            self._reject(refusal)
-        if len(data) >= turns.LONG_READ_BYTES and not self._waits_to_read:
+        elif self._unread or not uploads.has_time:
+            self._leave_unread(data)  # where some was left, this was on its way as reading was paused
+        else:
+            began = perf_counter()
+            if self._reader.is_amid_counted_body:
+                self._take_piece(data, False)
+            elif rest := turns.read_in_turn(data, self._take_piece):
+                self._leave_unread(rest)
+            uploads.spent(perf_counter() - began)
+        if self._unread or len(data) >= turns.LONG_READ_BYTES:
             self._wait_to_read()
 
-    def _wait_to_read(self) -> None:
-        """Long uploads are read by turns. A rejected client's are too, though nobody looks at the bytes."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._rejected is None and not self._reader.is_amid_counted_body:
-            return
-        self._waits_to_read = True
-        self._transport.pause_reading()
-        self._proxy.uploads.wait(self._read_again)
+    def _leave_unread(self, data: bytes) -> None:
+        """Keeps data for a later turn. It counts as held, or clients could have as much of it as they are."""
+        memory = self._proxy.bodies
+        self._unread += data
+        memory.held += len(data)
+        if memory.is_exceeded_by(len(self._unread)):
+            self._reject(memory.refusal())
 
-    def _read_again(self) -> None:
-        self._waits_to_read = False
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._rejected is not None or not (self._unread or self._is_full):
-            self._transport.resume_reading()
-
-    def _receive_in_turns(self, data: bytes) -> None:
-        """Chunks and requests sent ahead may be tiny and many."""
-        transport = self._transport
-        if transport is None:
-            return
-        if self._unread:
-            self._unread += data  # it was on its way as reading was paused
-        else:
-            self._unread = turns.read_in_turn(data, self._take_piece)
-            if self._unread:
-                self._proxy.uploads.wait(self._read_on)
-        if self._unread and not transport.is_closing():
-            transport.pause_reading()
+    def _take_unread(self) -> bytes:
+        data, self._unread = self._unread, b""
+        self._proxy.bodies.held -= len(data)
+        return data
 
     def _take_piece(self, data: bytes, more: bool) -> bool:
         if self._transport is None or self._transport.is_closing():
@@ -189,12 +176,25 @@ class ClientConnection(asyncio.Protocol):
             self._reject(refusal)
         return refusal is None
 
+    def _wait_to_read(self) -> None:
+        """Long uploads are read by turns. A rejected client's are too, though nobody looks at the bytes."""
+        if self._waits_to_read or self._transport is None or self._transport.is_closing():
+            return
+        is_amid = self._unread or self._waiting or self._reader.is_amid_request
+        if self._rejected is None and not is_amid:
+            return
+        self._waits_to_read = True
+        self._transport.pause_reading()
+        self._proxy.uploads.wait(self._read_on)
+
     def _read_on(self) -> None:
-        data, self._unread = self._unread, b""
+        self._waits_to_read = False
+        data = self._take_unread()
         if self._transport is None or self._transport.is_closing():
             return
-        self.data_received(data)
-        if not (self._unread or self._is_full or self._waits_to_read or self._transport.is_closing()):
+        if data:
+            self._receive_much(data)
+        if not self._waits_to_read and (self._rejected is not None or not self._is_full):
             self._transport.resume_reading()
 
     def take(self, request: Request) -> Refusal | None:
@@ -222,7 +222,7 @@ class ClientConnection(asyncio.Protocol):
         self._proxy.client_left(self, self._counted_as)
         self._gone()
         self._transport = None
-        self._unread = b""
+        self._take_unread()
         self._reader.close()
 
     def pause_writing(self) -> None:
@@ -350,6 +350,7 @@ class ClientConnection(asyncio.Protocol):
     def _reject(self, refusal: Refusal) -> None:
         """The bytes cannot be served: answered when the requests before them are, then closed."""
         self._rejected = refusal
+        self._take_unread()
         self._reader.drop_body()
         if self._exchange is None and not self._waiting:
             self._answer_rejection(refusal)

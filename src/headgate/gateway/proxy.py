@@ -103,7 +103,7 @@ class Proxy:
         self.draining = False
         """Whether connections without a request are closed."""
         self.splits = routing.Splits(self.rng.random() if phase is None else phase)
-        self._connections = Connections(settings)
+        self._connections = Connections(settings, self.uploads)
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0

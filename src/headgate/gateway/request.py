@@ -62,7 +62,8 @@ _HARMLESS = frozenset(
 """What OpenAI's and Anthropic's SDKs send with every request: names that one look clears."""
 
 _JOINED_BYTES = 16 * 1024
-"""A body up to this size is copied behind its head, which costs less than to write it apart."""
+"""A body up to this size is copied behind its head once; a longer one each time that it is sent, so that two
+copies are not kept while the endpoint works."""
 
 _CODINGS = re.compile(rb"\naccept-encoding: [^\r\n]*")
 _TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")

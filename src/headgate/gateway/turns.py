@@ -15,6 +15,8 @@ from time import perf_counter
 
 TURN_S = 0.002
 """How long one connection's bytes may be read in one turn."""
+MOST_S = 0.01
+"""How long all connections together may parse in one turn, those that had no turn before included."""
 FIRST_BYTES = 2048
 """Of the first piece. As long as pieces take less than `QUICK_S`, each is twice as long as the one before."""
 QUICK_S = 0.0002
@@ -23,7 +25,7 @@ AT_ONCE_BYTES = 4096
 LONG_READ_BYTES = 32 * 1024
 """A connection that brought this much in one read waits for its next turn before it is read again."""
 LONG_READS = 2
-"""Connections that are read again in one turn. A read brings up to 256 KB, which take half a millisecond or
+"""Connections that go on in one turn. A read brings up to 256 KB, which take half a millisecond or
 more, since the pages that the body grows by are new."""
 
 
@@ -60,15 +62,32 @@ class Uploads:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
+        self._spent_s = 0.0
+        """On data that is not short, in this turn; or in several, while it is less than `TURN_S`."""
 
-    def wait(self, read_on: Callable[[], None]) -> None:
-        """Calls `read_on` when it is this connection's turn; until then it must neither read nor parse."""
-        self._waiting.append(read_on)
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Calls `go_on` when it is this connection's turn; until then it must not read, parse or send."""
+        self._waiting.append(go_on)
+        self._schedule()
+
+    @property
+    def has_time(self) -> bool:
+        """Whether another connection may parse data that is not short in this turn."""
+        return self._spent_s < MOST_S
+
+    def spent(self, seconds: float) -> None:
+        """Counts the time that parsing such data took."""
+        self._spent_s += seconds
+        if self._spent_s > TURN_S:
+            self._schedule()
+
+    def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
+        self._spent_s = 0.0
         waiting = self._waiting
         began = perf_counter()
         try:
@@ -77,9 +96,9 @@ class Uploads:
                 if perf_counter() - began > TURN_S:
                     break
         finally:  # a fault of one connection must not leave the others waiting
-            self._is_scheduled = bool(waiting)
-            if waiting:
-                self._loop.call_soon(self._next)
+            self._is_scheduled = False
+            if waiting or self._spent_s > TURN_S:
+                self._schedule()
 
     def statistics(self) -> dict[str, int]:
         return {"waiting": len(self._waiting)}

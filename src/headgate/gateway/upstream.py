@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import httptools
 
 from headgate.gateway import turns
+from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.pieces import Pieces
 
@@ -83,6 +84,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_unsent",
         "_unsent_later",
         "_until_close",
+        "_waits_for_turn",
         "_waits_to_send",
         "_write",
         "idle_from",
@@ -116,6 +118,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._unsent_later: deque[memoryview] = deque()
         """Further parts."""
         self._waits_to_send = False
+        """Whether the endpoint has to read before more is written."""
+        self._waits_for_turn = False
         self._change: Callable[[bytes], bytes] | None = None
         self._write: Callable[[bytes], None] | None = None
         """Writes to the client, once its answer flows; `_change` makes of the bytes what the client gets."""
@@ -143,6 +147,9 @@ class UpstreamConnection(asyncio.Protocol):
         if not body:
             self._transport.write(payload)
             return
+        if isinstance(body, bytes) and len(body) <= LONG_BYTES:
+            self._transport.write(payload + body)
+            return
         buffers = body.buffers if isinstance(body, Pieces) else (body,)
         if self._home.speaks_http2:
             self._transport.writelines((payload, *buffers))
@@ -153,13 +160,26 @@ class UpstreamConnection(asyncio.Protocol):
         self._send_body()
 
     def _send_body(self) -> None:
+        """One part in each turn of the loop: an endpoint that reads fast could take all of it in one."""
         transport = self._transport
-        while self._unsent and not self._waits_to_send and transport is not None:
-            sent, rest = self._unsent[:_SENT_AT_ONCE], self._unsent[_SENT_AT_ONCE:]
+        if self._waits_to_send or self._waits_for_turn or transport is None:
+            return
+        size = 0
+        while self._unsent and size < _SENT_AT_ONCE:
+            room = _SENT_AT_ONCE - size
+            sent, rest = self._unsent[:room], self._unsent[room:]
             if not rest:  # an empty part would hold all of the body
                 rest = self._unsent_later.popleft() if self._unsent_later else _NOTHING
             self._unsent = rest
+            size += len(sent)
             transport.write(sent)
+        if self._unsent:
+            self._waits_for_turn = True
+            self._home.uploads.wait(self._send_on)
+
+    def _send_on(self) -> None:
+        self._waits_for_turn = False
+        self._send_body()
 
     @property
     def is_sending(self) -> bool:

@@ -31,6 +31,7 @@ MAX_TABLE_BYTES = 4096
 """Of headers that are remembered for an endpoint: one that offers more would get all of them."""
 _MOST_SENT_BYTES = 1 << 16
 """In one frame, which the socket has to take whole: some endpoints agree to 16 MB."""
+_MOST_SENT_IN_TURN = 1 << 18
 _OWN_SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
@@ -78,6 +79,8 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._later: deque[memoryview] = deque()
         """What is to be sent after that."""
         self._may_write = True
+        self._waits_for_turn = False
+        """Whether more of the body is sent in the next turn of the event loop."""
         self._is_leaving = False
         """Whether the endpoint has said that it takes no further requests."""
         self._closing = False
@@ -286,8 +289,12 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     # -- what is sent
 
     def _send_body(self) -> None:
-        """As much as the endpoint's windows and the socket take."""
+        """As much as the endpoint's windows and the socket take, up to a bound for each turn of the loop."""
+        left = _MOST_SENT_IN_TURN
         while self._body and self._stream_id and self._may_write:
+            if left <= 0:
+                self._send_later()
+                return
             room = self._http2.local_flow_control_window(self._stream_id)
             size = min(room, self._http2.max_outbound_frame_size, _MOST_SENT_BYTES, len(self._body))
             if size <= 0:
@@ -299,6 +306,17 @@ class Translator(asyncio.Transport, asyncio.Protocol):
             self._http2.send_data(self._stream_id, bytes(sent), end_stream=not rest)
             self._frames.body_sent(size)
             self._flush()
+            left -= size
+
+    def _send_later(self) -> None:
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            asyncio.get_running_loop().call_soon(self._send_on)
+
+    def _send_on(self) -> None:
+        self._waits_for_turn = False
+        if self._error is None and not self.is_closing():
+            self._send_body()
 
     def _flush(self) -> None:
         if self._socket is None:
