@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headgate import routing
-from headgate.gateway import GatewaySettings, settings
+from headgate.gateway import GatewaySettings, settings, turns
 from headgate.gateway.gauges import add_gauges
 from headgate.simulator.server.tls import self_signed
 
@@ -124,6 +124,27 @@ async def test_requests_with_a_known_head_are_bounded_too(bounded, endpoint, hol
     await _begin(bounded, holding, 1, 20_000, 19_999)
     client.post(_body(1000))
     await _is_refused(client)
+
+
+async def test_data_that_waits_to_be_parsed_counts(bounded, endpoint, holding, monkeypatch):
+    """While the event loop has no time for more chunks, what came of them takes memory like a body."""
+    monkeypatch.setattr(turns, "MOST_S", 0.0)
+    data = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n"
+    data += b"1\r\n \r\n" * 10_000
+    clients = [await bounded.connect() for _ in range(13)]
+    for place, client in enumerate(clients):
+        client.send(data)
+        await holding(bounded, (place + 1) * len(data))
+    late = await bounded.connect()
+    late.send(data)
+    await _is_refused(late)
+    monkeypatch.undo()
+    await holding(bounded, len(clients) * 10_000)
+    body = _body(1000)
+    endpoint.behave = lambda call: call.answer(call.body)
+    for client in clients:
+        client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        assert (await client.response()).body.strip() == body
 
 
 async def test_announced_bytes_reserve_nothing(bounded, endpoint, eventually):
