@@ -10,6 +10,7 @@ import contextlib
 import errno
 import math
 import os
+import re
 import socket
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,6 +33,8 @@ MAX_PIPELINED = 16
 """Requests that a client may send before it has the response to the first."""
 MAX_FRAMING_BYTES = 1 << 20
 """Of chunk sizes and trailers, however long the body is."""
+
+_AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 Application = Callable[..., Awaitable[Any]]
 Reason: TypeAlias = Literal[
@@ -101,6 +104,13 @@ class BoundedProtocol(HttpToolsProtocol):
             raise httptools.HttpParserError("too many requests at a time")  # answered with 400
         if self._arriving is None:
             self._expect_request()
+
+    def on_headers_complete(self) -> None:
+        """Where the target is a URL, its host counts and that of the header does not (RFC 9112, 3.2.2)."""
+        if found := _AUTHORITY.match(self.url):
+            others = [header for header in self.headers if header[0] != b"host"]
+            self.headers[:] = [(b"host", found[1]), *others]
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._overhead -= len(body)

@@ -66,6 +66,17 @@ async def test_two_hosts_or_none_are_not(ask):
     assert (await ask("/debug/config", http="1.0"))[0] == 421
 
 
+async def test_host_of_a_url_counts(ask):
+    """A target may be a URL, whose host counts instead of the header's (RFC 9112, 3.2.2)."""
+    for url, path in (("", "/debug/config"), (ask.metrics_url, "/metrics")):
+        for scheme in ("http", "HTTPS", "ftp"):
+            for evil in ("evil.example", "evil.example:8081", "localhost@evil.example"):
+                status, body = await ask(f"{scheme}://{evil}{path}", "host: localhost", url=url)
+                assert (status, "evil.example" in body) == (421, True), evil
+            assert (await ask(f"{scheme}://localhost{path}", "host: evil.example", url=url))[0] == 200
+        assert (await ask(f"http://localhost:1{path}", http="1.0", url=url))[0] == 200
+
+
 async def test_what_is_posted_comes_from_no_other_site(ask):
     """A browser says which page sends: one of another site may not even where it calls the host rightly."""
     path = "/debug/explain/v1/completions"
