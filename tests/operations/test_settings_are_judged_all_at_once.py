@@ -25,6 +25,26 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "gateway.yaml"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "redis://redis.example",
+        "redis.example/0",
+        "red is",
+        "redis.example:6379",
+        "redis:x",
+        "[::1]",
+        "a@b",
+        "",
+    ],
+)
+def test_a_host_of_redis_that_is_none_is_told(file: Path, name: str) -> None:
+    """It would match no address that a route names, and its Redis would never get the password."""
+    file.write_text(f'rate_limits: {{redis_hosts: [redis.example, "{name}", 10.0.0.7, "::1", redis_1]}}\n')
+    (error,) = errors(file)
+    assert f"rate_limits.redis_hosts: {name!r}: a host without scheme, port or path is needed" in error
+
+
 def test_every_error_is_told_with_its_place_and_remedy(file: Path) -> None:
     """Unknown names, wrong types, values out of bounds, and settings that clash with a flag."""
     file.write_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 
@@ -11,6 +12,7 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{0,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9
 """A name or an address, and a port. Of what a URI's host may have, what no name has is left out."""
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _PATTERN = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.IGNORECASE)
 _SHOWN_BYTES = 128
 
 
@@ -57,6 +59,17 @@ def problems(patterns: Iterable[str]) -> list[str]:
         for pattern in patterns
         if not _PATTERN.fullmatch(pattern)
     ]
+
+
+def is_plain(name: str) -> bool:
+    """Whether this is the name or the address of one host, with nothing around it."""
+    if ":" in name:
+        try:
+            ipaddress.IPv6Address(name)
+        except ValueError:
+            return False
+        return True
+    return _NAME.fullmatch(name) is not None
 
 
 def bad_host(message: str) -> Refusal:

@@ -652,6 +652,10 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
             for problem in forwarded.problems(settings.clients.forwarded_paths)
         ),
         *(("cors.origins", problem) for problem in origins),
+        *(
+            ("rate_limits.redis_hosts", problem)
+            for problem in _host_problems(settings.rate_limits.redis_hosts)
+        ),
         *(("queue.weights", problem) for problem in _weight_problems(settings.queue.weights)),
         *(("cors.methods", problem) for problem in cors.not_names(settings.cors.methods)),
         *(("cors.headers", problem) for problem in cors.not_names(settings.cors.headers)),
@@ -675,6 +679,15 @@ def _weight_problems(weights: tuple[str, ...]) -> list[str]:
         if not flow or not 0 < number < math.inf:
             found.append(f"{text[:64]!r}: a flow and its weight above 0 are needed, as in team-a=2")
     return found
+
+
+def _host_problems(names: tuple[str, ...]) -> list[str]:
+    """Of hosts without port; the address of a Redis is compared with them as it is written."""
+    return [
+        f"{name[:64]!r}: a host without scheme, port or path is needed, such as redis.example.com or ::1"
+        for name in names
+        if not hosts.is_plain(name)
+    ]
 
 
 def _path_problems(path: str) -> list[str]:
