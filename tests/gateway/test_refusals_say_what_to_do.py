@@ -32,13 +32,30 @@ async def test_body_that_cannot_be_routed(gateway, body, code, param):
         assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", code, param)
 
 
+@pytest.mark.parametrize("coding", ["gzip", "GZIP", "br", "identity, gzip", "unknown"])
 @pytest.mark.parametrize(
-    ("coding", "status", "code"), [("gzip", 415, "compressed_body"), ("identity", 400, "invalid_json")]
+    "body",
+    [b"\x1f\x8b\x08", b'{"model":"m"}', b'{"model":"m","x":"%b"}' % (b"x" * 300_000)],
+    ids=["compressed", "JSON", "large JSON"],
 )
-async def test_a_compressed_body(gateway, coding, status, code):
-    """It is told as such, rather than as JSON with a fault."""
-    response = await gateway.ask(b"\x1f\x8b\x08", content_encoding=coding)
-    assert (response.status, response.json["error"]["code"]) == (status, code)
+async def test_an_encoded_body(gateway, endpoint, coding, body):
+    """It is rejected even if it looks like JSON, since the endpoint might go by the header."""
+    client = await gateway.connect()
+    for _ in range(2):
+        client.post(body, content_encoding=coding)
+        response = await client.response()
+        assert (response.status, response.json["error"]["code"]) == (415, "compressed_body")
+        assert f"content-encoding '{coding}'" in response.json["error"]["message"]
+    client.post(body, connection="content-encoding", content_encoding=coding)
+    assert (await client.response()).status == 415
+    assert not endpoint.calls
+
+
+@pytest.mark.parametrize("coding", ["identity", "Identity", ""])
+async def test_a_body_encoded_as_nothing(gateway, endpoint, coding):
+    """It is read as it is, and sent on without the header."""
+    endpoint.behave = lambda call: call.answer(repr(call.header("content-encoding")).encode())
+    assert (await gateway.ask(content_encoding=coding)).body == b"None"
 
 
 async def test_unknown_model(gateway):

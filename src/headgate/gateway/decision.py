@@ -120,7 +120,7 @@ class Decision:
 def decide(known: Surroundings, request: Request, body: large.Body | None = None) -> Decision:
     """Finds the pool of the request and what is sent to it. Of a large request, the body was read before."""
     decision = Decision()
-    decision.refusal = known.paths.refusal(request.path)
+    decision.refusal = known.paths.refusal(request.path) or encoded(request)
     if decision.refusal is not None:
         return decision
     form: forms.Form | None = None
@@ -130,7 +130,7 @@ def decide(known: Surroundings, request: Request, body: large.Body | None = None
     if not isinstance(fields, Fields):
         read = forms.read(request.headers, content) if body is None else body.form
         if not isinstance(read, forms.Form):
-            decision.refusal = read or _compressed(request) or fields
+            decision.refusal = read or fields
             return decision
         form = read
         fields = Fields(form.model, form.stream)
@@ -150,13 +150,15 @@ def _not_ready() -> Refusal:
     return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
 
 
-def _compressed(request: Request) -> Refusal | None:
-    """Why a body that is no JSON cannot be read, where its client says that it is compressed."""
-    coding = request.header(b"content-encoding").strip()
-    if coding.lower() in ("", "identity"):
+def encoded(request: Request) -> Refusal | None:
+    """Why a body is not read of which its client says that it is encoded. What it looks like does not matter:
+    the endpoint would go by what it says."""
+    if not request.content_coding:
         return None
+    coding = request.content_coding[:64].decode("latin-1").strip()
     return Refusal.bad_request(
-        f"the request body is compressed ({coding[:64]}), and engines do not read that: send it as it is",
+        f"the request has content-encoding {coding!r}, and the gateway routes by the body, which it does not "
+        "decode: send the body as it is, without content-encoding",
         code="compressed_body",
         status=415,
     )

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from headgate.gateway import large, limiting
-from headgate.gateway.decision import Decision, decide
+from headgate.gateway.decision import Decision, decide, encoded
 from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
 from headgate.gateway.pieces import Pieces
 from headgate.gateway.refusals import Refusal
@@ -123,7 +123,7 @@ class Delivery(ABC):
 
     def _read_large(self) -> None:
         proxy, request = self._proxy, self.request
-        refusal = proxy.paths.refusal(request.path)
+        refusal = proxy.paths.refusal(request.path) or encoded(request)
         if refusal is not None:
             self._refuse(refusal)
             return

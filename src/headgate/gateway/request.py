@@ -29,6 +29,8 @@ HOP_BY_HOP = frozenset(
 _NOT_FORWARDED = HOP_BY_HOP | {
     b"content-length",
     b"content_length",
+    b"content-encoding",
+    b"content_encoding",
     b"expect",
     b"forwarded",
     b"host",
@@ -42,7 +44,7 @@ _NOT_FORWARDED = HOP_BY_HOP | {
 }
 """Written anew, or not passed on; with underscores, what some servers read as if it had hyphens."""
 _TELL_CLIENT = (b"x-forwarded-for", b"forwarded")
-_NEEDED = {b"host", b"content-length", b"transfer-encoding"}
+_NEEDED = {b"host", b"content-length", b"transfer-encoding", b"content-encoding"}
 """Headers that `connection` cannot take away."""
 _NONE: frozenset[bytes] = frozenset()
 RESERVED = (b"x-gateway-", b"x-headgate-")
@@ -84,6 +86,7 @@ class Request:
         "answer_lines",
         "arrived_at",
         "body",
+        "content_coding",
         "given_id",
         "held_bytes",
         "is_http_1_0",
@@ -127,6 +130,8 @@ class Request:
         """Whether a header speaks of a client behind the connection."""
         self.given_id = b""
         """What the client calls the request in `x-request-id`; empty if it has no name for it."""
+        self.content_coding = b""
+        """What the client says that its body is encoded as, such as gzip; empty if as nothing."""
         self.traceparent = b""
         """The trace that the request belongs to, as it came; empty if it came without one."""
         self.wants_decision = False
@@ -149,6 +154,7 @@ class Request:
         new.body, new.held_bytes, new.arrived_at = body, len(body), self.arrived_at
         new.keep_alive, new.is_http_1_0 = self.keep_alive, self.is_http_1_0
         new.answer_lines, new.given_id, new.traceparent = self.answer_lines, self.given_id, self.traceparent
+        new.content_coding = self.content_coding
         new.wants_decision, new._tells_client = self.wants_decision, self._tells_client
         new._peer, new._forwarded = self._peer, self._forwarded
         return new
@@ -214,6 +220,9 @@ class Request:
                 elif name == b"traceparent":
                     self.traceparent = value
                     lines += (name, b": ", value, b"\r\n")
+                elif name == b"content-encoding":
+                    if value.strip().lower() not in (b"", b"identity"):
+                        self.content_coding = value
                 elif name == b"x-headgate-explain":
                     self.wants_decision = is_trusted and value == b"1"
                 elif name == b"connection" and (dropped := nominated(headers)):
