@@ -146,10 +146,31 @@ async def test_long_body_earns_its_time(start_gateway, eventually):
     assert await _refused(client) == (408, "request_timeout")
 
 
+async def test_extensions_between_bytes_of_a_body(gateway):
+    """They are bounded by the length of the body: other bytes of it between them earn them little."""
+    client = await gateway.connect()
+    client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    for _ in range(20):
+        client.send(b"1;%b\r\nx\r\n" % (b"a" * 1000))
+    assert await _refused(client) == (400, "framing_too_large")
+    assert gateway.metric("headgate_gateway_rejected_total", reason="framing_too_large") == 1
+
+
+async def test_extensions_of_long_chunks(gateway, endpoint):
+    """Short ones on chunks of an ordinary size are no reason to reject a request, however many they are."""
+    endpoint.behave = lambda call: call.answer(b"%d" % len(call.body))
+    body = b'{"model":"m","prompt":"%b"}' % (b"x" * 1500)
+    chunks = [body[at : at + 64] for at in range(0, len(body), 64)]
+    client = await gateway.connect()
+    framed = b"".join(b"%08x;signature=%b\r\n%b\r\n" % (len(each), b"a" * 640, each) for each in chunks)
+    client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + framed + b"0\r\n\r\n")
+    assert (await client.response()).body == b"%d" % len(body)
+
+
 async def test_extensions_of_chunks_earn_no_time(gateway, eventually):
     """Bytes that are no body keep a request alive for no longer, however many they are."""
     client = await gateway.connect()
-    client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1;%b\r\nx\r\n" % (b"a" * 30_000)) * 20)
+    client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + (b"1;%b\r\nx\r\n" % (b"a" * 700)) * 20)
     connection = next(iter(gateway.proxy.clients))
     await eventually(lambda: connection._reader.body_bytes == 20)
     connection.sweep(gateway.proxy.now() + 31)

@@ -61,3 +61,17 @@ async def test_framing_without_end_ends_the_answer(gateway, endpoint, request_by
     again = asyncio.create_task(gateway.ask())
     (await endpoint.call()).answer(b"next")
     assert (await again).body == b"next"
+
+
+@pytest.mark.parametrize(("count", "status"), [(250, 200), (300, 502)])
+async def test_headers_of_an_answer_are_bounded(gateway, endpoint, count, status):
+    """Many short headers fit into the bytes of a head; each of them costs time."""
+    endpoint.behave = lambda call: call.answer(**{f"x-{place}": "" for place in range(count)})
+    response = await gateway.ask()
+    assert response.status == status
+    failed = gateway.metric("headgate_gateway_attempts_failed_total", reason="upstream_invalid")
+    assert failed == (status == 502)
+    if failed:
+        assert response.json["error"]["code"] == "upstream_invalid"
+    endpoint.behave = lambda call: call.answer(b"next")
+    assert (await gateway.ask()).body == b"next"

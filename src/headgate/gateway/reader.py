@@ -28,6 +28,11 @@ MAX_BODY_PIECES = 1024
 MAX_PIECES_BYTES = 512 * 1024
 """Past this, pieces are put together as they come: to join many at the end leaves gaps in the heap."""
 
+MAX_FRAMING_BYTES = 16 * 1024
+"""Of chunk sizes and extensions in one body."""
+FRAMING_FACTOR = 16
+"""So many more for each byte of the body: chunks of one byte are legal, and need five bytes or a few more."""
+
 _CHECKED = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"origin"})
 """Headers that are looked at before a body is read."""
 _VERSIONS = ("1.1", "1.0")
@@ -43,6 +48,7 @@ class RequestReader:
     __slots__ = (
         "_answer_lines",
         "_body",
+        "_chunked_bytes",
         "_fed_bytes",
         "_first_data",
         "_headers",
@@ -96,6 +102,8 @@ class RequestReader:
         and the trailers are bounded too."""
         self._in_head = True
         self._is_chunked = False
+        self._chunked_bytes = 0
+        """Bytes of a chunked body that came, with its framing."""
         self.begun_at = proxy.now()
         """When the request being read began, or when the connection fell idle."""
         self.owes_continue = False
@@ -115,6 +123,8 @@ class RequestReader:
         self._first_data = data if begins else b""
         self._fed_bytes = len(data)
         self._unused_bytes += len(data)
+        if self._is_chunked and not self._in_head:
+            self._chunked_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -124,6 +134,8 @@ class RequestReader:
         if self._unused_bytes > self._settings.max_head_bytes and self._refusal is None:
             part = "head" if self._in_head else "trailer"
             self._refusal = unreadable.too_large(part, self._settings.max_head_bytes, 431)
+        if self._is_chunked and not self._in_head and self._refusal is None:
+            self._check_framing()
         return self._refusal
 
     def _take_known(self, request: Request) -> Refusal | None:
@@ -223,6 +235,7 @@ class RequestReader:
         if size > self._settings.max_body_bytes:
             self._body_too_large()
         self._is_chunked = bool(coding)
+        self._chunked_bytes = 0
         if coding:
             self._check_coding(coding)
         if hosts_said != 1:
@@ -307,6 +320,11 @@ class RequestReader:
         size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers)
         if size > self._settings.max_head_bytes:
             self._refuse(unreadable.too_large("head", self._settings.max_head_bytes, 431))
+
+    def _check_framing(self) -> None:
+        most = MAX_FRAMING_BYTES + FRAMING_FACTOR * self.body_bytes
+        if self._chunked_bytes - self.body_bytes > most:
+            self._refusal = unreadable.too_much_framing(MAX_FRAMING_BYTES, FRAMING_FACTOR)
 
     def _body_too_large(self) -> None:
         self._refuse(unreadable.too_large("body", self._settings.max_body_bytes, 413))

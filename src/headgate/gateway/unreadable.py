@@ -20,6 +20,14 @@ def too_large(part: str, limit: int, status: int) -> Refusal:
     )
 
 
+def too_much_framing(limit: int, factor: int) -> Refusal:
+    return Refusal.bad_request(
+        f"the chunk sizes and extensions of the request body have more than {limit} bytes and {factor} for "
+        "each byte of the body: send longer chunks, or fewer extensions",
+        code="framing_too_large",
+    )
+
+
 def too_many_headers(limit: int) -> Refusal:
     return Refusal.bad_request(
         f"the request has more than {limit} headers: send fewer, or raise clients.max_headers of the gateway",

@@ -30,6 +30,8 @@ _USAGE = b'"usage"'
 _VERSIONS = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _MINOR_VERSION = len(b"HTTP/1.")
 _ZERO = 48
+_MAX_HEADERS = 256
+"""Of one response. Each is looked at several times, and 64 KB of head could have 16,000."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _NOTHING = memoryview(b"")
 _SENT_AT_ONCE = 256 * 1024
@@ -369,6 +371,8 @@ class UpstreamConnection(asyncio.Protocol):
                 break
             self._interim_bytes += end + 4
             self._begun = self._complete = False  # an interim response, which nobody asked for
+        if len(self._headers) > _MAX_HEADERS:
+            raise httptools.HttpParserError(f"the response has more than {_MAX_HEADERS} headers")
         if is_http_1_0 and any(name == b"transfer-encoding" for name, _ in self._headers):
             raise httptools.HttpParserError("it has a transfer-encoding, which HTTP/1.0 has not")
         self._head = None
