@@ -1,10 +1,14 @@
 """Tiny chunks, events and requests come in the tens of thousands; the event loop serves others in between."""
 
+import asyncio
+from collections import Counter
+
 import hypothesis
 import pytest
 from hypothesis import strategies
 
 from headgate.gateway import turns
+from headgate.gateway.upstream import UpstreamConnection
 
 pytestmark = pytest.mark.every_loop
 
@@ -72,6 +76,38 @@ async def test_an_answer_in_tiny_chunks_arrives_whole(one_piece_a_turn, gateway,
         assert (await client.head()).status == 200
         assert await client.reader.readexactly(len(chunks)) == chunks
     assert endpoint.calls[0].transport is endpoint.calls[1].transport
+
+
+async def test_answers_in_tiny_chunks_take_turns(monkeypatch, one_piece_a_turn, gateway, endpoint):
+    """Where a piece takes as long as a turn may, one endpoint's answer goes on in each turn of the loop."""
+    loop = asyncio.get_running_loop()
+    turn, found = 0, Counter()
+    read_on = UpstreamConnection._read_on
+
+    def next_turn():
+        nonlocal turn
+        turn += 1
+        loop.call_soon(next_turn)
+
+    def counted(connection):
+        found[turn] += 1
+        read_on(connection)
+
+    next_turn()
+    monkeypatch.setattr(UpstreamConnection, "_read_on", counted)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"1\r\nx\r\n" * 5_000 + b"0\r\n\r\n"
+    endpoint.behave = lambda call: call.write(head + chunks)
+
+    async def ask():
+        client = await gateway.connect()
+        client.post()
+        await client.head()
+        assert await client.reader.readexactly(len(chunks)) == chunks
+
+    await asyncio.gather(*(ask() for _ in range(12)))
+    assert found.total() >= 12
+    assert max(found.values()) == 1
 
 
 async def test_bytes_behind_an_answer_are_nobodys(one_piece_a_turn, gateway, endpoint):

@@ -110,7 +110,7 @@ async def test_tiny_chunks_of_many_clients_take_turns(monkeypatch, gateway, endp
 async def test_one_that_waits_again_goes_on_once_a_turn():
     """However often a connection waits again, it goes on once in each turn of the loop."""
     loop = asyncio.get_running_loop()
-    uploads, turn, found, done = turns.Uploads(loop), 0, Counter(), asyncio.Event()
+    uploads, turn, found, done = turns.Turns(loop), 0, Counter(), asyncio.Event()
 
     def next_turn():
         nonlocal turn
@@ -135,7 +135,7 @@ async def test_one_that_waits_again_goes_on_once_a_turn():
 async def test_a_fault_of_one_leaves_nobody_waiting():
     """The others go on, and the loop reports the fault."""
     loop = asyncio.get_running_loop()
-    uploads, done, faults = turns.Uploads(loop), asyncio.Event(), []
+    uploads, done, faults = turns.Turns(loop), asyncio.Event(), []
     loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
 
     def fail():

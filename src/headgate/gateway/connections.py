@@ -14,7 +14,7 @@ from headgate import routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.turns import Uploads
+from headgate.gateway.turns import Turns
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.routing import Endpoint
 
@@ -57,7 +57,8 @@ class EndpointConnections:
         endpoint: Endpoint,
         tls: ssl.SSLContext | None,
         settings: GatewaySettings,
-        uploads: Uploads,
+        uploads: Turns,
+        downloads: Turns,
         *,
         server_name: str = "",
         http2: bool = False,
@@ -65,6 +66,7 @@ class EndpointConnections:
         self.endpoint = endpoint
         self.settings = settings
         self.uploads = uploads
+        self.downloads = downloads
         self._tls = tls
         self._server_name = server_name or endpoint.host
         """The name that a certificate must have."""
@@ -155,9 +157,9 @@ class EndpointConnections:
 class Connections:
     """Those to all endpoints. Shared by all pools and snapshots that have an endpoint and verify it alike."""
 
-    def __init__(self, settings: GatewaySettings, uploads: Uploads) -> None:
+    def __init__(self, settings: GatewaySettings, uploads: Turns, downloads: Turns) -> None:
         self._settings = settings
-        self._uploads = uploads
+        self._turns = (uploads, downloads)
         self._of: dict[Reached, EndpointConnections] = {}
         self._contexts = tls.Contexts()
 
@@ -169,7 +171,7 @@ class Connections:
             context = self._contexts.get(verified, http2=http2) if verified is not None else None
             name = verified.server_name if verified is not None else ""
             connections = EndpointConnections(
-                endpoint, context, self._settings, self._uploads, server_name=name, http2=http2
+                endpoint, context, self._settings, *self._turns, server_name=name, http2=http2
             )
             self._of[reached] = connections
         return connections

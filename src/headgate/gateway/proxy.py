@@ -70,7 +70,8 @@ class Proxy:
         self.clients: set[ClientConnection] = set()
         self.client_count = limits.ClientCount(settings)
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
-        self.uploads = turns.Uploads(loop)
+        self.uploads = turns.Turns(loop)
+        self.downloads = turns.Turns(loop)
         self._turned_away: set[ClientConnection] = set()
         self.large_bodies = large.Reader(loop)
         self.left_prefills: set[Prefill] = set()
@@ -103,7 +104,7 @@ class Proxy:
         self.draining = False
         """Whether connections without a request are closed."""
         self.splits = routing.Splits(self.rng.random() if phase is None else phase)
-        self._connections = Connections(settings, self.uploads)
+        self._connections = Connections(settings, self.uploads, self.downloads)
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0

@@ -3,7 +3,7 @@
 A chunk of one byte or an empty event costs thousands of times its length in memory speed, and one read of a
 socket may bring tens of thousands of them. What is left is read in the next turn of the loop.
 
-Many clients may send long bodies or tiny pieces at once: `Uploads` bounds what all of them take of a turn.
+Many connections may have long bodies or tiny pieces at once: `Turns` bounds what all of them take of a turn.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def read_in_turn(data: bytes, take: Callable[[bytes, bool], bool]) -> bytes:
     return b""
 
 
-class Uploads:
-    """Connections of clients that send much: a few of them go on in each turn of the loop, the others wait.
+class Turns:
+    """Connections on which much is sent: a few of them go on in each turn of the loop, the others wait.
 
     uvloop reads a connection up to 32 times in a turn, which is 8 MB, and all connections that have data:
     sixty uploads would keep every other client waiting for a second. So would fifty connections with tiny

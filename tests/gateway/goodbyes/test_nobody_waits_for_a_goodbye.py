@@ -14,7 +14,7 @@ from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
 from headgate.gateway.scraping import fetch
-from headgate.gateway.turns import Uploads
+from headgate.gateway.turns import Turns
 from headgate.gateway.upstream import UpstreamConnection
 
 pytestmark = pytest.mark.every_loop
@@ -31,8 +31,8 @@ def trust(identity):
 def to_an_endpoint(port, trust):
     """As the data path connects."""
     endpoint = routing.Endpoint("default/pod", "127.0.0.1", port)
-    uploads = Uploads(asyncio.get_running_loop())
-    return EndpointConnections(endpoint, trust, GatewaySettings(), uploads).connect()
+    turns = Turns(asyncio.get_running_loop())
+    return EndpointConnections(endpoint, trust, GatewaySettings(), turns, turns).connect()
 
 
 def to_a_page(port, trust):
