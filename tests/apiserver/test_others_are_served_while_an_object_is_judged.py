@@ -151,7 +151,7 @@ async def test_an_object_that_is_cut_off_holds_up_nobody(remote, other, helper, 
     """Others read, write and watch before the judge has answered; then the write is refused."""
     await ok(remote.post(DEFINITIONS, json=definition(LOOPS)))
     helper.stop()
-    slow = asyncio.create_task(remote.post(COSTLIES, json=costly(a=[f"w{place}" for place in range(9000)])))
+    slow = asyncio.create_task(remote.post(COSTLIES, json=costly(a=[f"w{place}" for place in range(40_000)])))
     await waiting(1)
     await answered_to_others(other, config_maps)
     assert not slow.done()
