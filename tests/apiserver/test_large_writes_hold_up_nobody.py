@@ -279,6 +279,42 @@ async def test_a_kind_with_a_large_schema_is_compiled_by_the_helper_only(
     parts.large_writes.close()
 
 
+@pytest.mark.parametrize("is_update", [False, True])
+async def test_a_small_write_that_many_defaults_make_large_is_computed_by_the_helper(
+    remote: httpx2.AsyncClient,
+    other: httpx2.AsyncClient,
+    server: Running,
+    stop_helper: Any,
+    is_update: bool,
+) -> None:
+    """A body of a few KB with an empty map in each of many items: others are served while it is filled in."""
+    fields = {f"f{number}": {"type": "integer", "default": number} for number in range(34)}
+    items = {"type": "array", "items": {"type": "object", "properties": fields}}
+    definition = ruled(kind="Filled", rule="true")
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {"type": "object", "properties": {"items": items}}
+    assert (await remote.post(DEFINITIONS, json=definition)).status_code == 201
+    filled = RULED.replace("ruleds", "filleds")
+    obj = {"apiVersion": "test.example/v1", "kind": "Filled", "metadata": {"name": "f"}}
+    assert (await remote.post(filled, json=obj)).status_code == 201
+    assert (await remote.post(CONFIG_MAPS, json=config_map("full", **FULL))).status_code == 201
+    go_on = stop_helper()
+    spec = {"spec": {"items": [{}] * 1000}}
+    if is_update:
+        write = asyncio.ensure_future(remote.patch(f"{filled}/f", json=spec, headers=MERGE))
+    else:
+        write = asyncio.ensure_future(remote.post(filled, json=obj | spec | {"metadata": {"name": "g"}}))
+    async with asyncio.timeout(60):
+        while not server.parts.shared.helper.statistics()["held"]:
+            assert (await other.get(f"{filled}/f")).status_code == 200
+            assert not write.done()
+    assert (await other.post(CONFIG_MAPS, json=config_map("small"))).status_code == 201
+    go_on()
+    answer = await write
+    assert answer.status_code == (200 if is_update else 201)
+    assert answer.json()["spec"]["items"] == [{f"f{number}": number for number in range(34)}] * 1000
+
+
 # -- what was read may change
 
 

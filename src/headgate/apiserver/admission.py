@@ -33,6 +33,10 @@ _SYSTEM_FIELDS = (
 )
 
 
+class SlowDefaultsError(Exception):
+    """The defaults that an object lacks are more than the server fills in while everybody else waits."""
+
+
 def receive(target: Target, obj: Object) -> list[str]:
     """Checks that the object is what the path says it is, and brings its metadata in order.
 
@@ -82,10 +86,12 @@ def admit(
     others: rules.View,
     said: object,
     judge: Judge,
+    max_default_bytes: int,
 ) -> list[str]:
     """Prunes, defaults and validates in place; returns warnings, or raises with all errors at once.
 
-    `said` is what the request itself says: the object, or the part that a patch of it names.
+    `said` is what the request itself says: the object, or the part that a patch of it names. Raises
+    SlowDefaultsError for more than `max_default_bytes` of defaults, if an object may have that many.
     """
     served = target.served
     refused = [] if target.subresource else rules.errors_of_written(served.group, served.kind, said)
@@ -101,9 +107,11 @@ def admit(
         _set_body(new, body)
     written = [] if target.subresource else rules.warnings_of_written(new)
     try:
-        lacking.fill(body)
-        was = None if old is None else _as_read(served, old)
+        lacking.fill(body, max_default_bytes)
+        was = None if old is None else _as_read(served, old, max_default_bytes)
     except structural.DefaultsTooLarge as error:
+        if max_default_bytes < structural.MAX_DEFAULT_BYTES:
+            raise SlowDefaultsError from error
         refusal = FieldError("FieldValueTooLong", structural.NO_FIELD, str(error))
         raise target.invalid(refusal) from error
     _set_body(new, body)
@@ -125,10 +133,10 @@ def _judge(target: Target, new: Object, old: Object | None, others: rules.View) 
     return rules.check(new, old, others)
 
 
-def _as_read(served: Served, old: Object) -> Object:
+def _as_read(served: Served, old: Object, max_default_bytes: int) -> Object:
     """The stored object with today's defaults: what was stored before one came must not look changed."""
     read: Object = msgspec.json.decode(msgspec.json.encode(old))
-    structural.default(served.schema, read)
+    structural.default(served.schema, read, max_default_bytes)
     rules.default(read)
     return read
 

@@ -7,9 +7,10 @@ again when the verdict is there.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
-from headgate.apiserver.targets import Target, WriteOptions
+from headgate.apiserver.targets import FieldValidation, Target, WriteOptions
 
 Object = dict[str, Any]
 
@@ -87,7 +88,17 @@ class Objects:
         self.max_objects = max_objects
         self.max_events = max(1, max_objects // EVENTS_PART)
         self.max_bytes = max_bytes
+        self._max_default_bytes = structural.MAX_DEFAULT_BYTES
         self._clock = clock
+
+    @contextlib.contextmanager
+    def adding_at_most(self, default_bytes: int) -> Iterator[None]:
+        """Writes in the block, which does not await, raise admission.SlowDefaultsError beyond this bound."""
+        self._max_default_bytes = default_bytes
+        try:
+            yield
+        finally:
+            self._max_default_bytes = structural.MAX_DEFAULT_BYTES
 
     # -- reads
 
@@ -125,7 +136,7 @@ class Objects:
         if served.counts_generations:
             meta["generation"] = 1
         how = options.field_validation
-        warnings = admission.admit(target, obj, None, complaints, how, self._others, obj, self.judge)
+        warnings = self._admit(target, obj, None, complaints, how, obj)
         if served.resource == builtin.DEFINITION:
             self._establish(target, obj, None)
         ownership.claim_all(served, obj, options.field_manager, now)
@@ -155,7 +166,7 @@ class Objects:
         admission.keep_what_is_not_the_writers(target, old, new)
         own = obj if said is None else said
         how = options.field_validation
-        warnings = admission.admit(target, new, old, complaints, how, self._others, own, self.judge)
+        warnings = self._admit(target, new, old, complaints, how, own)
         if served.resource == builtin.DEFINITION and target.subresource != "status":
             self._establish(target, new, old)
         if admission.same(old, new):
@@ -273,6 +284,18 @@ class Objects:
         return Outcome(scale.of(outcome.obj, target.served.scale), outcome.warnings)
 
     # -- the steps of a write
+
+    def _admit(
+        self,
+        target: Target,
+        new: Object,
+        old: Object | None,
+        complaints: list[str],
+        how: FieldValidation,
+        said: object,
+    ) -> list[str]:
+        bound = self._max_default_bytes
+        return admission.admit(target, new, old, complaints, how, self._others, said, self.judge, bound)
 
     def _named(self, target: Target, meta: dict[str, Any]) -> Target:
         """The target with the name that the object asks for, which the metadata gets too."""

@@ -10,10 +10,18 @@ from headgate.api.structural.costs import is_plain
 from headgate.api.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
 from headgate.api.structural.prepared import Lacking, Prepared
 from headgate.api.structural.schemas import check
-from headgate.api.structural.shaping import MAX_DEPTH, DefaultsTooLarge, Schema, default, prune
+from headgate.api.structural.shaping import (
+    MAX_DEFAULT_BYTES,
+    MAX_DEPTH,
+    DefaultsTooLarge,
+    Schema,
+    default,
+    prune,
+)
 from headgate.api.structural.validation import NOTES, validate
 
 __all__ = [
+    "MAX_DEFAULT_BYTES",
     "MAX_DEPTH",
     "MAX_ERRORS",
     "NOTES",

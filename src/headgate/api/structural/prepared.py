@@ -58,9 +58,9 @@ class Lacking:
         self._schema = schema
         self._fills = fills
 
-    def fill(self, obj: Object) -> None:
-        """Fills them in, in place; null where it may not be counts as absent."""
+    def fill(self, obj: Object, max_bytes: int = shaping.MAX_DEFAULT_BYTES) -> None:
+        """Fills them in, in place; null where it may not be counts as absent. Raises DefaultsTooLarge."""
         if self._fills is None:
-            shaping.default(self._schema, obj)
+            shaping.default(self._schema, obj, max_bytes)
         else:
-            tidying.fill(self._fills)
+            tidying.fill(self._fills, max_bytes)

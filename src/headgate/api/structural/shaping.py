@@ -4,7 +4,6 @@ Follows the pruning and defaulting of kube-apiserver for custom resources. Both 
 dicts and lists, and neither descends deeper than MAX_DEPTH.
 """
 
-import copy
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +15,7 @@ __all__ = [
     "Defaults",
     "DefaultsTooLarge",
     "Schema",
+    "complete",
     "default",
     "prune",
 ]
@@ -80,6 +80,8 @@ def _prune_map(
 
 MAX_DEFAULT_BYTES: Final = 2_000_000
 """More than the largest object has: a large default for each of many items would need any memory."""
+FIELD_BYTES: Final = 20
+"""Counted for each default in addition to its length, because every field costs time, however short it is."""
 
 
 class DefaultsTooLarge(ValueError):  # noqa: N818 - reads as what it says
@@ -95,15 +97,16 @@ class DefaultsTooLarge(ValueError):  # noqa: N818 - reads as what it says
 class Defaults:
     """Copies defaults for one object, as much as one may get."""
 
-    def __init__(self) -> None:
-        self._left = MAX_DEFAULT_BYTES
+    def __init__(self, max_bytes: int = MAX_DEFAULT_BYTES) -> None:
+        self._left = max_bytes
 
     def copy(self, default: Any) -> Any:
         """Raises DefaultsTooLarge."""
         if isinstance(default, dict | list):
-            self.spend(len(msgspec.json.encode(default)))
-            return copy.deepcopy(default)
-        self.spend(len(default) if isinstance(default, str) else 1)
+            encoded = msgspec.json.encode(default)
+            self.spend(FIELD_BYTES + len(encoded))
+            return msgspec.json.decode(encoded)  # ten times as fast as copy.deepcopy
+        self.spend(FIELD_BYTES + (len(default) if isinstance(default, str) else 0))
         return default
 
     def spend(self, size: int) -> None:
@@ -112,13 +115,18 @@ class Defaults:
             raise DefaultsTooLarge
 
 
-def default(schema: Schema, obj: dict[str, Any]) -> None:
-    """Fills in defaults, in lists and maps too. Raises DefaultsTooLarge.
+def default(schema: Schema, obj: dict[str, Any], max_bytes: int = MAX_DEFAULT_BYTES) -> None:
+    """Fills in defaults, in lists and maps too. Raises DefaultsTooLarge if they exceed `max_bytes`.
 
     As Kubernetes documents it, null in a field that is not nullable counts as absent: it is removed, and
     then the field's default applies, if there is one. Null in a nullable field stays, default or not.
     """
-    _default(schema, obj, 0, Defaults())
+    _default(schema, obj, 0, Defaults(max_bytes))
+
+
+def complete(schema: Schema, default: object, defaults: Defaults) -> None:
+    """Fills the defaults of a schema in the copy of its own default."""
+    _default(schema, default, 0, defaults)
 
 
 def _default(schema: Schema, value: object, depth: int, defaults: Defaults) -> None:

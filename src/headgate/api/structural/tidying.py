@@ -8,7 +8,6 @@ done. So a look may be ignorant of what is rare (null, values of another type, d
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -24,6 +23,8 @@ Look: TypeAlias = Callable[[Any, Fills], bool]
 
 _COMPOSED: Final = frozenset({dict, list, type(None)})
 """What has to be looked at; all else has no fields."""
+_COMPILED_BYTES: Final = 16 * 1024
+"""Defaults of one map that are completed in advance. Larger ones take too long while others wait."""
 _KEEP: Final = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -32,9 +33,9 @@ def compiled(schema: Schema) -> Look:
     return _map(schema, 0, is_resource=True)
 
 
-def fill(fills: Fills) -> None:
+def fill(fills: Fills, max_bytes: int) -> None:
     """Fills in, in place, what a look has noted. Raises DefaultsTooLarge."""
-    filled = shaping.Defaults()
+    filled = shaping.Defaults(max_bytes)
     for value, defaults in fills:
         for name, default in defaults.items():
             if name not in value:
@@ -74,7 +75,7 @@ def _map(schema: Schema, depth: int, *, is_resource: bool = False) -> Look:
         fields.keep_what_all_objects_have()
     try:
         defaults = _defaults(schema)
-    except shaping.DefaultsTooLarge:  # `shaping.default` says so, if the object lacks them
+    except shaping.DefaultsTooLarge:  # `shaping.default` fills them in, if the object lacks them
         return _never
     names = defaults.keys()
     is_nullable = bool(schema.get("nullable"))
@@ -132,10 +133,11 @@ def _other(schema: Schema, depth: int) -> Look | None:
 def _defaults(schema: Schema) -> dict[str, Any]:
     """The defaults of the fields, each with the defaults that it lacks itself."""
     found = {}
+    copied = shaping.Defaults(_COMPILED_BYTES)
     for name, child in (schema.get("properties") or {}).items():
         if "default" in child:
-            found[name] = copy.deepcopy(child["default"])
-            shaping.default(child, found[name])
+            found[name] = copied.copy(child["default"])
+            shaping.complete(child, found[name], copied)
     return found
 
 

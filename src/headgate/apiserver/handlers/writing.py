@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.structural import FieldError
-from headgate.apiserver import errors
+from headgate.apiserver import admission, errors
 from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, changes
 from headgate.apiserver.handlers.changes import Change
@@ -36,6 +36,8 @@ LARGE_BYTES: Final = 16 * 1024
 """Of a body, or of the object that it changes: beyond this the helper process computes the write."""
 LARGE_DEFINITION_BYTES: Final = 64 * 1024
 """Of the definition of a kind: its schema is compiled when the first object comes."""
+LARGE_DEFAULT_BYTES: Final = 32 * 1024
+"""Of the defaults that a write adds to an object: `[{}, {}]` can become a hundred times as long."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class Writer:
             return await self._write_large(call, target, change)
         try:
             body, complaints = changes.decode(change, quickly=True)
-        except bodies.SlowYAMLError:
+            return await self._write_small(call, target, change, body, complaints)
+        except (bodies.SlowYAMLError, admission.SlowDefaultsError):
             return await self._write_large(call, target, change)
-        return await self._write_small(call, target, change, body, complaints)
 
     def _is_large(self, target: Target, change: Change) -> bool:
         if len(change.body) > LARGE_BYTES or target.served.definition_bytes > LARGE_DEFINITION_BYTES:
@@ -81,12 +83,13 @@ class Writer:
     ) -> Answer:
         objects = self.objects
         if not objects.judge.may_ask(target.served):
-            return Answer.of(changes.write(objects, target, change, body, complaints))
+            with objects.adding_at_most(LARGE_DEFAULT_BYTES):
+                return Answer.of(changes.write(objects, target, change, body, complaints))
         answers: dict[bytes, list[FieldError]] = {}
         for _ in range(ATTEMPTS):
             own = _copied(body)
             try:
-                with objects.judge.knowing(answers):
+                with objects.judge.knowing(answers), objects.adding_at_most(LARGE_DEFAULT_BYTES):
                     return Answer.of(changes.write(objects, target, change, own, complaints))
             except UnansweredError as error:
                 questions = error.questions
