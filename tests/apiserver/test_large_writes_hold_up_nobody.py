@@ -20,7 +20,7 @@ from headgate.apiserver import Config, Running
 from headgate.apiserver.app import application
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import writing
-from headgate.apiserver.handlers.large_writes import LargeWrites
+from headgate.apiserver.handlers.large_writes import CPU_S, LargeWrites
 from headgate.apiserver.handlers.writing import ATTEMPTS, Writer
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.targets import Target, WriteOptions
@@ -439,14 +439,15 @@ def bounded(parts: Parts, **limits: Any) -> None:
 
 async def test_a_write_that_takes_too_much_time_is_refused(client: httpx2.AsyncClient, parts: Parts) -> None:
     """413 that names the bound; a new helper computes the next write."""
-    bounded(parts, cpu_s=0.3)
-    text = b"metadata: {name: y}\ndata:\n" + b"".join(b"  k%d: x\n" % number for number in range(19_000))
+    bounded(parts, cpu_s=0.05)
+    text = b"metadata: {name: y}\ndata: [" + b"{}," * 80_000 + b"]\n"
     answer = await client.post(CONFIG_MAPS, content=text, headers=YAML)
     assert answer.status_code == 413
-    told = "Request entity too large: this write took more than 0.3 s of CPU time; send a smaller object"
+    told = "Request entity too large: this write took more than 0.05 s of CPU time; send a smaller object"
     assert answer.json()["message"] == told
     page = (await client.get("/metrics")).text
     assert 'headgate_apiserver_rejected_total{reason="large_writes"} 1' in page
+    parts.large_writes._cpu_s = CPU_S
     assert (await client.post(CONFIG_MAPS, json=config_map("full", **FULL))).status_code == 201
     parts.large_writes.close()
 

@@ -19,7 +19,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_QUESTION_BYTES = 64 * 1024
 """Limit for bodies that are questions or options: reviews, evictions, bindings, options of a delete."""
 MAX_YAML_BYTES = 256 * 1024
-"""YAML is read a hundred times more slowly than JSON."""
+"""YAML is read twenty times more slowly than JSON."""
 _QUICKLY_READ_BYTES = 2 * 1024
 """Of YAML: on the event loop, while everybody else waits."""
 MAX_PATH = 1000
@@ -152,8 +152,14 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}"[:MAX_PATH] if path else name[:MAX_PATH]
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as far as JSON goes: no timestamps, and no aliases, which make gigabytes out of a line."""
+if yaml.__with_libyaml__:
+    from yaml import CSafeLoader as _SafeLoader  # five times as fast
+else:
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
+
+class _Loader(_SafeLoader):
+    """YAML as far as JSON goes: no timestamps."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -167,28 +173,39 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
                 at = key.start_mark.line + 1
                 self.duplicates.append(f'line {at}: key "{key.value}" already set in map')
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
         return super().construct_mapping(node, deep)
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
+
+def _check_yaml(body: bytes) -> None:
+    """Refuses aliases, which make gigabytes out of a line, and nesting that no stack has room for."""
+    depth = 0
+    for event in yaml.parse(body, _Loader):
+        if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not taken")
-        return super().compose_node(parent, index)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > bounds.MAX_DEPTH:
+                raise errors.too_deep(bounds.MAX_DEPTH)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The value of a YAML document, and complaints about keys that are there twice; the last one counts."""
     if len(body) > MAX_YAML_BYTES:
         raise errors.too_large(MAX_YAML_BYTES, " of YAML: send JSON")
-    loader = _Loader(body)
     try:
-        loaded = loader.get_single_data()
+        _check_yaml(body)
+        loader = _Loader(body)
+        try:
+            loaded = loader.get_single_data()
+        finally:
+            loader.dispose()
         # Whatever YAML has and JSON has not (sets, binary, NaN keys) is refused here.
         return msgspec.json.decode(msgspec.json.encode(loaded)), loader.duplicates
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
-    finally:
-        loader.dispose()

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 CPU_S: Final = 20.0
-"""Of CPU time, for one write. YAML at its limit takes five."""
+"""Of CPU time, for one write."""
 WALL_S: Final = 60.0
 """On a machine that is so busy that the helper does not get its CPU time."""
 START_S: Final = 60.0
