@@ -315,6 +315,34 @@ async def test_a_small_write_that_many_defaults_make_large_is_computed_by_the_he
     assert answer.json()["spec"]["items"] == [{f"f{number}": number for number in range(34)}] * 1000
 
 
+async def test_a_large_write_that_waits_is_given_up_when_its_client_leaves(
+    remote: httpx2.AsyncClient, other: httpx2.AsyncClient, server: Running, stop_helper: Any
+) -> None:
+    """It holds nothing from then on, and the helper never computes it; the other writes go on."""
+    assert (await remote.post(CONFIG_MAPS, json=config_map("full", **FULL))).status_code == 201
+    go_on = stop_helper()
+    shared = server.parts.shared
+    first = asyncio.ensure_future(remote.post(CONFIG_MAPS, json=config_map("first", **FULL)))
+    async with asyncio.timeout(60):
+        while not shared.helper.statistics()["held"]:
+            await asyncio.sleep(0.01)
+    left = [asyncio.ensure_future(other.post(CONFIG_MAPS, json=config_map(f"l{n}", **FULL))) for n in "abc"]
+    second = asyncio.ensure_future(remote.post(CONFIG_MAPS, json=config_map("second", **FULL)))
+    async with asyncio.timeout(60):
+        while shared.helper.statistics()["waiting"] < 4:
+            await asyncio.sleep(0.01)
+        held = shared.bodies.statistics()["held"]
+        for write in left:
+            write.cancel()
+        while shared.helper.statistics()["waiting"] > 1 or shared.bodies.statistics()["held"] > held * 0.5:
+            await asyncio.sleep(0.01)
+    go_on()
+    assert [answer.status_code for answer in await asyncio.gather(first, second)] == [201, 201]
+    computed = server.parts.large_writes.statistics()["computed"]
+    assert computed == 3
+    assert (await remote.get(f"{CONFIG_MAPS}/la")).status_code == 404
+
+
 # -- what was read may change
 
 

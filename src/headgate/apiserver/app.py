@@ -98,7 +98,7 @@ class _Edge:
 
     async def _known(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answers a user when it is his turn, and gives back what the request held."""
-        call = scope["call"] = Call(self._shared, scope["holder"])
+        call = scope["call"] = Call(self._shared, scope["holder"], scope.get("connection"))
         try:
             if scope["method"] == "GET":  # other requests take their turn once their body is there
                 await call.turn()

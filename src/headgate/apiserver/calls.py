@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from headgate.apiserver import errors
 from headgate.apiserver.shares import Room, Shares
@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 CLAIM_BYTES = 16 * 1024
 """Smaller responses are not counted: the number of connections bounds them."""
+_LEFT = "the client disconnected while its request waited for its turn"
 MAX_JUDGEMENTS = 64
 """Writes that wait for the process that judges objects by the rules of users. Each holds its body decoded."""
 
@@ -67,11 +68,19 @@ class Shared:
         return {**held, "turns": self.turns.statistics(), "rejected": dict(self.rejected)}
 
 
+class Connection(Protocol):
+    """The connection of a request, as far as its call has to know it."""
+
+    is_lost: bool
+    on_lost: Callable[[], object] | None
+
+
 class Call:
     """Owner of what a request holds; all of it goes back when the request is over."""
 
-    def __init__(self, shared: Shared, user: str) -> None:
+    def __init__(self, shared: Shared, user: str, connection: Connection | None = None) -> None:
         self.user = user
+        self._connection = connection
         self.unread = Room(shared.unread, user)
         self._bodies = Room(shared.bodies, user)
         self._watches = Room(shared.watches, user)
@@ -113,7 +122,7 @@ class Call:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Does slow work beside the event loop, one at a time, the users in turn."""
-        await self._shared.threads.wait(self.user, 1)
+        await self._wait_for(self._shared.threads)
         try:
             return await asyncio.to_thread(work)
         finally:
@@ -124,7 +133,7 @@ class Call:
         if not self._judgements.grow(1):
             raise self._refusal("judgements", "places of writes to be judged", self._shared.judgements)
         try:
-            await self._shared.judge.wait(self.user, 1)
+            await self._wait_for(self._shared.judge)
             try:
                 return await answer()
             finally:
@@ -134,11 +143,32 @@ class Call:
 
     async def computed(self, compute: Callable[[], Awaitable[T]]) -> T:
         """Awaits the process that computes large writes, the users in turn."""
-        await self._shared.helper.wait(self.user, 1)
+        await self._wait_for(self._shared.helper)
         try:
             return await compute()
         finally:
             self._shared.helper.give_back(self.user)
+
+    async def _wait_for(self, worker: Shares) -> None:
+        """Waits until the one worker is this user's; gives up when the client disconnects."""
+        connection, task = self._connection, asyncio.current_task()
+        if connection is None or task is None:
+            await worker.wait(self.user, 1)
+            return
+        if self._has_left():
+            raise errors.unavailable(_LEFT)
+        connection.on_lost = task.cancel
+        try:
+            await worker.wait(self.user, 1)
+        except asyncio.CancelledError:
+            if not self._has_left() or task.uncancel():
+                raise
+            raise errors.unavailable(_LEFT) from None
+        finally:
+            connection.on_lost = None
+
+    def _has_left(self) -> bool:
+        return self._connection is not None and self._connection.is_lost
 
     def close(self) -> None:
         for room in (self.unread, self._bodies, self._watches, self._logs, self._judgements):

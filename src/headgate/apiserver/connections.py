@@ -209,6 +209,9 @@ class BoundedProtocol(serving.BoundedProtocol):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self.is_lost = False
+        self.on_lost: Callable[[], object] | None = None
+        """Called once, when the client disconnects."""
         self.logger = _QUIET
 
     def take(self, door: Door, arrival: Arrival) -> None:
@@ -229,6 +232,9 @@ class BoundedProtocol(serving.BoundedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.door.leave(self.arrival)
         super().connection_lost(exc)
+        self.is_lost = True
+        if self.on_lost is not None:
+            self.on_lost()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -45,6 +45,8 @@ class Shares:
         except asyncio.CancelledError:
             if ready.done() and not ready.cancelled():
                 self.give_back(user, amount)
+            else:
+                self._forget(user, (amount, ready))
             raise
 
     def give_back(self, user: str, amount: int = 1) -> None:
@@ -83,6 +85,13 @@ class Shares:
             self._held[user] = left
         else:
             self._held.pop(user, None)
+
+    def _forget(self, user: str, waiting: tuple[int, asyncio.Future[None]]) -> None:
+        """Removes a request that waits no longer."""
+        if (queue := self._waiting.get(user)) and waiting in queue:
+            queue.remove(waiting)
+            if not queue:
+                del self._waiting[user]
 
     def _serve(self) -> None:
         """Gives those who wait what they may have now, one of each user at a time."""
