@@ -38,6 +38,24 @@ async def test_a_new_kind_is_served_when_its_definition_is_created(
     assert made.status_code == 201
 
 
+async def test_a_change_of_metadata_alone_does_not_register_the_kind_again(
+    client: httpx2.AsyncClient, parts: Parts
+) -> None:
+    """A large schema is decoded and compiled once for each change of its spec, not for each label."""
+    path = f"{DEFINITIONS}/widgets.test.example"
+    served, generation = parts.registry.find("test.example", "v1", "widgets"), parts.registry.generation
+    merge = {"content-type": "application/merge-patch+json"}
+    label = {"metadata": {"labels": {"a": "b"}}}
+    assert (await client.patch(path, json=label, headers=merge)).json()["metadata"]["labels"] == {"a": "b"}
+    assert parts.registry.find("test.example", "v1", "widgets") is served
+    assert parts.registry.generation == generation
+    names = {"spec": {"names": {"shortNames": ["wdg"]}}}
+    assert (await client.patch(path, json=names, headers=merge)).status_code == 200
+    changed = parts.registry.find("test.example", "v1", "widgets")
+    assert changed
+    assert changed.short_names == ("wdg",)
+
+
 async def test_a_changed_schema_holds_at_once(
     client: httpx2.AsyncClient, widget: Any, widgets: str, widget_definition: Any
 ) -> None:

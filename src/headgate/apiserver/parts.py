@@ -22,7 +22,7 @@ from headgate.apiserver.handlers.writing import Writer
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.registry import Registry
-from headgate.apiserver.storage import Event, Key, Store
+from headgate.apiserver.storage import Event, Key, Store, Stored
 from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
@@ -62,6 +62,24 @@ class Config:
 def _builtin_definitions() -> tuple[dict[str, Any], ...]:
     """Made once in a process, which takes 45 ms: most of a start, and of each test."""
     return tuple(api.builtin_definitions())
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    generation: int = 0
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def _generation(definition: Stored) -> tuple[str, int]:
+    """Changes with the spec of a definition."""
+    metadata = _HEAD.decode(definition.body).metadata
+    return metadata.uid, metadata.generation
 
 
 class Parts:
@@ -128,6 +146,8 @@ class Parts:
     def _on_event(self, event: Event) -> None:
         if event.new.key.resource != builtin.DEFINITION:
             return
+        if event.type == "MODIFIED" and event.old and _generation(event.old) == _generation(event.new):
+            return  # a large schema takes long to decode, and has not changed
         definition = event.new.decode()
         if event.type == "DELETED":
             self.registry.forget(definition)
