@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,33 @@ async def test_a_change_of_metadata_alone_does_not_register_the_kind_again(
     changed = parts.registry.find("test.example", "v1", "widgets")
     assert changed
     assert changed.short_names == ("wdg",)
+
+
+async def test_garbage_is_not_collected_again_and_again_while_a_large_definition_is_registered(
+    client: httpx2.AsyncClient, parts: Parts, widget_definition: Any
+) -> None:
+    """Decoding it makes thousands of objects, which began collections of up to 120 ms on the event loop."""
+    wide = gadget(widget_definition)
+    fields = {f"f{number}": {"type": "object", "properties": {}} for number in range(5000)}
+    schema = wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["wide"] = {"type": "object", "properties": fields}
+    during: list[bool] = []
+
+    def note(phase: str, info: object) -> None:
+        frame = sys._getframe()
+        while frame.f_back and frame.f_code is not Parts._on_event.__code__:
+            frame = frame.f_back
+        during.append(phase == "start" and frame.f_code is Parts._on_event.__code__)
+
+    gc.callbacks.append(note)
+    try:
+        assert (await client.post(DEFINITIONS, json=wide)).status_code == 201
+    finally:
+        gc.callbacks.remove(note)
+        parts.large_writes.close()
+    assert parts.registry.find("test.example", "v1", "gadgets")
+    assert during
+    assert during.count(True) <= 1  # when the pause ends
 
 
 async def test_a_changed_schema_holds_at_once(

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headgate import api
+from headgate import api, garbage
 from headgate.apiserver import accounts, builtin, errors, reviews, users
 from headgate.apiserver.calls import Shared
 from headgate.apiserver.collector import Collector
@@ -148,11 +148,12 @@ class Parts:
             return
         if event.type == "MODIFIED" and event.old and _generation(event.old) == _generation(event.new):
             return  # a large schema takes long to decode, and has not changed
-        definition = event.new.decode()
-        if event.type == "DELETED":
-            self.registry.forget(definition)
-        else:
-            self.registry.register(definition, len(event.new.body))
+        with garbage.collector_paused():
+            definition = event.new.decode()
+            if event.type == "DELETED":
+                self.registry.forget(definition)
+            else:
+                self.registry.register(definition, len(event.new.body))
 
     def _install(self, definitions: Sequence[dict[str, Any]]) -> None:
         """Creates what every cluster has, and brings definitions to the form that this release has."""

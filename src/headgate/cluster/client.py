@@ -15,10 +15,10 @@ from lightkube.types import CascadeType, PatchType
 
 from headgate import api
 from headgate.cluster import connection
-from headgate.cluster.bulk import collector_paused
 from headgate.cluster.errors import ApiError, Gone, Invalid
 from headgate.cluster.kinds import K, KubeObject
 from headgate.cluster.transport import Answer, Query, Transport
+from headgate.garbage import collector_paused
 
 PAGE_SIZE = 500
 

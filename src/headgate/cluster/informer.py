@@ -18,11 +18,11 @@ import msgspec
 
 from headgate import api
 from headgate.cluster.backoff import Backoff
-from headgate.cluster.bulk import collector_paused
 from headgate.cluster.client import PAGE_SIZE, Client
 from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound, Status
 from headgate.cluster.kinds import K
 from headgate.cluster.store import Change, ChangeKind, Handler, Store
+from headgate.garbage import collector_paused
 
 log = logging.getLogger(__name__)
 
