@@ -249,3 +249,19 @@ def test_headgates_own_definitions_are_taken(tmp_path: Path) -> None:
         version = spec["versions"][0]["name"]
         assert parts.registry.find(spec["group"], version, spec["names"]["plural"])
     parts.store.close()
+
+
+async def test_a_definition_has_few_printer_columns(
+    client: httpx2.AsyncClient, widget_definition: Any
+) -> None:
+    """Each is computed for each row of a Table: 64 are taken, more are refused with their number."""
+    made = gadget(widget_definition)
+    version = made["spec"]["versions"][0]
+    columns = [{"name": f"c{n}", "type": "string", "jsonPath": ".spec.l[*]"} for n in range(65)]
+    version["additionalPrinterColumns"] = columns
+    refused = await client.post(DEFINITIONS, json=made)
+    assert refused.status_code == 422
+    field = "spec.versions[0].additionalPrinterColumns"
+    assert f"{field}: Too many: 65: must have at most 64 items" in refused.json()["message"]
+    version["additionalPrinterColumns"] = columns[:64]
+    assert (await client.post(DEFINITIONS, json=made)).status_code == 201

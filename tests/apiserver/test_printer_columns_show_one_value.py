@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from headgate import api
 from headgate.apiserver import tables
+from headgate.apiserver.jsonpath import MAX_VALUES
 from headgate.apiserver.registry import Registry
+from headgate.apiserver.tables import making
 
 NOW = datetime.datetime(2026, 1, 2, 12, 0, 0, tzinfo=datetime.UTC)
 
 
-def cell(type_: str, path: str, **obj: Any) -> Any:
+def cells(columns: list[dict[str, str]], **obj: Any) -> list[Any]:
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object"}},
-        "additionalPrinterColumns": [{"name": "X", "type": type_, "jsonPath": path}],
+        "additionalPrinterColumns": columns,
     }
     registry = Registry([])
     registry.register(
@@ -37,7 +40,24 @@ def cell(type_: str, path: str, **obj: Any) -> Any:
     served = registry.find("example.com", "v1", "things")
     assert served
     thing = {"metadata": {"name": "x"}, **obj}
-    return tables.table(served, [thing], metadata={}, include="None", now=NOW)["rows"][0]["cells"][1]
+    row = tables.table(served, [thing], metadata={}, include="None", now=NOW)["rows"][0]
+    shown: list[Any] = row["cells"][1:]
+    return shown
+
+
+def cell(type_: str, path: str, **obj: Any) -> Any:
+    return cells([{"name": "X", "type": type_, "jsonPath": path}], **obj)[0]
+
+
+class Counted(list[Any]):
+    """A list that counts how many of its items were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            self.looked_at += 1
+            yield item
 
 
 @pytest.mark.parametrize(
@@ -105,3 +125,23 @@ def test_columns_reach_into_conditions() -> None:
         "Accepted": "True",
         "Age": "60s",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [(".spec.l[*]", "0"), (".spec.l[*].x", None), (".spec.l[?(@.x==1)]", None)]
+)
+def test_a_row_looks_at_few_values(path: str, shown: str | None) -> None:
+    """However many columns and values there are; what a column did not get to is blank."""
+    values = Counted(range(50_000))
+    columns = [{"name": f"c{n}", "type": "string", "jsonPath": path} for n in range(64)]
+    assert cells(columns, spec={"l": values}) == [shown] * 64
+    assert values.looked_at <= MAX_VALUES
+
+
+def test_a_row_shows_a_bounded_text() -> None:
+    """Large values are cut, and columns after them are blank; numbers still show."""
+    columns = [{"name": f"c{n}", "type": "string", "jsonPath": ".spec"} for n in range(64)]
+    columns.append({"name": "n", "type": "integer", "jsonPath": ".spec.n"})
+    shown = cells(columns, spec={"n": 7, "text": "x" * 900_000})
+    assert len(shown[0]) == making.MAX_ROW_TEXT
+    assert shown[1:] == [None] * 63 + [7]

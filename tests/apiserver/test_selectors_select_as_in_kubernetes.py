@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.apiserver import errors, selectors
 from headgate.apiserver.fields import Fields, Selectable
-from headgate.apiserver.jsonpath import JSONPath
+from headgate.apiserver.jsonpath import Budget, JSONPath
 from headgate.apiserver.storage import Key, Stored
 
 LABELS = ("metadata.name", "status.phase", "spec.ok")
@@ -105,7 +105,7 @@ def test_printer_columns_find_their_values(path: str, expected: list[Any]) -> No
         "metadata": {"annotations": {"x.y/z": "deep"}},
         "spec": {"a": 1, "list": [{"n": "x", "v": True}, {"n": "y", "v": 2}]},
     }
-    assert JSONPath.parse(path).find(obj) == expected
+    assert list(JSONPath.parse(path).find(obj, Budget())) == expected
 
 
 @pytest.mark.parametrize("path", ["", "spec", ".spec[", ".a[?(@.b)]", ".a b", ".a..b", "{.a}"])

@@ -21,6 +21,8 @@ _NEEDS_APPROVAL = (
     "see https://github.com/kubernetes/enhancements/pull/1111"
 )
 MAX_SELECTABLE = 8
+MAX_COLUMNS = 64
+"""Printer columns of a version. Kubernetes has no limit; each is computed for each row of a Table."""
 MAX_WARNING = 256
 _PLAIN_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _SCALE_PATHS = (
@@ -103,7 +105,11 @@ def _schema_faults(schema: Any, field: str, check: CheckSchema) -> Iterator[Fiel
 
 
 def _column_faults(version: Object, field: str) -> Iterator[FieldError]:
-    for number, column in enumerate(version.get("additionalPrinterColumns") or []):
+    columns = version.get("additionalPrinterColumns") or []
+    if len(columns) > MAX_COLUMNS:
+        detail = f"must have at most {MAX_COLUMNS} items"
+        yield FieldError("FieldValueTooMany", field, detail, len(columns))
+    for number, column in enumerate(columns[:MAX_COLUMNS]):
         try:
             JSONPath.parse(column["jsonPath"])
         except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,28 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+MAX_VALUES = 2000
+"""Values that the paths of one row of a Table may look at together."""
 _LITERALS: dict[str, Any] = {"true": True, "false": False}
+
+
+class Budget:
+    """How many more values the paths of one row may look at."""
+
+    def __init__(self, values: int = MAX_VALUES) -> None:
+        self._left = values
+
+    def spend(self) -> bool:
+        """Counts one value; False if there were enough."""
+        self._left -= 1
+        return self._left >= 0
 
 
 @dataclass(frozen=True)
 class _Field:
     name: str
 
-    def apply(self, value: Any) -> Iterable[Any]:
+    def apply(self, value: Any, budget: Budget) -> Iterable[Any]:
         if isinstance(value, dict) and self.name in value:
             yield value[self.name]
 
@@ -34,14 +48,14 @@ class _Field:
 class _Index:
     index: int
 
-    def apply(self, value: Any) -> Iterable[Any]:
+    def apply(self, value: Any, budget: Budget) -> Iterable[Any]:
         if isinstance(value, list) and -len(value) <= self.index < len(value):
             yield value[self.index]
 
 
 @dataclass(frozen=True)
 class _All:
-    def apply(self, value: Any) -> Iterable[Any]:
+    def apply(self, value: Any, budget: Budget) -> Iterable[Any]:
         if isinstance(value, list):
             yield from value
         elif isinstance(value, dict):
@@ -54,11 +68,14 @@ class _Filter:
     equal: bool
     literal: Any
 
-    def apply(self, value: Any) -> Iterable[Any]:
+    def apply(self, value: Any, budget: Budget) -> Iterable[Any]:
         for item in value if isinstance(value, list) else ():
-            found = self.inner.find(item)
-            if found and (found[0] == self.literal) is self.equal:
-                yield item
+            if not budget.spend():
+                return
+            for found in self.inner.find(item, budget):
+                if (found == self.literal) is self.equal:
+                    yield item
+                break
 
 
 _Step = _Field | _Index | _All | _Filter
@@ -66,7 +83,7 @@ _Step = _Field | _Index | _All | _Filter
 
 @dataclass(frozen=True)
 class JSONPath:
-    """A parsed path; `find` gives all values there, in order."""
+    """A parsed path."""
 
     steps: tuple[_Step, ...]
 
@@ -83,11 +100,21 @@ class JSONPath:
             raise ValueError("a JSONPath must not be empty; write .spec.field")
         return cls(tuple(steps))
 
-    def find(self, value: Any) -> list[Any]:
-        values = [value]
-        for step in self.steps:
-            values = [found for value in values for found in step.apply(value)]
-        return values
+    def find(self, value: Any, budget: Budget) -> Iterator[Any]:
+        """The values there, in order, each looked up when it is asked for; ends early on a spent budget."""
+        open_steps = [iter((value,))]
+        while open_steps:
+            for found in open_steps[-1]:
+                if not budget.spend():
+                    return
+                if len(open_steps) > len(self.steps):
+                    yield found
+                    continue
+                step = self.steps[len(open_steps) - 1]
+                open_steps.append(iter(step.apply(found, budget)))
+                break
+            else:
+                open_steps.pop()
 
 
 def _step(match: re.Match[str]) -> _Step:

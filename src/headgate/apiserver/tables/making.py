@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from headgate.apiserver.jsonpath import Budget
 from headgate.apiserver.registry import Column, Served
 from headgate.apiserver.tables import kinds
 from headgate.apiserver.tables.ages import age, since
@@ -16,6 +17,10 @@ from headgate.apiserver.tables.kinds import Row
 Object = dict[str, Any]
 IncludeObject = Literal["None", "Metadata", "Object"]
 
+MAX_ROW_TEXT = 16_384
+"""Characters that the printer columns of one row may show together."""
+_TIMESTAMP = 64
+"""Characters of a date that are read."""
 _NAME = {
     "name": "Name",
     "type": "string",
@@ -102,19 +107,24 @@ def _row_object(obj: Object, include: IncludeObject) -> Object | None:
 def _cells(columns: tuple[Column, ...], obj: Object, now: datetime.datetime) -> list[Any]:
     if not columns:
         return [age(obj, now)]
-    return [_cell(column, column.path.find(obj), now) for column in columns]
+    budget, cells, room = Budget(), [], MAX_ROW_TEXT
+    for column in columns:
+        value = _cell(column, next(column.path.find(obj, budget), None), now, room)
+        if isinstance(value, str):
+            room -= len(value)
+        cells.append(value)
+    return cells
 
 
-def _cell(column: Column, found: list[Any], now: datetime.datetime) -> Any:
-    """The first value that the path finds; None, which kubectl leaves blank, if it is not of the type."""
-    if not found or found[0] is None:
+def _cell(column: Column, value: Any, now: datetime.datetime, room: int) -> Any:
+    """The value, as text cut to `room` characters; None, which kubectl leaves blank, if of another type."""
+    if value is None:
         return None
-    value = found[0]
     match column.type:
         case "string":
-            return _text(value)
+            return _text(value)[:room] if room else None
         case "date":
-            return since(value, now)
+            return since(value[:_TIMESTAMP] if isinstance(value, str) else None, now)
         case "integer" if isinstance(value, int | float):
             return int(value)
         case "number" if isinstance(value, int | float):
