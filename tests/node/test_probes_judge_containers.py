@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import datetime
+import ssl
 
 import msgspec
 import pytest
 
 from headgate import api
+from headgate.apiserver import pki
 from headgate.node import probes
 from headgate.node.probe_schedule import EAGER_S, ProbeKind, ProbeSchedule
 
@@ -15,7 +18,9 @@ def probe(**fields) -> api.Probe:
     return msgspec.convert(fields, api.Probe)
 
 
-async def serving(answer: bytes) -> tuple[asyncio.Server, probes.ProbeTarget, list[bytes]]:
+async def serving(
+    answer: bytes, tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.Server, probes.ProbeTarget, list[bytes]]:
     heads: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,7 +29,7 @@ async def serving(answer: bytes) -> tuple[asyncio.Server, probes.ProbeTarget, li
             writer.write(answer)
         writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     return server, probes.ProbeTarget("127.0.0.1", {"http": port}), heads
 
@@ -142,3 +147,19 @@ def test_success_threshold_needs_that_many_in_a_row():
         schedule.answered(healthy, float(second))
         verdicts.append(schedule.healthy)
     assert verdicts == [None, None, None, True]
+
+
+async def test_https_probes_read_no_authorities(tmp_path, monkeypatch):
+    """They check no certificate, so that a probe needs no TLS settings of its own."""
+    made = pki.ensure(tmp_path, "127.0.0.1", datetime.datetime.now(datetime.UTC))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.cert, made.key)
+    server, target, heads = await serving(b"HTTP/1.1 200 OK\r\n\r\n", tls)
+    monkeypatch.delattr(ssl, "create_default_context")
+    probes._unverified.cache_clear()
+    async with server:
+        for _ in range(3):
+            got = await probes.ask(probe(httpGet={"port": "http", "scheme": "HTTPS"}), target)
+            assert got.healthy, got.detail
+    assert len(heads) == 3
+    assert probes._unverified.cache_info().misses == 1
