@@ -55,6 +55,24 @@ def test_a_snapshot_is_what_there_was(
         store.close()
 
 
+def test_a_snapshot_is_counted_without_reading_its_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count of the rest of a list takes the number of rows and the changes, whatever else there is."""
+    store = Store(tmp_path / "o.sqlite")
+    events: list[Event] = []
+    for name in "abcd":
+        store.put(Key("things", "n", name), {"metadata": {"name": name}})
+    store.flush()
+    store.listen(events.append)
+    store.put(Key("things", "n", "e"), {"metadata": {"name": "e"}})
+    store.delete(Key("things", "n", "c"))
+    store.flush()
+    monkeypatch.delattr(Store, "select")
+    assert Snapshot(store, "things", "", events).count(("n", "a")) == 3
+    store.close()
+
+
 def _write(store: Store, steps: list[Any]) -> None:
     for what, namespace, name in steps:
         key = Key("things", namespace, name)

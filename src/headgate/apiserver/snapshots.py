@@ -25,11 +25,14 @@ class Snapshot:
         self._resource = resource
         self._namespace = namespace
         self._before: dict[Position, Stored | None] = {}
+        self._after: dict[Position, bool] = {}
+        """Whether there is something now where there were changes."""
         for event in later:
             key = event.new.key
             if not namespace or key.namespace == namespace:
-                # The first event after the moment says what there was.
+                # The first event after the moment says what there was, the last one what there is.
                 self._before.setdefault((key.namespace, key.name), event.old)
+                self._after[key.namespace, key.name] = event.type != "DELETED"
 
     def select(self, selector: Selector, after: Position) -> Generator[Stored]:
         """Those that a selector matches, ordered, behind a position."""
@@ -38,10 +41,10 @@ class Snapshot:
     def count(self, after: Position) -> int:
         """How many there were behind a position."""
         count = self._store.count(self._resource, self._namespace, after)
-        changed = {position for position in self._before if position > after}
-        present = self._store.select(self._resource, self._namespace, after) if changed else iter(())
-        count -= sum((stored.key.namespace, stored.key.name) in changed for stored in present)
-        return count + sum(self._before[position] is not None for position in changed)
+        for position, was in self._before.items():
+            if position > after:
+                count += (was is not None) - self._after[position]
+        return count
 
     def _ordered(self, after: Position) -> Iterator[Stored]:
         past = sorted((p, s) for p, s in self._before.items() if s is not None and p > after)
