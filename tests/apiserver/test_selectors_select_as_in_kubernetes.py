@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ from headgate.apiserver.fields import Fields, Selectable
 from headgate.apiserver.jsonpath import Budget, JSONPath
 from headgate.apiserver.storage import Key, Stored
 
-LABELS = ("metadata.name", "status.phase", "spec.ok")
+LABELS = ("metadata.name", "metadata.namespace", "status.phase", "spec.ok")
 NAMES = Fields({label: Selectable(tuple(label.split("."))) for label in LABELS}, "not supported: {label}")
+DEEP = Fields({"spec.ok.deep": Selectable(("spec", "ok", "deep"))}, "not supported: {label}")
 
 
 def stored(labels: dict[str, str] | None = None, **rest: Any) -> Stored:
@@ -81,6 +83,35 @@ def test_field_selectors_compare_text() -> None:
         ("spec.ok=", False),
     ):
         assert selectors.parse(None, text, NAMES).matches(pod) is expected
+
+
+def test_a_name_is_compared_without_decoding_the_object() -> None:
+    """The name and the namespace are those of the key."""
+    selector = selectors.parse(None, "metadata.name=n,metadata.namespace!=other", NAMES)
+    assert selector.matches(Stored(Key("things", "here", "n"), 1, b"never decoded"))
+    assert not selector.matches(Stored(Key("things", "other", "n"), 1, b"never decoded"))
+
+
+@pytest.mark.parametrize("spec", [{}, [], "text", None, {"ok": {"no": "text"}}])
+def test_a_field_that_is_not_where_it_should_be_is_missing(spec: Any) -> None:
+    """A path that leads through a list, a text or null finds nothing."""
+    found = selectors.parse(None, "spec.ok.deep=", DEEP).matches(stored(spec=spec))
+    assert found is True
+
+
+@pytest.mark.parametrize(("labels", "fields"), [("a=1", None), (None, "status.phase=Running")])
+def test_many_selectors_read_a_large_object_once(labels: str | None, fields: str | None) -> None:
+    """A hundred watchers take as long for a large object as a few times reading it."""
+    data = {f"key-{number}": "x" * 12 for number in range(36_000)}
+    large = stored({"a": "1"}, data=data, status={"phase": "Running"})
+    began = time.process_time()
+    for _ in range(5):
+        large.decode()
+    reading_s = time.process_time() - began
+    watchers = [selectors.parse(labels, fields, NAMES) for _ in range(100)]
+    began = time.process_time()
+    assert all(watcher.matches(large) for watcher in watchers)
+    assert time.process_time() - began < reading_s
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,28 @@ async def test_a_table_watch_prints_rows(
     assert second["object"]["columnDefinitions"] is None
 
 
+async def test_watches_share_the_rows_of_large_objects_too(
+    server: Running, remote: httpx2.AsyncClient, watch: Any, widget: Any, widgets: str
+) -> None:
+    """The first event of a watch, a large object, and one that leaves a selection are made once for all."""
+    encodings = server.parts.rest.encodings
+    large = widget("a", {"in": "yes"})
+    large["metadata"]["annotations"] = {"weight": "x" * 100_000}
+    chosen = {"resourceVersion": await revision(remote, widgets), "labelSelector": "in=yes"}
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(watch(headers=TABLE, **chosen)) for _ in range(12)]
+        for change, type_ in (
+            (lambda: remote.post(widgets, json=large), "ADDED"),
+            (lambda: patch(remote, f"{widgets}/a", {"spec": {"color": "blue"}}), "MODIFIED"),
+            (lambda: patch(remote, f"{widgets}/a", {"metadata": {"labels": None}}), "DELETED"),
+        ):
+            made = encodings.statistics()["made"]
+            await change()
+            seen = [await events.next() for events in opened]
+            assert [event["type"] for event in seen] == [type_] * 12
+            assert 1 <= encodings.statistics()["made"] - made < 6
+
+
 async def test_many_table_watches_share_their_rows(
     server: Running, remote: httpx2.AsyncClient, watch: Any, widget: Any, widgets: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import msgspec
 
 from headgate.apiserver import errors
 from headgate.apiserver.fields import Fields, Selectable
-from headgate.apiserver.storage import Stored
+from headgate.apiserver.storage import Key, Stored
 
 MAX_LENGTH = 16_384
 MAX_REQUIREMENTS = 100
@@ -43,6 +44,52 @@ class _Labelled(msgspec.Struct):
 
 
 _DECODE_LABELS = msgspec.json.Decoder(_Labelled)
+_SHARED_BYTES = 16 * 1024
+"""What selectors read of a larger object is read once for all who watch it."""
+
+
+class _Content:
+    """What selectors ask of the JSON of one object; each part is decoded when it is asked for first."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._texts: dict[Selectable, str] = {}
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        return _DECODE_LABELS.decode(self._body).metadata.labels
+
+    def text(self, field: Selectable) -> str:
+        """The value of a field as a selector writes it."""
+        if field not in self._texts:
+            self._texts[field] = _text(_value(self._body, field.path), field)
+        return self._texts[field]
+
+
+_shared_content = functools.lru_cache(maxsize=8)(_Content)
+
+
+def _content(body: bytes) -> _Content:
+    return _shared_content(body) if len(body) > _SHARED_BYTES else _Content(body)
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(path: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """Decodes one field of an object and skips the others."""
+    type_: Any = Any
+    for name in reversed(path):
+        type_ = msgspec.defstruct("Part", [("value", type_ | None, None)], rename={"value": name})
+    return msgspec.json.Decoder(type_)
+
+
+def _value(body: bytes, path: tuple[str, ...]) -> Any:
+    try:
+        found = _decoder(path).decode(body)
+    except msgspec.ValidationError:  # the path leads through something that has no fields
+        return None
+    for _ in path:
+        found = found.value if found is not None else None
+    return found
 
 
 @dataclass(frozen=True)
@@ -67,15 +114,12 @@ class Selector:
     def matches(self, stored: Stored | None) -> bool:
         if stored is None:
             return False
-        if self.labels:
-            labels = _DECODE_LABELS.decode(stored.body).metadata.labels
-            if not all(requirement(labels) for requirement in self.labels):
-                return False
-        return not self.fields or self._fields_match(stored)
-
-    def _fields_match(self, stored: Stored) -> bool:
-        obj = stored.decode()
-        return all((_text(obj, field) == value) is equal for field, equal, value in self.fields)
+        content = _content(stored.body)
+        if self.labels and not all(requirement(content.labels) for requirement in self.labels):
+            return False
+        return all(
+            (_field(stored.key, content, field) == value) is equal for field, equal, value in self.fields
+        )
 
 
 def parse(labels: str | None, fields: str | None, selectable: Fields) -> Selector:
@@ -149,10 +193,17 @@ def _field_requirements(text: str, selectable: Fields) -> tuple[tuple[Selectable
     return tuple(requirements)
 
 
-def _text(obj: Any, field: Selectable) -> str:
-    """The value of a field as a selector writes it."""
-    for name in field.path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    if isinstance(obj, bool):
-        return "true" if obj else "false"
-    return field.absent if obj is None else str(obj)
+def _field(key: Key, content: _Content, field: Selectable) -> str:
+    """The value of a field as a selector writes it; the name and the namespace are in the key already."""
+    match field.path:
+        case ("metadata", "name"):
+            return key.name
+        case ("metadata", "namespace"):
+            return key.namespace
+    return content.text(field)
+
+
+def _text(value: Any, field: Selectable) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return field.absent if value is None else str(value)

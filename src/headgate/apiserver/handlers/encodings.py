@@ -12,8 +12,8 @@ from headgate.apiserver.storage import Stored
 
 MOST = 64
 """Encodings that are kept: watchers of one form read the same few events at about the same time."""
-LARGEST_BYTES = 16 * 1024
-"""Longer ones are made anew for each watcher, so that what is kept stays below a megabyte."""
+MOST_BYTES = 8 << 20
+"""Of the encodings and of the objects that they are of. The newest one is kept, however large it is."""
 
 
 class _Encoded(NamedTuple):
@@ -23,27 +23,43 @@ class _Encoded(NamedTuple):
     """The second in which it was made: rows of Tables have ages."""
     text: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.of) + len(self.text)
+
+
+_Key = tuple[Served, Form, bool, int]
+
 
 class Encodings:
     """Owner of the last encodings."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Served, Form, int], _Encoded] = {}
+        self._kept: dict[_Key, _Encoded] = {}
+        self._bytes = 0
         self._made = 0
 
-    def get(self, served: Served, form: Form, stored: Stored, make: Callable[[], bytes]) -> bytes:
+    def get(
+        self, served: Served, form: Form, stored: Stored, make: Callable[[], bytes], *, with_columns: bool
+    ) -> bytes:
         """The encoding of an object, made if nobody has made it within this second."""
-        key, now_s = (served, form, stored.revision), int(time.monotonic())
+        key, now_s = (served, form, with_columns, stored.revision), int(time.monotonic())
         found = self._kept.get(key)
         if found is not None and found.of is stored.body and found.at_s == now_s:
             return found.text
         text = make()
         self._made += 1
-        if len(text) <= LARGEST_BYTES:
-            if len(self._kept) >= MOST:
-                self._kept.clear()
-            self._kept[key] = _Encoded(stored.body, now_s, text)
+        self._keep(key, _Encoded(stored.body, now_s, text))
         return text
 
+    def _keep(self, key: _Key, encoded: _Encoded) -> None:
+        if (old := self._kept.pop(key, None)) is not None:
+            self._bytes -= old.size
+        if len(self._kept) >= MOST or self._bytes + encoded.size > MOST_BYTES:
+            self._kept.clear()
+            self._bytes = 0
+        self._kept[key] = encoded
+        self._bytes += encoded.size
+
     def statistics(self) -> dict[str, int]:
-        return {"kept": len(self._kept), "made": self._made}
+        return {"kept": len(self._kept), "bytes": self._bytes, "made": self._made}

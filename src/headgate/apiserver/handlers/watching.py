@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -132,9 +133,14 @@ def _seen(spec: WatchSpec, event: Event, encoder: _Encoder) -> bytes:
         return encoder.event("DELETED", event.new)
     assert event.old
     # It left the selection: the client gets the state that it knew, at the revision of the change.
-    known = event.old.decode()
-    known["metadata"]["resourceVersion"] = str(event.revision)
-    return encoder.event("DELETED", Stored(event.new.key, event.revision, msgspec.json.encode(known)))
+    return encoder.event("DELETED", _last_known(event.old, event.revision))
+
+
+@lru_cache(maxsize=4)  # shared by all whose selection it left
+def _last_known(old: Stored, revision: int) -> Stored:
+    known = old.decode()
+    known["metadata"]["resourceVersion"] = str(revision)
+    return Stored(old.key, revision, msgspec.json.encode(known))
 
 
 class _Encoder:
@@ -151,13 +157,14 @@ class _Encoder:
     def event(self, type_: str, stored: Stored) -> bytes:
         if self._as_stored:
             return _line(type_, stored.body)
-        if self._first:  # with the columns of a Table, which the events after it leave out
-            self._first = False
-            return _line(type_, self._encoded(stored, with_columns=True))
-        shared = self._encodings.get(self._served, self._form, stored, lambda: self._encoded(stored))
-        return _line(type_, shared)
+        # The first event has the columns of a Table; those after it leave them out.
+        with_columns, self._first = self._first and self._form.name == "Table", False
+        make = partial(self._encoded, stored, with_columns=with_columns)
+        return _line(
+            type_, self._encodings.get(self._served, self._form, stored, make, with_columns=with_columns)
+        )
 
-    def _encoded(self, stored: Stored, *, with_columns: bool = False) -> bytes:
+    def _encoded(self, stored: Stored, *, with_columns: bool) -> bytes:
         obj = in_version(stored.decode(), self._served)
         meta = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         return msgspec.json.encode(self._form.one(self._served, obj, meta=meta, with_columns=with_columns))
