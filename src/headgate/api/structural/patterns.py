@@ -31,8 +31,10 @@ def fault(pattern: str) -> str | None:
     """What is wrong with the pattern, if anything."""
     try:
         _compiled(pattern)
+    except regex.TooLargeError as problem:
+        return f"is too large: {problem}"
     except ValueError as problem:
-        return str(problem)
+        return f"must be a valid regular expression, but isn't: {problem}"
     return None
 
 
