@@ -115,6 +115,8 @@ async def test_a_reader_cannot_hold_all_watches(
         page = (await asyncio.wait_for(reader.read(), 30)).decode()
     assert 'headgate_apiserver_held{what="watches",user="alice"} 3' in page
     assert 'headgate_apiserver_rejected_total{reason="watches"} 4' in page
+    assert 'headgate_apiserver_limit{what="watches"} 8' in page
+    assert 'headgate_apiserver_limit{what="requests"} 1000' in page
     async with asyncio.timeout(30):
         while shared.parts.shared.watches.by_user():
             await asyncio.sleep(0.01)
@@ -128,6 +130,10 @@ async def test_a_reader_cannot_hold_all_connections(
     async with AsyncExitStack() as stack:
         codes = [(await ask(stack, connect, alice, "/api/v1/namespaces"))[0] for _ in range(20)]
         assert codes == [200] * 12 + [429] * 8
+        reader, writer = await stack.enter_async_context(connect())
+        writer.write(head(alice, "/api/v1/namespaces"))
+        refused = await asyncio.wait_for(reader.read(), 30)  # to the end: it is closed
+        assert b'user \\"alice\\" holds 12 connections, which is as many as one may' in refused
         assert (await ask(stack, connect, bob, "/api/v1/namespaces"))[0] == 200
         assert (await ask(stack, connect, shared.identity.token, "/api/v1/namespaces"))[0] == 200
 

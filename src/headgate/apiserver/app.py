@@ -127,7 +127,8 @@ class _Edge:
         if not holder or connection is None or connection.admit(holder):
             return None
         told = (
-            f'user "{holder}" has as many connections as one may: close some, or use one for several requests'
+            f'user "{holder}" holds {self._shared.connections.held(holder)} connections, which is as many as '
+            "one may: close some, or use one for several requests"
         )
         response = status_response(errors.too_many_requests(told))
         response.headers["Connection"] = "close"

@@ -69,8 +69,13 @@ class Turns:
             self._at_once, self._pass_began_s = AT_ONCE, self._clock()
             asyncio.get_running_loop().call_soon(self._tick)
 
+    @property
+    def most(self) -> int:
+        """How many requests of all users together may wait to begin."""
+        return self._shares.total
+
     def statistics(self) -> dict[str, int]:
-        return {"waiting": sum(map(len, self._waiting.values())), "most": self._shares.total}
+        return {"waiting": sum(map(len, self._waiting.values())), "most": self.most}
 
     def by_user(self) -> dict[str, int]:
         """How many requests of each user wait."""

@@ -26,6 +26,8 @@ class Metrics:
         held: dict[tuple[str, ...], int] = {
             (what, user): n for what, share in shares.items() for user, n in share.by_user().items()
         }
+        totals = {what: share.total for what, share in shares.items()}
+        totals["requests"] = self.shared.turns.most
         lines = [
             *_metric("held", "gauge", "What users hold of what they share.", ("what", "user"), held),
             *_metric(
@@ -33,7 +35,7 @@ class Metrics:
                 "gauge",
                 "How much of it all users together may hold.",
                 ("what",),
-                {(what,): share.total for what, share in shares.items()},
+                {(what,): total for what, total in totals.items()},
             ),
             *_metric(
                 "waiting_requests",
