@@ -8,11 +8,12 @@ kinds as CustomResourceDefinitions and objects over HTTPS; it hands on lists, wa
 from headgate.apiserver.parts import Config
 from headgate.apiserver.pki import write_kubeconfig_for
 from headgate.apiserver.server import Running, running, serve
-from headgate.apiserver.storage import StateError, StateInUseError
+from headgate.apiserver.storage import NoSpaceError, StateError, StateInUseError
 from headgate.apiserver.users import Role, TokenError, Tokens
 
 __all__ = [
     "Config",
+    "NoSpaceError",
     "Role",
     "Running",
     "StateError",

@@ -22,7 +22,7 @@ from headgate.apiserver.handlers.writing import Writer
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.registry import Registry
-from headgate.apiserver.storage import Event, Key, Store, Stored
+from headgate.apiserver.storage import Event, Key, NoSpaceError, Store, Stored
 from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
@@ -122,8 +122,10 @@ class Parts:
             self.objects.neighbours.follow()
             self.collector = Collector(self.objects)
             self._install(own)
-        except BaseException:
+        except BaseException as error:
             self.store.close()
+            if isinstance(error, errors.StatusError) and error.code == _FULL:
+                raise NoSpaceError(config.state) from error
             raise
 
     def statistics(self) -> dict[str, dict[str, int]]:

@@ -102,6 +102,13 @@ class StateError(RuntimeError):
     """The file of the objects cannot be opened, or is no database."""
 
 
+class NoSpaceError(StateError):
+    """The disk of the state directory is full."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(f"no space left in {state}; free some, or choose another directory with --state")
+
+
 class StateInUseError(StateError):
     """Another process has the state directory open."""
 
@@ -147,6 +154,8 @@ class Store:
             self._db.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
             self._db.close()
+            if "disk is full" in str(error):
+                raise NoSpaceError(path.parent) from error
             if "locked" not in str(error):
                 told = f"cannot use {path}: {error}; move it away, or choose another --state directory"
                 raise StateError(told) from error

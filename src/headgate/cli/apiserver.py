@@ -11,7 +11,7 @@ import click
 
 from headgate import apiserver as server
 from headgate import garbage
-from headgate.cli import options, process
+from headgate.cli import options, process, supervisor
 from headgate.cli.objects import printing
 
 _OUTPUT = click.option(
@@ -51,7 +51,15 @@ def apiserver(
             await server.serve(config, stop=stop, on_ready=_tell)
         except server.StateError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.errno in supervisor.NO_SPACE:
+                raise click.ClickException(supervisor.no_space(state)) from error
+            raise
 
+    try:
+        supervisor.make_state(state)
+    except supervisor.StateUnusable as error:
+        raise click.ClickException(str(error)) from error
     process.run(main, log_level=log_level)
 
 

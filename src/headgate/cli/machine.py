@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +25,7 @@ from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
 from headgate.cli.route import objects
-from headgate.cli.supervisor import Child, lock_state
+from headgate.cli.supervisor import Child, lock_state, no_space
 from headgate.gateway import GatewaySettings, setting_types
 from headgate.gateway.old_settings import RENAMED
 
@@ -37,6 +38,9 @@ POLL_S = 0.1
 EXPLAIN_S = 2.0
 """How often it is looked whether there is something new to say about what is not ready."""
 
+_ERROR = "Error: "
+_NEEDED_BYTES = 8 << 20
+"""Free space without which an API server makes no new state."""
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_OF = {"": _LOOPBACK, "0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound
 """Where to reach what listens on all addresses."""
@@ -182,6 +186,7 @@ class _Machine:
         self._console = console
         self._children: list[Child] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_api_up = False
 
     async def __aenter__(self) -> "_Machine":
         return self
@@ -236,10 +241,11 @@ class _Machine:
             async with asyncio.timeout(API_SERVER_START_S):
                 while not options.kubeconfig.exists():
                     if child.restarts:
-                        raise StartError(_fell_over(child))
+                        raise StartError(_why_it_ended(child, options.state))
                     await asyncio.sleep(POLL_S / 5)
         except TimeoutError:
             raise StartError(_fell_over(child)) from None
+        self._is_api_up = True
         progress.done(_API, f"https://127.0.0.1:{options.apiserver_port}")
 
     def _start_gateway(self) -> None:
@@ -259,6 +265,9 @@ class _Machine:
         return child
 
     def _tell_restart(self, child: Child, code: int) -> None:
+        if not self._is_api_up:
+            child.kill()  # it never was up: a restart would end in the same way
+            return
         self._console.print(
             f"The {child.name} ended with {code} and is started again; its log is {child.log_path}",
             markup=False,
@@ -399,6 +408,16 @@ def _why(pod: api.Pod) -> str:
         if status.state.waiting is not None:
             return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
     return pod.status.message or pod.status.phase or "not started"
+
+
+def _why_it_ended(child: Child, state: Path) -> str:
+    """The error of a process that ended while it was starting; on a full disk its log may have none."""
+    lines = child.last_lines(1)
+    if lines and lines[0].startswith(_ERROR):
+        return lines[0].removeprefix(_ERROR)
+    if shutil.disk_usage(state).free < _NEEDED_BYTES:
+        return no_space(state)
+    return _fell_over(child)
 
 
 def _fell_over(child: Child) -> str:

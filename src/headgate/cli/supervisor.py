@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import signal
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
+
+from headgate.cli import options
 
 FIRST_RESTART_S = 0.5
 LONGEST_RESTART_S = 30.0
@@ -23,11 +26,16 @@ more that come during the copy."""
 LOG_CHECK_S = 1.0
 _COPY_BYTES = 1024 * 1024
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _PR_SET_PDEATHSIG = 1
 
 
 class StateInUse(Exception):  # noqa: N818 - reads as what it says
     """Another supervisor works in the same state directory."""
+
+
+class StateUnusable(Exception):  # noqa: N818 - reads as what it says
+    """The state directory cannot be made or written."""
 
 
 class Child:
@@ -37,6 +45,8 @@ class Child:
         self.name = name
         self.argv = list(argv)
         self.log_path = log_path
+        self._log_began = log_path.stat().st_size if log_path.exists() else 0
+        """Where the lines of an earlier run end."""
         self.restarts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
@@ -100,9 +110,11 @@ class Child:
             self.process.kill()
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of the log, for an error message."""
+        """The end of what it has logged, for an error message."""
         with contextlib.suppress(OSError), self.log_path.open("rb") as log:
-            log.seek(max(0, self.log_path.stat().st_size - 16 * 1024))
+            size = self.log_path.stat().st_size
+            own = self._log_began if self._log_began <= size else 0  # it was shortened meanwhile
+            log.seek(max(own, size - 16 * 1024))
             return log.read().decode(errors="replace").splitlines()[-count:]
         return []
 
@@ -140,13 +152,37 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def make_state(state: Path) -> None:
+    """Makes a state directory that only its owner may read. Raises StateUnusable."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unusable("make", state, error) from error
+
+
+def no_space(state: Path) -> str:
+    return f"no space left in {state}; free some, or choose another directory with --state"
+
+
+def _unusable(what: str, state: Path, error: OSError) -> StateUnusable:
+    if error.errno in NO_SPACE:
+        return StateUnusable(no_space(state))
+    return StateUnusable(
+        f"cannot {what} the state directory {state}: {error.strerror}; choose another with --state or "
+        f"{options.STATE_VARIABLE}"
+    )
+
+
 def lock_state(state: Path) -> int:
     """Takes the state directory, which is nobody else's, for this process; the lock ends with it.
 
-    Raises StateInUse.
+    Raises StateInUse or StateUnusable.
     """
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    make_state(state)
+    try:
+        fd = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable("write to", state, error) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

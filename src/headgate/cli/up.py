@@ -43,7 +43,7 @@ def up(
     from headgate.cli import machine
     from headgate.cli.gateway import configuration
     from headgate.cli.manifests import ManifestErrors, load
-    from headgate.cli.supervisor import StateInUse
+    from headgate.cli.supervisor import NO_SPACE, StateInUse, StateUnusable, no_space
 
     try:
         loaded = load(list(manifests)) if manifests else []
@@ -61,5 +61,14 @@ def up(
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
         raise SystemExit(1) from error
-    except (ManifestErrors, StateInUse, machine.StartError, cluster.ApiError, OSError) as error:
+    except (
+        ManifestErrors,
+        StateInUse,
+        StateUnusable,
+        machine.StartError,
+        cluster.ApiError,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise click.ClickException(no_space(options["state"])) from error
         raise click.ClickException(str(error)) from error
