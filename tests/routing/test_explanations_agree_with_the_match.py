@@ -60,7 +60,7 @@ def test_explanation_agrees_with_the_match(models, adapters, model, path, header
     for route in reading.routes:
         for rule in route.rules:
             pattern = rule.rule.pattern
-            assert rule.fits == (pattern is None or pattern.fits(model, path, header))
+            assert rule.fits == (pattern is None or pattern.fits(model, path, header, patterns.Work()))
             assert rule.unmet.isprintable()
 
 

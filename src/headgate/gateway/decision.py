@@ -183,7 +183,14 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
 def _look_for_pool(decision: Decision, known: Surroundings, request: Request) -> Destination | Refusal:
     """Where this request goes, of a model whose requests may go several ways."""
     model = decision.model
-    match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
+    try:
+        match = decision.match = routing.match(known.snapshot, model, request.path, request.header)
+    except routing.TooCostlyError as error:
+        return Refusal.bad_request(
+            f"to compare this request with the routes of the model {model[:256]!r} takes {error}: shorten "
+            f"its path and headers, or use fewer or smaller regular expressions in the routes",
+            code="routes_too_costly",
+        )
     if match is None:
         if not known.is_ready:
             return _not_ready()

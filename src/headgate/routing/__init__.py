@@ -16,7 +16,7 @@ from headgate.routing.match import Match, is_named, match
 from headgate.routing.metrics_pages import is_page_path
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
-from headgate.routing.patterns import InvalidPatternError
+from headgate.routing.patterns import InvalidPatternError, TooCostlyError
 from headgate.routing.pools import PoolObject, ref_of, selector_of
 from headgate.routing.problems import Problem
 from headgate.routing.role_labels import DECODES, PREFILLS
@@ -89,6 +89,7 @@ __all__ = [
     "Target",
     "Tls",
     "TokenLimits",
+    "TooCostlyError",
     "Translator",
     "WeightedSplit",
     "authorities_of",

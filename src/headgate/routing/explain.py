@@ -10,7 +10,16 @@ import json
 import msgspec
 
 from headgate.routing.match import Match
-from headgate.routing.patterns import Headers, RequestPattern, StringPattern, as_text
+from headgate.routing.patterns import (
+    CONDITION_STEPS,
+    MAX_STEPS,
+    Headers,
+    RequestPattern,
+    StringPattern,
+    TooCostlyError,
+    Work,
+    as_text,
+)
 from headgate.routing.snapshot import Route, Rule, Snapshot
 
 SHOWN_CHARACTERS = 256
@@ -59,10 +68,12 @@ def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Read
     by_model = snapshot.models.get(model)
     by_adapter = snapshot.adapters.get(model, ())
     routes = (by_adapter or snapshot.unknown) if by_model is None else by_model
+    work = Work()
     return Reading(
         routes=tuple(
             RouteReading(
-                route, tuple(RuleReading(rule, unmet(rule, model, path, headers)) for rule in route.rules)
+                route,
+                tuple(RuleReading(rule, unmet(rule, model, path, headers, work)) for rule in route.rules),
             )
             for route in routes
         ),
@@ -71,17 +82,33 @@ def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Read
     )
 
 
-def unmet(rule: Rule, model: str, path: str, headers: Headers) -> str:
+def unmet(rule: Rule, model: str, path: str, headers: Headers, work: Work) -> str:
     """The first condition of a rule that a request does not meet, in words; "" if it meets all."""
-    pattern = rule.pattern
+    try:
+        return _unmet_condition(rule.pattern, model, path, headers, work)
+    except TooCostlyError:
+        return (
+            f"not compared: with the rules before it, that takes more than the {MAX_STEPS} steps that one "
+            f"request may cause; use fewer or smaller regular expressions"
+        )
+
+
+def _unmet_condition(
+    pattern: RequestPattern | None, model: str, path: str, headers: Headers, work: Work
+) -> str:
     if pattern is None:
+        work.spend(0)
         return ""
+    work.spend(CONDITION_STEPS)
     if pattern.model is not None and model != pattern.model:
         return f"body model: {_quoted(model)} is not {_quoted(pattern.model)}"
-    if pattern.path is not None and (why := _unmet(pattern.path, path)):
-        return f"path: {why}"
+    if pattern.path is not None:
+        work.spend(pattern.path.cost(path))
+        if why := _unmet(pattern.path, path):
+            return f"path: {why}"
     for name, condition in pattern.headers:
         value = headers(name)
+        work.spend(condition.cost(value))
         if why := _unmet(condition, value):
             missing = " (the request has none)" if not value else ""
             return f"header {name.decode('latin-1')}: {why}{missing}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headgate.routing.patterns import Headers
+from headgate.routing.patterns import Headers, Work
 from headgate.routing.snapshot import Route, Rule, Snapshot
 
 
@@ -26,7 +26,7 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
 
     A name that some route has as its model is never looked up among the adapters, even if no rule
     fits (R13); and only one that no route has goes to those that take unknown names. None means that there
-    is no such rule.
+    is no such rule. Raises TooCostlyError.
     """
     routes = snapshot.models.get(model)
     is_adapter = routes is None
@@ -34,8 +34,9 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
         routes = snapshot.adapters.get(model)
         if routes is None:
             is_adapter, routes = False, snapshot.unknown
+    work = Work()
     for route in routes:
         for rule in route.rules:
-            if rule.pattern is None or rule.pattern.fits(model, path, headers):
+            if rule.pattern is None or rule.pattern.fits(model, path, headers, work):
                 return Match(route, rule, is_adapter)
     return None

@@ -67,6 +67,18 @@ def test_what_is_refused(judge, make, server, spec, errors):
     assert judge(make("route", "r", spec), server)[0] == errors
 
 
+def test_conditions_on_headers_are_counted(judge, make, server):
+    """All rules of a route are compared with each other when it is written."""
+    headers = {f"h{number}": {"exact": "a"} for number in range(101)}
+    (error,), _ = judge(make("route", "r", {"modelName": "m", "rules": [matching(headers=headers)]}), server)
+    assert error.startswith("spec.rules[0].modelMatch.headers: Invalid value: ")
+    assert error.endswith("must have at most 100 conditions, not 101: use fewer")
+    del headers["h0"]
+    assert (
+        judge(make("route", "r", {"modelName": "m", "rules": [matching(headers=headers)]}), server)[0] == []
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "warnings"),
     [

@@ -18,6 +18,8 @@ GROUP = "networking.volcano.sh"
 _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
 
+MOST_HEADERS = 100
+"""Conditions on headers in one rule: a gateway takes requests with as many headers by default."""
 LEAST_PROMPT_TOKENS = 100
 """Few prompts have less, once a chat template is around them."""
 
@@ -60,7 +62,12 @@ def _check_names(spec: Place, found: Findings) -> None:
 def check_match(match: Place, found: Findings) -> None:
     """The conditions of a ModelMatch, which Models have as well."""
     seen: dict[str, str] = {}
-    for name, condition in match["headers"].entries():
+    headers = match["headers"]
+    if (count := len(headers.mapping)) > MOST_HEADERS:
+        told = f"must have at most {MOST_HEADERS} conditions, not {count}: use fewer"
+        found.invalid(headers, told)
+        return
+    for name, condition in headers.entries():
         string_matches.check(condition, found)
         if not _HEADER_NAME.fullmatch(name):
             result = "always matches" if string_matches.fits(condition, "") else "can never match"

@@ -12,6 +12,8 @@ from headgate.api.admission.place import Place
 
 __all__ = ["check", "covers", "fits", "is_open"]
 
+_MOST_STEPS = 5_000
+"""To try an expression on the text of another condition: all rules of a route are compared in pairs."""
 _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 """Regular expressions that every text matches."""
 
@@ -59,7 +61,7 @@ def _regex(match: Place) -> str | None:
 
 
 def fits(match: Place, text: str) -> bool:
-    """Whether it matches the text; an expression that does not compile matches nothing."""
+    """Whether it matches the text; an expression that does not compile or would take long matches none."""
     if is_open(match):
         return True
     if (exact := match["exact"].text) is not None:
@@ -67,6 +69,8 @@ def fits(match: Place, text: str) -> bool:
     if (prefix := match["prefix"].text) is not None:
         return text.startswith(prefix)
     try:
-        return regex.compiled(match["regex"].text or "").search(text) is not None
+        expression = regex.compiled(match["regex"].text or "")
+        is_short = len(text) * expression.programsize <= _MOST_STEPS
+        return is_short and expression.search(text) is not None
     except regex.RegexError:
         return False
