@@ -26,17 +26,99 @@ async def _turned_away(client) -> str:
 
 async def test_clients_in_total(start_gateway, endpoint, eventually):
     """One too many is told so; when another leaves, there is room again."""
-    endpoint.behave = lambda call: call.answer()
     gateway = await start_gateway(endpoint, settings={"clients_max_connections": 2})
     clients = [await gateway.connect() for _ in range(2)]
-    await eventually(lambda: len(gateway.proxy.clients) == 2)
+    for client in clients:
+        client.post()
+    calls = [await endpoint.call() for _ in clients]
     assert await _turned_away(await gateway.connect()) == "too_many_clients"
     assert gateway.metric("headgate_gateway_rejected_total", reason="too_many_clients") == 1
-    clients[0].post()
-    assert (await clients[0].response()).status == 200
+    calls[0].answer()
+    calls[1].answer()
+    for client in clients:
+        assert (await client.response()).status == 200
+    endpoint.behave = lambda call: call.answer()
     clients[1].close()
     await eventually(lambda: len(gateway.proxy.clients) == 1)
     assert (await gateway.ask()).status == 200
+
+
+async def test_silent_clients_make_room(start_gateway, endpoint, eventually):
+    """Connections that ask nothing keep nobody out; one whose request is being served stays."""
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections": 3})
+    busy = await gateway.connect()
+    busy.post()
+    call = await endpoint.call()
+    silent = []
+    for count in (2, 3):
+        silent.append(await gateway.connect())
+        await eventually(lambda count=count: len(gateway.proxy.clients) == count)
+    endpoint.behave = lambda call: call.answer()
+    fresh = await gateway.connect()
+    fresh.post()
+    assert (await fresh.response()).status == 200
+    assert await silent[0].is_closed()
+    silent[1].post()
+    assert (await silent[1].response()).status == 200
+    call.answer()
+    assert (await busy.response()).status == 200
+    assert gateway.metric("headgate_gateway_rejected_total", reason="idle_displaced") == 1
+    assert gateway.proxy.client_count.statistics()["clients"] == 3
+
+
+@pytest.mark.parametrize(
+    "begun", [b"P", b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 9\r\n\r\nx"]
+)
+async def test_requests_that_never_end_make_room(start_gateway, endpoint, eventually, begun):
+    """A few bytes of a request hold a place only as long as an honest client needs to send the others."""
+    endpoint.behave = lambda call: call.answer()
+    gateway = await start_gateway(endpoint, settings={"clients_max_connections": 1})
+    slow = await gateway.connect()
+    slow.send(begun)
+    await eventually(lambda: any(client.reading_since for client in gateway.proxy.clients))
+    assert await _turned_away(await gateway.connect()) == "too_many_clients"
+    later = asyncio.get_running_loop().time() + limits.SLOW_S + 1
+    gateway.proxy.now = lambda: later
+    fresh = await gateway.connect()
+    fresh.post()
+    assert (await fresh.response()).status == 200
+    assert await slow.is_closed()
+
+
+class _Connection:
+    def __init__(self, address, since):
+        self.address, self.since, self.looks = address, since, 0
+
+    def unused_since(self, now):
+        self.looks += 1
+        return self.since
+
+
+def test_address_with_most_idle_connections_makes_room():
+    """Who floods the gateway displaces itself; one old connection of another client stays to the last."""
+    others = [_Connection("192.0.2.1", 1.0), _Connection("2001:db8::1", 0.0), _Connection("192.0.2.3", None)]
+    flood = [_Connection(f"2001:db8:1::{number + 1}", 10.0 + number) for number in range(5)]
+    unused = limits.Unused()
+    order = [unused.next([*others, *flood], 100.0) for _ in range(8)]
+    assert order == [*flood[:4], others[1], others[0], flood[4], None]
+
+
+def test_search_for_idle_connections_is_rare():
+    """However many come while all are busy, the connections are looked at four times a second at most."""
+    busy = [_Connection("192.0.2.1", None) for _ in range(10)]
+    unused = limits.Unused()
+    for attempt in range(1000):
+        assert unused.next(busy, 1.0 + attempt / 1000) is None
+    assert [each.looks for each in busy] == [4] * 10
+
+
+def test_connection_that_came_into_use_stays():
+    """What was idle when it was looked at may have a request by now."""
+    first, second = _Connection("192.0.2.1", 1.0), _Connection("192.0.2.1", 2.0)
+    unused = limits.Unused()
+    assert unused.next([first, second, _Connection("192.0.2.1", 3.0)], 10.0) is first
+    second.since = 10.1
+    assert unused.next([], 10.2).since == 3.0
 
 
 async def test_clients_of_one_address(start_gateway, endpoint, eventually):

@@ -20,7 +20,7 @@ async def test_an_open_connection_goes_on_by_the_new_limits(gateway, endpoint):
 
 
 async def test_who_is_in_stays_when_fewer_clients_are_wanted(gateway, eventually):
-    """Only those who come later are turned away."""
+    """Only those who come later are turned away, even while all others are idle."""
     first, second = await gateway.connect(), await gateway.connect()
     await eventually(lambda: len(gateway.proxy.clients) == 2)
     change(gateway, clients_max_connections=1)

@@ -89,6 +89,8 @@ class ClientConnection(asyncio.Protocol):
         self._reader = RequestReader(self._proxy, self, peer)
         if self._proxy.client_count.counts_addresses and not peer.is_trusted:
             self._counted_as = limits.counted_as(peer.address)
+        if self._proxy.client_count.needs_room(self._counted_as):
+            self._proxy.displace_client()
         refusal = self._proxy.client_count.admit(self._counted_as)
         if refusal is None:
             self._proxy.clients.add(self)
@@ -393,6 +395,26 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.abort()  # it does not read what was written for it
         elif age_s > settings.keep_alive_s or self._proxy.draining:
             self._transport.close()
+
+    def unused_since(self, now: float) -> float | None:
+        """Since when it has had no request, or one that arrives very slowly; None if it is of use."""
+        transport, reader = self._transport, self._reader
+        if self._exchange is not None or self._waiting or self._rejected is not None:
+            return None
+        if self._unread or self._waits_to_read:
+            return None
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return None
+        if not reader.is_amid_request:
+            return reader.begun_at
+        age_s = now - reader.begun_at
+        is_slow = reader.body_bytes < age_s * self._settings.min_body_bytes_per_s
+        return reader.begun_at if is_slow and age_s > limits.SLOW_S else None
+
+    def displaced(self) -> str:
+        """Ends the connection for another one; returns the address that it is counted under."""
+        self.abort()
+        return self._counted_as
 
     def close_if_idle(self) -> None:
         idle = self._exchange is None and not self._waiting and not self._reader.is_amid_request

@@ -69,6 +69,7 @@ class Proxy:
         self.now = loop.time
         self.clients: set[ClientConnection] = set()
         self.client_count = limits.ClientCount(settings)
+        self._unused: limits.Unused[ClientConnection] = limits.Unused()
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.uploads = turns.Turns(loop)
         self.downloads = turns.Turns(loop)
@@ -392,6 +393,13 @@ class Proxy:
             self._client_left.set()
         else:
             self._turned_away.discard(client)
+
+    def displace_client(self) -> None:
+        """Closes a connection that has no request, if there is one, so that another may come in."""
+        client = self._unused.next(self.clients, self.now())
+        if client is not None:
+            self.client_left(client, client.displaced())
+            self.recorder.displaced()
 
     def turned_away(self, client: ClientConnection) -> bool:
         """Says whether a client beyond the limits may stay to hear it: a bounded number of them may."""

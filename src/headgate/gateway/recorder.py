@@ -293,6 +293,10 @@ class Recorder:
     def ejected(self, pool: PoolState, reason: str) -> None:
         self.ejections.labels(pool.name, reason).value += 1
 
+    def displaced(self) -> None:
+        """Called for a connection without a request that made room for another."""
+        self.rejections.labels("idle_displaced").value += 1
+
     def rejected(self, refusal: Refusal, client: ClientConnection, target: bytes, now: float) -> None:
         """Called for bytes that never became a request, and for connections that were turned away."""
         self.rejections.labels(refusal.code).value += 1
