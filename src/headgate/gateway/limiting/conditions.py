@@ -35,7 +35,7 @@ MOST_WRITES = 100
 MOST_OTHERS = 20
 """Routes that a condition names."""
 NAMED = 3
-"""So many gateways are told of by name."""
+"""So many reasons are given."""
 
 Trouble = Callable[[str, str], str | None]
 """Why a Redis does not count, by its address and the name of the model's accounts; empty if it does, None
@@ -226,6 +226,17 @@ def condition(route: api.ModelRoute) -> api.Condition | None:
     return next((each for each in said if each.type == SHARED), None)
 
 
+def _reasons(away: Mapping[str, str]) -> list[str]:
+    """Each once: by the name of the process that meets it, or by how many there are."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in away.items():
+        by_reason.setdefault(why, []).append(name)
+    return [
+        f"{names[0] if len(names) == 1 else f'{len(names)} processes'}: {why}"
+        for why, names in by_reason.items()
+    ]
+
+
 def due(
     route: api.ModelRoute, limits: TokenLimits, said: Meets, others: list[str], now: float
 ) -> api.Condition | None:
@@ -251,7 +262,7 @@ def due(
     if before is not None and before.status == status and before.message.partition(": ")[0] == told:
         return None  # whom it meets, and with which words, may change with every look
     if away:
-        told += ": " + "; ".join(f"{name}: {why}" for name, why in list(away.items())[:NAMED])
+        told += ": " + "; ".join(_reasons(away)[:NAMED])
     return api.Condition(
         type=SHARED,
         status=status,

@@ -218,7 +218,7 @@ class LeaseSource:
                 self._failed(error.why)
             except Exception as error:
                 log.exception("%s could not be asked", self.name)
-                self._failed(repr(error))
+                self._failed(Refused.with_public(repr(error), "it cannot be asked: see the gateway's log"))
             else:
                 failures = 0
                 await asyncio.sleep(TROUBLED_GAP_S if self.trouble else GAP_S)

@@ -42,7 +42,7 @@ def _command(error: str, script: str) -> str | None:
     """Where a script was refused one of its calls, only the line is told."""
     named = _COMMAND.search(error)
     if named is not None:
-        return named[1].upper()
+        return named[1].upper() if named[1].lower() in COMMANDS else "that the gateway needs"
     line = _LINE.search(error)
     call = _CALL.search(script.splitlines()[int(line[1]) - 1]) if line is not None else None
     return call[1] if call is not None else None

@@ -18,7 +18,7 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError, Respons
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, Presence, Standing
 from headgate.gateway.limiting import redis_acl, redis_members, redis_script
-from headgate.gateway.limiting.redis_access import RedisAccess, explained
+from headgate.gateway.limiting.redis_access import NO_REDIS, RedisAccess, explained
 from headgate.gateway.limiting.transport import Answer, Denied, Refused, Unreachable
 
 log = logging.getLogger(__name__)
@@ -204,12 +204,12 @@ class RedisTransport:
         try:
             return redis_script.grant(result)
         except (ValueError, TypeError, AssertionError):
-            return Refused(f"an answer that is none: {result!r:.80}")
+            return Refused.with_public(f"an answer that is none: {result!r:.80}", NO_REDIS)
 
     def _said(self, call: _Call, error: ResponseError) -> Refused:
         if redis_acl.is_denial(error):
             return Denied(redis_acl.denial(error, call.script, call.key, self._access.username))
-        return Refused(explained(error, self._access, is_known=True))
+        return explained(error, self._access, is_known=True)
 
     async def _call(self, calls: Sequence[_Call]) -> list[Any]:
         """What each script returned, or a ResponseError."""

@@ -14,7 +14,7 @@ from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import NoTransport, RedisTransport
-from headgate.gateway.limiting.transport import Transport
+from headgate.gateway.limiting.transport import Transport, public
 from headgate.gateway.limiting.waiter import Waiter
 from headgate.gateway.settings import GatewaySettings
 
@@ -91,7 +91,8 @@ class Sources:
         source = self._by_address.get(address)
         if source is None or not (source.trouble or source.exchanges):
             return None
-        return source.trouble or source.refusal({_account(model, direction) for direction in DIRECTIONS})
+        accounts = {_account(model, direction) for direction in DIRECTIONS}
+        return public(source.trouble or source.refusal(accounts))
 
     def all(self) -> list[LeaseSource]:
         found = list(self._by_address.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from headgate.flow.limits import Claim, Grant, Presence, Standing
 
@@ -20,13 +20,24 @@ class Unreachable(Exception):  # noqa: N818 - reads as what it says
 class Refused(str):
     """In the place of a grant: why this one claim was not answered."""
 
-    __slots__ = ()
+    public: str
+    """What objects may say. Whoever may write a ModelRoute names the server, and must not read there what any
+    service in the network says: that is in the log only."""
+
+    @classmethod
+    def with_public(cls, text: str, public: str) -> Self:
+        made = cls(text)
+        made.public = public
+        return made
 
 
 class Denied(Refused):
     """Why: what is not permitted, and how to permit it."""
 
-    __slots__ = ()
+
+def public(why: str) -> str:
+    """The part of a reason that objects may say: all of it, where it is in the gateway's own words."""
+    return getattr(why, "public", why)
 
 
 Answer: TypeAlias = Grant | Refused
