@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headgate.api.admission.place import Place
 from headgate.api.structural import MAX_ERRORS, OMITTED, FieldError
@@ -25,6 +25,11 @@ class Findings:
     def invalid(self, place: Place, detail: str, value: object = OMITTED) -> None:
         """The value (or another one that says it better) is not allowed here."""
         self._add("FieldValueInvalid", place, detail, place.value if value is OMITTED else value)
+
+    def check(self, place: Place, form: Callable[[str], Iterable[str]]) -> None:
+        """Its text, if it has one, by the complaints of `names`."""
+        for complaint in form(place.text or ""):
+            self.invalid(place, complaint)
 
     def required(self, place: Place, detail: str = "") -> None:
         self._add("FieldValueRequired", place, detail)

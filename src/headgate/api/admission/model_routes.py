@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headgate.api.admission import competing_routes, rivals, rule_order, string_matches
+from headgate.api.admission import competing_routes, names, rivals, rule_order, string_matches
 from headgate.api.admission.entries import NAMED, Entry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
@@ -42,6 +42,7 @@ def check(route: Place, old: Place | None, others: View, found: Findings) -> Non
 def _check_names(spec: Place, found: Findings) -> None:
     name = spec["modelName"]
     for each in (name, *spec["loraAdapters"].items()):
+        found.check(each, names.model_name)
         if each.text and each.text != each.text.strip():
             found.warn(each, f"{each.text!r} begins or ends with a space, and requests must do so too")
     seen: dict[str, Place] = {}
@@ -87,8 +88,8 @@ def check_match(match: Place, found: Findings) -> None:
 
 def _check_model_condition(spec: Place, rule: Place, found: Findings) -> None:
     condition = rule.at("modelMatch.body.model")
-    names = [spec["modelName"].text, *(adapter.text for adapter in spec["loraAdapters"].items())]
-    known = list(dict.fromkeys(name for name in names if name))
+    listed_names = [spec["modelName"].text, *(adapter.text for adapter in spec["loraAdapters"].items())]
+    known = list(dict.fromkeys(name for name in listed_names if name))
     if condition.text is not None and known and condition.text not in known:
         listed = ", ".join(f'"{name}"' for name in known[:4]) + (", ..." if len(known) > 4 else "")
         found.warn(

@@ -15,6 +15,7 @@ def check(server: Place, old: Place | None, others: View, found: Findings) -> No
     """All rules for a ModelServer."""
     spec = server["spec"]
     selector = spec["workloadSelector"]
+    found.check(spec["model"], names.model_name)
     labels = selector["matchLabels"]
     if isinstance(selector.value, dict) and not labels.value:
         found.required(labels, "at least one label is needed: without one, no Pod would be selected")

@@ -14,6 +14,7 @@ __all__ = [
     "dns_label",
     "is_label",
     "label_value",
+    "model_name",
     "port_name",
     "qualified_name",
     "service_name",
@@ -90,6 +91,17 @@ _LONGEST_LABEL = 253 + 1 + 63 + 63
 @functools.lru_cache(maxsize=4096)
 def _is_label(key: str, value: str) -> bool:
     return not any(qualified_name(key)) and not any(label_value(value))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def model_name(name: str) -> Iterator[str]:
+    """The `model` of requests, as far as Headgate cares: it is a part of keys, log lines and headers."""
+    found = _CONTROL.search(name)
+    if found is not None:
+        told = f"U+{ord(found[0]):04X} at position {found.start()}"
+        yield f"must not contain control characters, such as {told}"
 
 
 def config_key(key: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from headgate.api import marks
 from headgate.api.admission import (
     endpoint_tls,
     entries,
+    names,
     overlaps,
     own_annotations,
     rivals,
@@ -89,6 +90,8 @@ def check_inference_model(model: Place, old: Place | None, others: View, found: 
     name, split = model.at("spec.modelName"), model.at("spec.targetModels")
     if not name.text:
         found.warn(name, "is empty: no request is for this object")
+    for each in (name, *(target["name"] for target in split.items())):
+        found.check(each, names.model_name)
     _check_pool_reference(model, others, found)
     _check_split(split, found)
     if name.text:
