@@ -40,6 +40,8 @@ TROUBLED_GAP_S = 0.1
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
 """Until it is tried again after a failure."""
+LONGEST_UNUSED_DELAY_S = 30.0
+"""The same where it has never answered and no request has used a budget: the address may be wrong."""
 GIVE_UP_S = 60.0
 """What was used of accounts that are out of reach for so long is told to nobody, once no route needs them."""
 CANCEL_AGAIN_S = 0.05
@@ -96,6 +98,7 @@ class LeaseSource:
         self._lost_at = math.inf
         self._asked_at: float | None = None
         """When the exchange under way began."""
+        self._has_answered = False
         self._in_time = 0
         """Answers in a row that came in time, of late."""
         self._task: asyncio.Task[None] | None = None
@@ -141,6 +144,8 @@ class LeaseSource:
         """Other budgets give back what they have; those that were used until now are settled as they end."""
         for budget in self._budgets.keys() - set(used):
             budget.close()
+            if self.trouble and not self._has_answered and budget.has_told_all:
+                self._let_go(budget)
 
     def expect(self, members: int) -> None:
         """Reckons with so many until the account says how many there are."""
@@ -223,9 +228,14 @@ class LeaseSource:
                 failures = 0
                 await asyncio.sleep(TROUBLED_GAP_S if self.trouble else GAP_S)
                 continue
-            delay_s = min(FIRST_DELAY_S * 2**failures, LONGEST_DELAY_S)
+            delay_s = min(FIRST_DELAY_S * 2**failures, self._longest_delay_s)
             failures = min(failures + 1, 16)
             await asyncio.sleep(delay_s * self._rng.uniform(0.5, 1.0))
+
+    @property
+    def _longest_delay_s(self) -> float:
+        is_needed = self._has_answered or any(not budget.has_told_all for budget in self._budgets)
+        return LONGEST_DELAY_S if is_needed else LONGEST_UNUSED_DELAY_S
 
     def _failed(self, why: str) -> None:
         self.failures += 1
@@ -288,6 +298,7 @@ class LeaseSource:
             self.exchanges += 1
             late.cancel()
         now = self._loop.time()
+        self._has_answered = True
         self.claims += len(claims)
         if presence is not None:
             self._counted_at = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable, Iterable
@@ -24,7 +25,18 @@ if TYPE_CHECKING:
 DIRECTIONS: tuple[Direction, ...] = "input", "output"
 SUPERVISOR = "supervisor"
 """The name of the source that counts for all workers of this gateway."""
+MOST_ADDRESSES = 32
+"""Redis servers that one process counts in. Routes name them, and each costs a connection and the attempts to
+open it, for as long as a route names it."""
 USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
+
+
+BEYOND = (
+    f"a gateway counts in at most {MOST_ADDRESSES} Redis servers, and other routes name as many: name one of "
+    f"those, or delete routes that are not needed and write this one again"
+)
+
+log = logging.getLogger(__name__)
 
 
 class Sources:
@@ -43,6 +55,10 @@ class Sources:
         self._loop = loop
         self._rng = rng
         self._by_address: dict[str, LeaseSource] = {}
+        self._named: set[str] = set()
+        """Addresses of hosts that the settings name."""
+        self._is_beyond = False
+        """Whether a route has ever named one more address than there may be."""
         self._gateways = 1
         """Processes of gateways, as far as the API server knows."""
         self._gateway = self._started(SUPERVISOR, accounts, False) if accounts is not None else None
@@ -51,6 +67,8 @@ class Sources:
         """The budget of one direction of a route. All routes for one model share one in Redis."""
         assert route.limits is not None
         address = route.limits.redis_address
+        if address is not None and self._is_one_too_many(address):
+            address = None
         if address is None and self._gateway is not None:
             account = f"{route.name}:{route.uid}:{direction}"
             return self._gateway.budget(account, limit, route.limits.unit_s)
@@ -59,10 +77,30 @@ class Sources:
         account = _account(route.model or route.name, direction)
         return self._source(address).budget(account, limit, route.limits.unit_s)
 
+    def _is_one_too_many(self, address: str) -> bool:
+        """Hosts that the operator named have as many places of their own."""
+        if address in self._by_address:
+            return False
+        named = len(self._by_address.keys() & self._named)
+        count = named if self._is_named(address) else len(self._by_address) - named
+        is_beyond = count >= MOST_ADDRESSES
+        if is_beyond and not self._is_beyond:
+            log.warning("%s and maybe others are limited by each gateway alone: %s", address, BEYOND)
+        self._is_beyond = is_beyond or self._is_beyond
+        return is_beyond
+
+    def _is_named(self, address: str) -> bool:
+        try:
+            return Address.parse(address).host in self._settings.rate_limits.redis_hosts
+        except ValueError:
+            return False
+
     def _source(self, address: str) -> LeaseSource:
         source = self._by_address.get(address)
         if source is None:
             transport = _transport(address, self._settings)
+            if self._is_named(address):
+                self._named.add(address)
             source = self._by_address[address] = self._started(
                 f"redis://{address}", transport, self._settings.rate_limits.strict
             )
@@ -89,6 +127,8 @@ class Sources:
         """Why the Redis of this address does not count for a model; empty if it does, None while that is not
         known."""
         source = self._by_address.get(address)
+        if source is None and self._is_beyond:
+            return BEYOND
         if source is None or not (source.trouble or source.exchanges):
             return None
         accounts = {_account(model, direction) for direction in DIRECTIONS}
@@ -111,6 +151,7 @@ class Sources:
         gone = {address: source for address, source in self._by_address.items() if source.is_unused}
         for address in gone:
             del self._by_address[address]
+            self._named.discard(address)
         return list(gone.values())
 
     def change(self, settings: GatewaySettings) -> None:
