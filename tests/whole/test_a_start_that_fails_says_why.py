@@ -135,5 +135,20 @@ def test_one_port_for_two_servers_starts_nothing(new_machine):
     assert done.returncode == 1
     assert (
         f"port {machine.ports['port']} for the Kubernetes API is also that of the inference API; "
-        "choose another port with --apiserver-port\n"
+        "choose another port with --apiserver-port or HEADGATE_APISERVER_PORT\n"
     ) in done.stderr
+
+
+def test_a_variable_moves_the_port_of_the_api_server(new_machine, monkeypatch):
+    """`make up` takes no flags: if the port is taken, the environment is the only way to move it."""
+    machine = new_machine()
+    machine.ports["port"] = 0  # so that this start ends, too
+    del machine.ports["apiserver-port"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("HEADGATE_APISERVER_PORT", str(port))
+        done = run(machine, QUICKSTART)
+        assert (
+            f"cannot listen on 127.0.0.1:{port} for the Kubernetes API: Address already in use; "
+            "choose another port with --apiserver-port or HEADGATE_APISERVER_PORT\n"
+        ) in done.stderr

@@ -136,7 +136,7 @@ def _check_ports(options: Options) -> None:
     problems = []
     users: dict[int, str] = {}
     for purpose, host, port, moved in wanted:
-        remedy = moved.by("port") if moved else "--apiserver-port"
+        remedy = moved.by("port") if moved else f"--apiserver-port or {shared.APISERVER_PORT_VARIABLE}"
         if port == 0:
             problems.append(f"`headgate up` cannot use port 0, a random one: choose another with {remedy}")
             continue

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 STATE = Path(".headgate")
 """Where `headgate up` keeps everything, below the directory that it is started in."""
 STATE_VARIABLE = "HEADGATE_STATE"
+APISERVER_PORT_VARIABLE = "HEADGATE_APISERVER_PORT"
 GATEWAY_FILE = "gateway"
 """File in it with the URL of the admin port of its gateway."""
 

@@ -16,7 +16,13 @@ _PORT = click.IntRange(1, 65535)
 @shared.state
 @gateway_flags.of_some_settings(*gateway_flags.OF_UP)
 @click.option(
-    "--apiserver-port", default=6443, type=_PORT, show_default=True, help="Port of the Kubernetes API."
+    "--apiserver-port",
+    default=6443,
+    type=_PORT,
+    show_default=True,
+    envvar=shared.APISERVER_PORT_VARIABLE,
+    show_envvar=True,
+    help="Port of the Kubernetes API.",
 )
 @click.option(
     "--gateway-config",
