@@ -74,7 +74,7 @@ async def test_management_is_not_forwarded(gateway, endpoint):
         error = response.json["error"]
         assert error["code"] == "path_not_forwarded"
         assert repr(path) in error["message"]
-        assert "forwarded_paths" in error["message"]
+        assert f"; to forward it, add {path} to clients.forwarded_paths" in error["message"]
     assert not endpoint.calls
     refused = gateway.metric("headgate_gateway_requests_total", outcome="path_not_forwarded", code="404")
     assert refused == len(MANAGEMENT)

@@ -135,7 +135,7 @@ async def test_anthropic_clients_get_their_own_form_from_limits_and_outages(star
     gateway = await start_gateway(settings={"clients_max_body_bytes": 10})
     for sent, status, kind in (
         (b"POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 11\r\n\r\n", 413, "request_too_large"),
-        (b"GET /v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 404, "not_found_error"),
+        (b"GET /v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 405, "invalid_request_error"),
     ):
         client = await gateway.connect()
         client.send(sent)

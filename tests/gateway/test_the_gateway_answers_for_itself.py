@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from headgate.gateway import forwarded
+
 
 async def _get(gateway, path, method="GET"):
     client = await gateway.connect()
@@ -35,16 +37,42 @@ async def test_one_model(gateway, path):
     ("path", "code"), [("/v1/models/x", "model_not_found"), ("/v1/modelsx", "not_found"), ("/", "not_found")]
 )
 async def test_nothing_there(gateway, path, code):
-    """404, and the code tells a wrong model from a wrong path."""
+    """404, and the code tells a wrong model from a wrong path, whatever the method."""
     response = await _get(gateway, path)
     assert (response.status, response.json["error"]["code"]) == (404, code)
+    if code == "not_found":
+        assert (await _get(gateway, path, "DELETE")).status == 404
 
 
-async def test_a_request_that_is_not_posted_is_told_to_be(gateway):
-    """The path of inference is right, the method is not."""
-    response = await _get(gateway, "/v1/chat/completions")
-    told = "there is nothing to get at /v1/chat/completions: inference requests are POST, "
-    assert response.json["error"]["message"].startswith(told)
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+@pytest.mark.parametrize("path", sorted(forwarded.DEFAULT))
+async def test_a_request_that_is_not_posted_is_told_to_be(gateway, path, method):
+    """The path of inference is right, the method is not: each such path says so in the same way."""
+    response = await _get(gateway, f"{path}?a=b", method)
+    assert (response.status, response.header("allow")) == (405, "OPTIONS, POST")
+    assert f"{method} is not served at '{path}': send POST" in response.json["error"]["message"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/health", "/v1/models", "/models", "/v1/models/m"])
+async def test_pages_of_the_gateway_are_only_read(gateway, endpoint, path, method):
+    """405 says which methods there are; a body is read, and the connection goes on."""
+    client = await gateway.connect()
+    for _ in range(2):
+        client.send(f"{method} {path} HTTP/1.1\r\nhost: g\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+        response = await client.response()
+        assert (response.status, response.header("allow")) == (405, "GET, HEAD, OPTIONS")
+        assert response.json["error"]["code"] == "method_not_allowed"
+        assert f"{method} is not served at '{path}': send GET" in response.json["error"]["message"]
+    assert not endpoint.calls
+
+
+async def test_methods_follow_the_paths_that_a_setting_adds(start_gateway, endpoint):
+    """A path that is forwarded can be posted to; the gateway's own pages below it can be read as well."""
+    gateway = await start_gateway(endpoint, settings={"clients_forwarded_paths": ("/*",)})
+    assert (await _get(gateway, "/sleep")).header("allow") == "OPTIONS, POST"
+    assert (await _get(gateway, "/v1/models", "PUT")).header("allow") == "GET, HEAD, OPTIONS, POST"
+    assert (await _get(gateway, "/v1/../sleep")).status == 404
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/health"])
@@ -69,20 +97,21 @@ async def test_head_is_get_without_its_body(gateway, path):
     assert get.headers == head.headers == again.headers
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "TRACE"])
-async def test_other_methods(gateway, method):
-    """405, and which methods there are."""
-    response = await _get(gateway, "/v1/completions", method)
-    assert (response.status, response.header("allow")) == (405, "GET, HEAD, OPTIONS, POST")
-
-
-@pytest.mark.parametrize("target", ["*", "/v1/completions"])
-async def test_options(gateway, target):
+@pytest.mark.parametrize(
+    ("target", "methods"),
+    [
+        ("*", "GET, HEAD, OPTIONS, POST"),
+        ("/v1/completions", "OPTIONS, POST"),
+        ("/v1/models", "GET, HEAD, OPTIONS"),
+        ("/nothing", "OPTIONS"),
+    ],
+)
+async def test_options(gateway, target, methods):
     """OPTIONS says which methods there are, and nothing to pages of other origins."""
     client = await gateway.connect()
     client.send(f"OPTIONS {target} HTTP/1.1\r\nhost: g\r\norigin: https://a.example\r\n\r\n".encode())
     response = await client.response()
-    assert (response.status, response.headers) == (204, [("allow", "GET, HEAD, OPTIONS, POST")])
+    assert (response.status, response.headers) == (204, [("allow", methods)])
 
 
 async def test_http_1_0_is_served_one_request_a_connection(gateway):

@@ -54,6 +54,10 @@ TRTLLM = ("/v1/videos/generations",)
 
 DEFAULT = frozenset(OPENAI + ANTHROPIC + VLLM + SGLANG + TRTLLM)
 
+OWN = frozenset(("/healthz", "/readyz", "/health", "/v1/models", "/models"))
+"""What the gateway answers itself, to GET and HEAD."""
+OWN_BELOW = ("/v1/models/", "/models/")
+
 _SEGMENT = r"/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]+"
 _PLAIN = re.compile(rf"/|(?:{_SEGMENT})+")
 """The root, or segments that no server rewrites (RFC 3986, 3.3): not empty, not dots, no escapes, no `;`."""
@@ -80,12 +84,29 @@ class Paths:
             )
         if self._prefixes and path.startswith(self._prefixes):
             return None
+        if _is_own(path):
+            return self.wrong_method("POST", path)
         return Refusal.bad_request(
-            f"the path {_shown(path)} is not forwarded: the gateway forwards inference paths only, unless "
-            f"its setting {SETTING} names others",
+            f"the path {_shown(path)} is not forwarded: the gateway forwards inference paths only; to "
+            f"forward it, add {path[:_SHOWN_CHARACTERS]} to {SETTING}",
             code="path_not_forwarded",
             status=404,
         )
+
+    def methods(self, path: str) -> bytes:
+        """The methods that a path has, as the header `allow` lists them; empty if there is no such path."""
+        posted = path in self._exact or (
+            bool(self._prefixes) and path.startswith(self._prefixes) and _PLAIN.fullmatch(path) is not None
+        )
+        if _is_own(path):
+            return b"GET, HEAD, OPTIONS, POST" if posted else b"GET, HEAD, OPTIONS"
+        return b"OPTIONS, POST" if posted else b""
+
+    def wrong_method(self, method: str, path: str) -> Refusal:
+        """For a path that there is, with a method that it does not have."""
+        methods = self.methods(path)
+        wanted = "GET" if methods.startswith(b"GET") else "POST"
+        return Refusal.method_not_allowed(f"{method} is not served at {_shown(path)}: send {wanted}", methods)
 
 
 def problems(paths: Iterable[str]) -> list[str]:
@@ -96,6 +117,10 @@ def problems(paths: Iterable[str]) -> list[str]:
         for path in paths
         if path != "/*" and ("*" in path.removesuffix("/*") or not _PLAIN.fullmatch(path.removesuffix("/*")))
     ]
+
+
+def _is_own(path: str) -> bool:
+    return path in OWN or path.startswith(OWN_BELOW)
 
 
 def _shown(path: str) -> str:

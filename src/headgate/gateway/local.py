@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headgate.api import timestamps
-from headgate.gateway import refusals
+from headgate.gateway import forwarded, refusals
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _READING = (b"GET", b"HEAD")
 _READY = ("/readyz", "/health")
 """Tools that know engines ask for the second, as vLLM has it."""
 _MODELS = ("/v1/models", "/models")
-_MODEL = ("/v1/models/", "/models/")
 
 
 def answer(proxy: Proxy, request: Request) -> bytes:
@@ -31,12 +30,9 @@ def answer(proxy: Proxy, request: Request) -> bytes:
     path = request.path
     if request.method == b"OPTIONS":
         return _options(proxy, request)
-    if request.method not in _READING:
-        refusal = Refusal.bad_request(
-            f"{request.method.decode('latin-1')} is not served: inference requests are POST",
-            code="method_not_allowed",
-            status=405,
-        )
+    methods = proxy.paths.methods(path)
+    if methods and (request.method not in _READING or not methods.startswith(b"GET")):
+        refusal = proxy.paths.wrong_method(request.method.decode("latin-1"), path)
     elif path == "/healthz":
         return _reply(request, 200, b'{"message":"ok"}')
     elif path in _READY:
@@ -45,7 +41,7 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         return _reply(request, 200 if ready else 503, message)
     elif path in _MODELS:
         return _reply(request, 200, proxy.models.body())
-    elif path.startswith(_MODEL):
+    elif path.startswith(forwarded.OWN_BELOW):
         # Clients escape the slashes of "organisation/model", or they do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
         entry = proxy.models.entry(name)
@@ -54,8 +50,7 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(
-            f"there is nothing to get at {path[:256]}: inference requests are POST, also those to "
-            "paths that clients.forwarded_paths adds",
+            f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards",
             code="not_found",
             status=404,
         )
@@ -79,7 +74,8 @@ def _options(proxy: Proxy, request: Request) -> bytes:
     if proxy.policy.cors is not None and request.header(b"access-control-request-method"):
         asked = request.header(b"access-control-request-headers").encode("latin-1")
         lines = proxy.policy.cors.preflight_lines(request.header(b"origin").encode("latin-1"), asked)
-    return refusals.no_content(lines + b"allow: %b\r\n" % refusals.ALLOWED, keep_alive=request.keep_alive)
+    methods = refusals.ALLOWED if request.target == b"*" else proxy.paths.methods(request.path) or b"OPTIONS"
+    return refusals.no_content(lines + b"allow: %b\r\n" % methods, keep_alive=request.keep_alive)
 
 
 def _for_method(request: Request, whole: bytes) -> bytes:

@@ -14,7 +14,7 @@ _STATUS_LINES = {
 }
 
 ALLOWED = b"GET, HEAD, OPTIONS, POST"
-"""Methods that mean something here."""
+"""All methods of the gateway; a path has some of them."""
 
 _ANTHROPIC_PATH = b"/v1/messages"
 _RESPONSES_PATH = b"/v1/responses"
@@ -23,6 +23,7 @@ _ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
@@ -50,6 +51,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def bad_request(cls, message: str, *, code: str, param: str | None = None, status: int = 400) -> Refusal:
         return cls(status=status, type="invalid_request_error", code=code, message=message, param=param)
+
+    @classmethod
+    def method_not_allowed(cls, message: str, allowed: bytes, *, code: str = "method_not_allowed") -> Refusal:
+        return cls(
+            status=405,
+            type="invalid_request_error",
+            code=code,
+            message=message,
+            lines=b"allow: %b\r\n" % allowed,
+        )
 
     @classmethod
     def missing(cls, message: str, *, code: str) -> Refusal:
@@ -161,8 +172,6 @@ def refused(
         headers.append((b"x-request-id", request_id))
     if refusal.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
-    if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", ALLOWED))
     lines += refusal.lines
     content = body(refusal, target)
     return response(refusal.status, content, headers=tuple(headers), keep_alive=keep_alive, lines=lines)

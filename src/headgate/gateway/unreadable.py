@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headgate.gateway import refusals
 from headgate.gateway.refusals import Refusal
 
 _SHOWN_BYTES = 64
@@ -37,7 +38,7 @@ def too_many_headers(limit: int) -> Refusal:
 
 
 def no_tunnels() -> Refusal:
-    return Refusal.bad_request("CONNECT is not served", code="connect", status=405)
+    return Refusal.method_not_allowed("CONNECT is not served", refusals.ALLOWED, code="connect")
 
 
 def unknown_coding(value: bytes) -> Refusal:
