@@ -76,11 +76,9 @@ def run_once(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def log_to_stderr(log_level: str) -> None:
     """What the process has to say goes to standard error, from this level on, without ever waiting for it."""
     if not logging.getLogger().handlers:
-        logging.basicConfig(
-            level=log_level.upper(),
-            handlers=[telemetry.LineHandler(2)],
-            format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        )
+        handler = telemetry.LineHandler(2)
+        handler.setFormatter(telemetry.LineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        logging.basicConfig(level=log_level.upper(), handlers=[handler])
     for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

@@ -4,7 +4,7 @@ Is given numbers and lines by every room, cheaply enough for the data path, and 
 and to standard output.
 """
 
-from headgate.telemetry.clock import LogClock
+from headgate.telemetry.clock import LineFormatter, LogClock
 from headgate.telemetry.line_log import LineHandler, LineLog
 from headgate.telemetry.metrics import Counter, Gauge, Histogram, LabelValues, Registry
 from headgate.telemetry.process import add_log_metrics, add_process_metrics
@@ -14,6 +14,7 @@ __all__ = [
     "Gauge",
     "Histogram",
     "LabelValues",
+    "LineFormatter",
     "LineHandler",
     "LineLog",
     "LogClock",

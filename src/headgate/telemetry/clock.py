@@ -1,8 +1,19 @@
-"""The time of a log line, in words that are made once for many lines."""
+"""The time of a log line: RFC 3339, UTC, with milliseconds, whichever log it is in."""
 
 from __future__ import annotations
 
+import logging
 import time
+
+_SECONDS = "%Y-%m-%dT%H:%M:%S"
+
+
+class LineFormatter(logging.Formatter):
+    """Formats the records of Python's logging with the time as LogClock has it."""
+
+    converter = time.gmtime
+    default_time_format = _SECONDS
+    default_msec_format = "%s.%03dZ"
 
 
 class LogClock:
@@ -29,5 +40,5 @@ class LogClock:
         second = int(now)
         if second != self._second:
             self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._text = time.strftime(_SECONDS, time.gmtime(second))
         return self._text + self._fractions[int((now - second) * 1000)]
