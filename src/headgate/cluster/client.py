@@ -17,6 +17,7 @@ from headgate import api
 from headgate.cluster import connection
 from headgate.cluster.errors import ApiError, Gone, Invalid
 from headgate.cluster.kinds import K, KubeObject
+from headgate.cluster.outage import Outage
 from headgate.cluster.transport import Answer, Query, Transport
 from headgate.garbage import collector_paused
 
@@ -50,6 +51,7 @@ class Client:
 
     def __init__(self, link: connection.Connection) -> None:
         self._http = Transport(link)
+        self.outage = Outage(link.server, link.source)
         self._resources: dict[tuple[str, str], api.Resource] = {}
 
     @classmethod

@@ -41,6 +41,8 @@ class Connection:
     """Two pools to one server, so that open watches never keep a request waiting for a connection."""
 
     server: str
+    source: str
+    """Where the address is from: which kubeconfig, or the in-cluster account; "" if it was given as a URL."""
     namespace: str
     requests: httpx2.AsyncClient
     streams: httpx2.AsyncClient
@@ -55,7 +57,7 @@ def from_kubeconfig(files: Path | Sequence[Path] | None = None, context: str | N
     then ~/.kube/config."""
     listed = [] if files is None else [files] if isinstance(files, Path) else files
     try:
-        return _connection(kubeconfig.chosen(listed, context))
+        return _connection(kubeconfig.chosen(listed, context), kubeconfig.source(listed))
     except ConfigError as error:
         raise ConfigurationError(f"no cluster connection: {error}") from error
     except (KeyError, TypeError, ValueError, OSError) as error:
@@ -67,10 +69,10 @@ def from_url(url: str) -> Connection:
     """Connect to a server that asks for no credentials."""
     config = KubeConfig.from_server(url).get()
     assert config
-    return _connection(config)
+    return _connection(config, "")
 
 
-def _connection(config: SingleConfig) -> Connection:
+def _connection(config: SingleConfig, source: str) -> Connection:
     user = config.user or User()
     if user.exec and user.exec.apiVersion == "client.authentication.k8s.io/v1":
         # lightkube knows the beta versions only; for tokens, v1 says the same thing in the same place.
@@ -80,6 +82,7 @@ def _connection(config: SingleConfig) -> Connection:
     auth = user_auth(user)
     return Connection(
         server=server,
+        source=source,
         namespace=config.namespace,
         requests=_http(server, tls, auth, _REQUEST_LIMITS),
         streams=_http(server, tls, auth, _STREAM_LIMITS),

@@ -109,6 +109,7 @@ class Informer(Generic[K]):
         self._may_be_absent = may_be_absent
         self._absent_since: float | None = None
         self._events = self._relists = self._restarts = self._handler_failures = 0
+        self._begun_at = 0.0
         self._last_contact: float | None = None
         self._last_error: str | None = None
         self.synced = asyncio.Event()
@@ -157,6 +158,7 @@ class Informer(Generic[K]):
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
+            self._begun_at = time.monotonic()
             try:
                 if self._version is None:
                     await self._list()
@@ -291,7 +293,8 @@ class Informer(Generic[K]):
             log.exception("a handler failed on %s of %s %s", change.kind, self._kind.resource.kind, key)
 
     def _heard(self) -> None:
-        self._last_contact = time.monotonic()
+        self._last_contact = now = time.monotonic()
+        self._client.outage.heard(now)
 
     def _proven(self) -> None:
         """The watch works: the next failure is a first one."""
@@ -308,6 +311,7 @@ class Informer(Generic[K]):
         self._failures += 1
         self._version = None
         now = time.monotonic()
+        self._client.outage.heard(now)
         if self._absent_since is None:
             self._absent_since = now
             why = "may not be read" if isinstance(error, Forbidden) else "is not served"
@@ -320,7 +324,8 @@ class Informer(Generic[K]):
         self._failures += 1
         self._restarts += 1
         self._last_error = str(error)
-        log.info("following %s: %s", self._path, error)
+        is_outage = self._client.outage.failed(error, self._begun_at, time.monotonic())
+        log.log(logging.DEBUG if is_outage else logging.INFO, "following %s: %s", self._path, error)
 
 
 def _identity(raw: msgspec.Raw) -> api.ObjectMeta | None:

@@ -31,11 +31,24 @@ def chosen(files: Sequence[Path], context: str | None) -> SingleConfig:
     Raises ConfigError, which names the file and what to do.
     """
     if not files:
-        try:
-            return _only(KubeConfig.from_service_account())
-        except (ConfigError, KeyError):
-            files = named() or [USUAL]
+        if (account := _in_cluster()) is not None:
+            return account
+        files = named() or [USUAL]
     return _context(merged(files), context, " and ".join(str(file) for file in files))
+
+
+def source(files: Sequence[Path]) -> str:
+    """What `chosen` reads, in words."""
+    if not files and _in_cluster() is not None:
+        return "the in-cluster account"
+    return "kubeconfig " + " and ".join(str(file) for file in files or named() or [USUAL])
+
+
+def _in_cluster() -> SingleConfig | None:
+    try:
+        return _only(KubeConfig.from_service_account())
+    except (ConfigError, KeyError):
+        return None
 
 
 def merged(files: Sequence[Path]) -> dict[str, Any]:

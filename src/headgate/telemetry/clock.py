@@ -11,7 +11,7 @@ _SECONDS = "%Y-%m-%dT%H:%M:%S"
 class LineFormatter(logging.Formatter):
     """Formats the records of Python's logging with the time as LogClock has it."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = _SECONDS
     default_msec_format = "%s.%03dZ"
 

@@ -1,0 +1,47 @@
+"""An API server that does not answer is logged once, however many kinds of its objects are followed."""
+
+from __future__ import annotations
+
+import logging
+
+from headgate.cluster.errors import ApiError, Unreachable
+
+log = logging.getLogger(__name__)
+
+
+class Outage:
+    """Whether one API server answers, as all who follow its objects find."""
+
+    def __init__(self, server: str, source: str) -> None:
+        self._server = f"{server} ({source})" if source else server
+        self._is_on = False
+        self._heard_at = float("-inf")
+
+    def heard(self, now: float) -> None:
+        """The server answered, be it with a refusal."""
+        self._heard_at = now
+        if self._is_on:
+            self._is_on = False
+            log.info("the API server at %s answers again", self._server)
+
+    def failed(self, error: ApiError, begun_at: float, now: float) -> bool:
+        """Whether a failure is the server's, and so is not logged for each kind.
+
+        One that began before the server was last heard is no sign of an outage: the next attempt will tell.
+        """
+        if not isinstance(error, Unreachable) and error.status_code < 500:
+            if error.status_code:
+                self.heard(now)
+            return False
+        if not self._is_on and begun_at > self._heard_at:
+            self._is_on = True
+            why = (
+                "the objects that were read stay in use" if self._heard_at > 0 else "no objects are known yet"
+            )
+            log.warning(
+                "the API server at %s does not answer: %s; %s, and it is asked again until it answers",
+                self._server,
+                error.message,
+                why,
+            )
+        return True
