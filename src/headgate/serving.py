@@ -391,6 +391,12 @@ class Use(NamedTuple):
     port_setting: str
 
 
+def without_address(host: str, error: socket.gaierror | UnicodeError) -> str:
+    """Why a host name cannot be listened on."""
+    why = error.strerror if isinstance(error, socket.gaierror) else "it is not a valid name"
+    return f"{host} has no address ({why})"
+
+
 def listening_socket(host: str, port: int, *, shared: bool = False, use: Use | None = None) -> Listener:
     """A bound socket; `shared` lets several processes listen on the same address.
 
@@ -403,6 +409,10 @@ def listening_socket(host: str, port: int, *, shared: bool = False, use: Use | N
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host, port))
+    except (socket.gaierror, UnicodeError) as error:
+        listener.close()
+        setting = f"; set {use.host_setting}" if use is not None else ""
+        raise OSError(errno.EADDRNOTAVAIL, f"{without_address(host, error)}{setting}") from error
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno or 0)

@@ -104,3 +104,15 @@ def test_the_ports_of_a_fleet(taken, tmp_path):
     said = fails("simulate", "fleet", "--port", str(taken))
     assert f"cannot listen on 127.0.0.1:{taken} for an engine of the fleet: Address already in use" in said
     assert "--port" in said
+
+
+@pytest.mark.parametrize("name", ["nohost.invalid", "no..host"])
+def test_a_host_without_an_address_is_no_matter_of_the_port(kubeconfig, tmp_path, name):
+    """The message names the setting of the host, of a gateway and of a whole machine."""
+    ports = ("--port", "0", "--metrics-port", "0", "--admin-port", "0")
+    told = fails("gateway", "--kubeconfig", str(kubeconfig), "--host", name, *ports)
+    assert told.startswith(f"Error: {name} has no address (")
+    assert told.endswith("); set listen.host (--host)\n")
+    told = fails("up", "--state", str(tmp_path / "state"), "--host", name)
+    assert f"{name} has no address (" in told
+    assert "); set --host, HEADGATE_LISTEN_HOST or listen.host in the file of --gateway-config" in told

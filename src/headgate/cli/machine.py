@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 from rich.console import Console
 
-from headgate import api, cluster, routing
+from headgate import api, cluster, routing, serving
 from headgate.cli import applying
 from headgate.cli import options as shared
 from headgate.cli.gateway import flags as gateway_flags
@@ -148,6 +148,9 @@ def _check_ports(options: Options) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))
+            except (socket.gaierror, UnicodeError) as error:
+                told = serving.without_address(host, error)
+                problems.append(f"{told}; set {moved.by('host')}" if moved is not None else told)
             except OSError as error:
                 what = f"port with {remedy}"
                 if error.errno == errno.EADDRNOTAVAIL and moved is not None:
