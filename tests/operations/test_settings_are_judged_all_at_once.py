@@ -151,6 +151,17 @@ def test_a_program_reads_what_is_wrong(file: Path) -> None:
         ("queue: {queue_ttl_s: 5}", "queue.ttl_s"),
         ("queue: {drain_s: 5}", "shutdown.drain_s"),
         ("clients: {max-headers: 5}", "clients.max_headers"),
+        (
+            "endpoints: {timeout: 60}",
+            "endpoints.connect_timeout_s, endpoints.response_timeout_s, "
+            "endpoints.stream_response_timeout_s or endpoints.stream_idle_timeout_s",
+        ),
+        (
+            "timeout: 60",
+            "clients.receive_timeout_s, endpoints.connect_timeout_s, endpoints.response_timeout_s, "
+            "endpoints.stream_response_timeout_s, endpoints.stream_idle_timeout_s or "
+            "engine_metrics.timeout_s",
+        ),
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
@@ -160,6 +171,35 @@ def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
     file.write_text(written + "\n")
     (error,) = errors(file)
     assert error.endswith(f"there is no such setting; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        (
+            "auth: {jwt: x}",
+            "the gateway does not authenticate clients: put a proxy in front, as docs/security.md says",
+        ),
+        (
+            "tls: {cert: x}",
+            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+        ),
+        (
+            "listen: {tls: true}",
+            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+        ),
+        ("rate_limits: {tls: true}", "did you mean rate_limits.redis_tls?"),
+        ("listen: {colour: red}", "listen has host, port"),
+        ("abcd: 1", "`headgate gateway --help` lists all settings"),
+    ],
+)
+def test_what_the_gateway_does_not_do_is_told_instead_of_the_nearest_name(
+    file: Path, written: str, fix: str
+) -> None:
+    """No setting is suggested that merely shares some letters."""
+    file.write_text(written + "\n")
+    (error,) = errors(file)
+    assert error.endswith(f"there is no such setting; {fix}")
 
 
 @pytest.mark.parametrize(

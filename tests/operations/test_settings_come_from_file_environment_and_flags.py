@@ -90,6 +90,29 @@ def test_variables_that_are_wrong_are_told_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        (
+            "TIMEOUT",
+            "did you mean HEADGATE_CLIENTS_RECEIVE_TIMEOUT_S, HEADGATE_ENDPOINTS_CONNECT_TIMEOUT_S, "
+            "HEADGATE_ENDPOINTS_RESPONSE_TIMEOUT_S, HEADGATE_ENDPOINTS_STREAM_RESPONSE_TIMEOUT_S, "
+            "HEADGATE_ENDPOINTS_STREAM_IDLE_TIMEOUT_S or HEADGATE_ENGINE_METRICS_TIMEOUT_S?",
+        ),
+        ("APISERVER_PROT", "did you mean HEADGATE_APISERVER_PORT?"),
+        (
+            "TLS_CERT",
+            "the gateway does not speak TLS to clients: put a proxy in front, as docs/security.md says",
+        ),
+        ("IMAGE_TAG", "`headgate gateway --help` lists all settings"),
+    ],
+)
+def test_no_variable_with_our_prefix_is_ignored(name: str, fix: str) -> None:
+    """Also where it resembles no setting: whoever sets it expects something of it."""
+    told = f"environment: error: HEADGATE_{name}: there is no such setting; {fix}"
+    assert environment_errors(**{f"HEADGATE_{name}": "60"}) == [told]
+
+
 def test_variables_of_kubernetes_and_of_others_are_left_alone() -> None:
     """Kubernetes sets some for each Service, and those of headgate-metrics and the like begin as ours do."""
     environment = {
@@ -100,8 +123,10 @@ def test_variables_of_kubernetes_and_of_others_are_left_alone() -> None:
         "HEADGATE_METRICS_SERVICE_PORT": "9090",
         "HEADGATE_METRICS_SERVICE_PORT_HTTP": "9090",
         "HEADGATE_PORT": "tcp://10.0.0.8:80",
+        "HEADGATE_APISERVER_PORT": "7443",
+        "HEADGATE_GATEWAY_HANDED_OVER": "5",
+        "HEADGATE_RUN": "5f3a",
         "HEADGATE_STATE": "/var/lib/headgate",
-        "HEADGATE_IMAGE_TAG": "1.2.3",
     }
     assert configuration.load(None, {}, environment) == GatewaySettings()
 

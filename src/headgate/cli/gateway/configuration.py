@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from headgate.cli import options as shared
 from headgate.cli import validation
 from headgate.cli.gateway import kthena, recognizing, scheduler, suggesting
 from headgate.cli.manifests import Entry, Node, Scalar, Span, plain, read_document
@@ -29,6 +30,18 @@ COMMAND_LINE, ENVIRONMENT = "command line", "environment"
 _KUBERNETES_VALUE = re.compile(r"(tcp|udp|sctp)://")
 _KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)")
 """Variables that Kubernetes sets for each Service: those of one named headgate-metrics begin as ours do."""
+
+
+_OF_TESTS = ("KUBECTL", "REDIS_SERVER", "EXAMPLES", "KILLS", "SEED")
+_OTHERS = {
+    shared.STATE_VARIABLE,
+    shared.APISERVER_PORT_VARIABLE,
+    "HEADGATE_RUN",
+    "HEADGATE_GATEWAY_HANDED_OVER",
+    *(setting_types.ENVIRONMENT_PREFIX + name for name in _OF_TESTS),
+}
+"""Of other commands, of a node for each process, of a supervisor for the next one, and of the tests."""
+_TEST_PREFIX = "HEADGATE_TEST_"
 
 
 class ConfigurationErrors(InvalidSettings):
@@ -191,10 +204,11 @@ class _Reading:
         for name, text in sorted(environment.items()):
             if not name.startswith(setting_types.ENVIRONMENT_PREFIX) or _is_of_kubernetes(name, text):
                 continue
+            if name in _OTHERS or name.startswith(_TEST_PREFIX):
+                continue
             place = _Place(ENVIRONMENT, name)
             if name not in variables:
-                if suggestion := suggesting.of_variable(name):
-                    self._error(place, "there is no such setting", suggestion)
+                self._error(place, "there is no such setting", suggesting.of_variable(name))
             elif text:
                 self._take(variables[name], text, place)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
+from headgate.cli import options
 from headgate.cli.validation import numbers
 from headgate.cli.validation.spelling import closest
 from headgate.gateway import Setting, old_settings, setting_types
@@ -14,19 +16,35 @@ _TRUTHS = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
 )
 _ALIKE = 0.9
 """How much a variable outside of all sections must look like one of ours to be taken for it."""
+_NEAR = 0.8
+"""How much a name in the file must look like one of another section."""
+_CANDIDATES = 6
+_UNITS = {"", "s", "ms", "sec", "seconds"}
+_MISSING = {
+    ("auth", "authentication", "api_key", "api_keys", "jwt", "oidc"): "authenticate clients",
+    ("tls", "ssl", "https", "cert", "certificate"): "speak TLS to clients",
+}
 
 
 def of_name(name: str, section: str = "") -> str:
     """For a name in the file that no setting has, in a section or outside of all."""
     word = name.replace("-", "_").replace(".", "_")
     known = {f"{section}.{word}", *_by_word().get(word, ())} & setting_types.settings().keys()
+    siblings = _settings_of(section) if section else ()
+    if section and (own := [path for path in known if path.startswith(f"{section}.")]):
+        return _meant(*own)
+    if found := _with_words_of(word, siblings):
+        return _meant(*(setting.path for setting in found))
     if len(known) == 1:
         return _meant(known.pop())
-    siblings = [each.name for each in _settings_of(section)] if section else []
-    if near := closest(word, siblings):
+    if near := closest(word, [each.name for each in siblings]):
         return _meant(f"{section}.{near}")
-    if near := closest(word, _by_word()):
-        return _meant(_by_word()[near][0])
+    if told := _of_missing(word):
+        return told
+    if not section and (found := _with_words_of(word, setting_types.settings().values())):
+        return _meant(*(setting.path for setting in found))
+    if alike := difflib.get_close_matches(word, _by_word(), 1, _NEAR):
+        return _meant(_by_word()[alike[0]][0])
     return of_section(section) if section else _ALL
 
 
@@ -38,17 +56,27 @@ def of_section(section: str) -> str:
 
 
 def of_variable(name: str) -> str:
-    """For an environment variable that no setting has; "" where it does not look like one of ours."""
+    """For an environment variable that no setting has."""
     key = name.removeprefix(setting_types.ENVIRONMENT_PREFIX).lower()
     if path := old_settings.RENAMED.get(key):
         return _meant(setting_types.settings()[path].variable)
     for section in setting_types.sections():
         if key.startswith(f"{section.name}_"):
+            word = key.removeprefix(f"{section.name}_")
+            if found := _with_words_of(word, section.settings):
+                return _meant(*(setting.variable for setting in found))
             variables = {each.name: each.variable for each in section.settings}
-            near = closest(key.removeprefix(f"{section.name}_"), variables)
+            near = closest(word, variables)
             return _meant(variables[near]) if near else _ALL
-    found = difflib.get_close_matches(key, setting_types.by_key(), 1, _ALIKE)
-    return _meant(setting_types.by_key()[found[0]].variable) if found else ""
+    variables = {key: setting.variable for key, setting in setting_types.by_key().items()}
+    variables["apiserver_port"] = options.APISERVER_PORT_VARIABLE
+    if alike := difflib.get_close_matches(key, variables, 1, _ALIKE):
+        return _meant(variables[alike[0]])
+    if told := _of_missing(key) or _of_missing(key.partition("_")[0]):
+        return told
+    if found := _with_words_of(key, setting_types.settings().values()):
+        return _meant(*(setting.variable for setting in found))
+    return _ALL
 
 
 def of_value(setting: Setting, value: object) -> str:
@@ -70,8 +98,22 @@ def of_value(setting: Setting, value: object) -> str:
     return f"its default is {default if isinstance(default, int) else f'{default:g}'}"
 
 
-def _meant(word: str) -> str:
-    return f"did you mean {word}?"
+def _meant(*words: str) -> str:
+    first, last = ", ".join(words[:-1]), words[-1]
+    return f"did you mean {first} or {last}?" if first else f"did you mean {last}?"
+
+
+def _with_words_of(word: str, settings: Iterable[Setting]) -> list[Setting]:
+    """Those with all words of a name in theirs; none if they are too many to be told."""
+    words = set(word.split("_")) - _UNITS
+    found = [each for each in settings if words and words <= set(each.name.split("_"))]
+    return found if len(found) <= _CANDIDATES else []
+
+
+def _of_missing(word: str) -> str:
+    """For what the gateway does not do, and other gateways do."""
+    what = next((what for words, what in _MISSING.items() if word in words), "")
+    return f"the gateway does not {what}: put a proxy in front, as docs/security.md says" if what else ""
 
 
 def _settings_of(section: str) -> tuple[Setting, ...]:
