@@ -54,7 +54,10 @@ def test_all_errors_come_at_once(tmp_path: Path) -> None:
     first, second, third, fourth = refused.value.errors
     assert first.endswith("a.yaml:1:1: lacks apiVersion and metadata.name")
     assert "b.yaml:2:1: not YAML" in second
-    assert "is not UTF-8" in third
+    assert third.endswith(
+        "c.yaml: the file is not UTF-8: line 1, byte 0 of the file, is 0xff (invalid start byte); "
+        "save it as UTF-8"
+    )
     assert fourth == "absent.yaml: No such file or directory"
 
 

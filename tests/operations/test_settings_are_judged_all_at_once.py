@@ -313,7 +313,11 @@ def test_what_is_not_said_has_its_default(file: Path, text: str) -> None:
         (b"- drain_s: 3\n", "must be a mapping"),
         (b"clients: [\n", "gateway.yaml:2:1"),
         (b"{}\n---\nlisten: {}\n", "gateway.yaml:2:1: error: a second document"),
-        (b"\xff\xfe", "is not UTF-8"),
+        (
+            b"listen:\n  host: caf\xe9\n",
+            "gateway.yaml: error: the file is not UTF-8: line 2, byte 19 of the file, is 0xe9 "
+            "(invalid continuation byte); save it as UTF-8",
+        ),
         (b"shutdown: {drain_s: .nan}\n", "gateway.yaml:1:21"),
     ],
 )

@@ -172,7 +172,11 @@ def _decoded(content: bytes | str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise OSError(None, f"is not UTF-8: {error.reason} at byte {error.start}") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        where = (
+            f"line {line}, byte {error.start} of the file, is 0x{content[error.start]:02x} ({error.reason})"
+        )
+        raise OSError(None, f"the file is not UTF-8: {where}; save it as UTF-8") from error
 
 
 # -- documents
