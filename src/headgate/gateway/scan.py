@@ -84,8 +84,8 @@ class Scanner:
                 raise _unreadable(body, start, why)
             value_end = _end(VALUE, body, value)
             if value_end == value:
-                why = f"the value of the member at byte {start} is cut off, invalid, or "
-                raise _unreadable(body, start, f"{why}deeper than {MAX_DEPTH} levels")
+                why = _why_no_value(body, value)
+                raise _unreadable(body, start, f"the value of the member at byte {start} is {why}")
             at = _end(_DELIMITER, body, value_end)
             if at == value_end:
                 raise ScanError(f"the value of the member at byte {start} is followed by no comma or brace")
@@ -155,6 +155,10 @@ def _compiled(expression: bytes) -> Any:
 
 
 VALUE = _compiled(_value())
+_DEEP = _compiled(rb"(?:(?:" + _INSIDE + rb"|" + _STRING + rb")*[\[{]){%d}" % (MAX_DEPTH + 1))
+"""A value that opens one level within the other, more than it may."""
+_MANY = _compiled(rb"(?s)(?:[^\[{]*[\[{]){%d}" % (MAX_DEPTH + 1))
+"""Text with as many brackets as a value needs to be too deep."""
 _SPACE = _compiled(_WS)
 _BEGIN = _compiled(_WS + rb"\{")
 _EMPTY = _compiled(_WS + rb"\}" + _WS + rb"\z")
@@ -169,6 +173,15 @@ def _end(expression: Any, body: bytes | bytearray, at: int) -> int:
     """Where a match that begins at a place ends; the place itself where nothing matches."""
     found = expression.match(body, at)
     return found.end() if found is not None else at
+
+
+def _why_no_value(body: bytes | bytearray, at: int) -> str:
+    """Why no value is read at a place; where that could be its depth or not, both are said."""
+    if _end(_DEEP, body, at) > at:
+        return f"nested deeper than {MAX_DEPTH} levels"
+    if _end(_MANY, body, at) > at:
+        return f"cut off, invalid, or deeper than {MAX_DEPTH} levels"
+    return "cut off or invalid"
 
 
 def _decoded(body: bytes | bytearray, start: int, end: int) -> str:
