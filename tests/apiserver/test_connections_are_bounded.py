@@ -72,6 +72,21 @@ async def test_a_head_beyond_its_limit_is_refused(small: Running, connect: Conne
     assert (code, status["kind"], status["reason"]) == (431, "Status", "RequestHeaderFieldsTooLarge")
 
 
+async def test_a_client_that_leaves_amid_its_body_is_not_logged(
+    small: Running, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or anybody with a token could fill the log with tracebacks."""
+    for _ in range(3):
+        async with connect() as (_, writer):
+            writer.write(head(small, method="POST", Content_Length="100") + b'{"metadata"')
+            await writer.drain()
+            await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        while small.door.statistics()["known"]:
+            await asyncio.sleep(0.01)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("limits", [Limits(**NARROW, request_s=0.4, stalled_s=600)])
 async def test_a_request_that_does_not_arrive_in_time_is_given_up(small: Running, connect: Connect) -> None:
     """A head, a body, or a whole request that dawdles ends with 408."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from headgate.api.structural import FieldError
 
@@ -240,6 +241,8 @@ def status_of(error: Exception) -> StatusError:
             return error
         case msgspec.DecodeError() | UnicodeDecodeError():
             return bad_request(f"the object provided is unrecognized: {error}")
+        case ClientDisconnect():
+            return bad_request("the client disconnected amid its request")  # which nobody reads
         case RecursionError():
             return bad_request("the object provided is nested too deeply")
         case HTTPException(status_code=404):
