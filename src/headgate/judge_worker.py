@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import resource
 import signal
 import socket
 import sys
@@ -16,13 +15,10 @@ from typing import Any
 
 import msgspec
 
+from headgate import helper_process
 from headgate.api import structural
-from headgate.api.structural import OMITTED, FieldError, rules
+from headgate.api.structural import rules
 from headgate.api.structural.paths import Path, keyed
-
-OUT_OF_MEMORY = 3
-"""The exit code then."""
-_LENGTH_BYTES = 8
 
 
 class _Task(msgspec.Struct):
@@ -40,12 +36,11 @@ def main() -> None:
     note = mmap.mmap(int(sys.argv[2]), 0)
     os.close(int(sys.argv[2]))
     rules.announce = _noting(note)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    helper_process.limit_memory(memory_bytes)
     prepared = structural.Prepared({})
     sock.sendall(b"\1")
     with sock, sock.makefile("rb") as tasks:
-        while length := tasks.read(_LENGTH_BYTES):
+        while length := tasks.read(helper_process.LENGTH_BYTES):
             raw = tasks.read(int.from_bytes(length))
             signal.setitimer(signal.ITIMER_PROF, cpu_s)
             task = msgspec.json.decode(raw, type=_Task)
@@ -55,9 +50,9 @@ def main() -> None:
                 if task.schema is not None:
                     prepared = structural.Prepared(task.schema)
                 found = prepared.validate(task.obj, task.old)
-            answer = msgspec.json.encode([_written(error) for error in found])
+            answer = msgspec.json.encode(helper_process.packed(found))
             signal.setitimer(signal.ITIMER_PROF, 0)
-            sock.sendall(len(answer).to_bytes(_LENGTH_BYTES) + answer)
+            sock.sendall(len(answer).to_bytes(helper_process.LENGTH_BYTES) + answer)
 
 
 def _noting(note: mmap.mmap) -> rules.Announce:
@@ -68,13 +63,8 @@ def _noting(note: mmap.mmap) -> rules.Announce:
     return announce
 
 
-def _written(error: FieldError) -> tuple[str, str, str, list[Any]]:
-    value = [] if error.value is OMITTED else [error.value]
-    return error.reason, error.field, error.detail, value
-
-
 if __name__ == "__main__":
     try:
         main()
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+        os._exit(helper_process.OUT_OF_MEMORY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 import pytest
@@ -49,7 +48,7 @@ async def test_a_full_database_takes_deletions_only(
     assert (refused.status_code, refused.json()["reason"]) == (507, "InsufficientStorage")
     assert "database or disk is full" in refused.json()["message"]
     assert "free space on its disk; deletions still work" in refused.json()["message"]
-    monkeypatch.setattr(space, "RESERVE_BYTES", 1 << 60)  # which no disk has
+    monkeypatch.setattr(space, "ROOM_BYTES", 1 << 60)  # which no disk has
     refused = await client.patch(f"{config_maps}/a", json={"data": {"more": "y"}}, headers=MERGE)
     assert refused.status_code == 507
 
@@ -64,7 +63,7 @@ async def test_a_full_database_takes_deletions_only(
     assert (await client.delete(f"{config_maps}/a")).status_code == 200
     assert (await client.get(config_maps)).json()["items"] == []
 
-    monkeypatch.setattr(space, "RESERVE_BYTES", 1 << 20)
+    monkeypatch.setattr(space, "ROOM_BYTES", 1 << 20)
     parts.store._db.execute("PRAGMA max_page_count=100000")
     assert (await client.get("/readyz")).text == "ok"
     assert (await client.post(config_maps, json=config_map("b", MEGABYTE))).status_code == 201
@@ -73,16 +72,17 @@ async def test_a_full_database_takes_deletions_only(
 def test_recovery_is_tried_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of writes on a full disk does not become a flood of attempts."""
     store, now, attempts = Store(tmp_path / "objects.sqlite"), 0.0, 0
+    usage = shutil.disk_usage(tmp_path)
 
-    def no_space(*_: object) -> None:
+    def no_space(*_: object) -> Any:
         nonlocal attempts
         attempts += 1
-        raise OSError(errno.ENOSPC, "No space left on device")
+        return usage._replace(free=0)
 
-    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    monkeypatch.setattr(shutil, "disk_usage", no_space)
     try:
         kept = space.Space(store._db, tmp_path / "other", lambda: True, lambda: now)
-        assert kept.failure == "there is no space for the reserve"
+        assert kept.failure == "there is too little free space"
         for second in range(1, 4):
             now = second * 1.01
             for _ in range(100):
@@ -132,10 +132,30 @@ class Disk:
 
     inside: Path
     pid: int
+    said: IO[str]
 
     @property
     def seen(self) -> Path:
         return Path(f"/proc/{self.pid}/root{self.inside}")
+
+    @property
+    def server(self) -> int:
+        """The process of the server: a child of the shell, or what the shell became."""
+        if Path(f"/proc/{self.pid}/comm").read_text().strip() != "sh":
+            return self.pid
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text())
+
+    def restart(self) -> None:
+        """Ends the server; the shell starts another one."""
+        (self.seen / "again").touch()
+        os.kill(self.server, signal.SIGTERM)
+        assert self.said.readline().startswith("API server ready")
+
+    def fill(self) -> None:
+        """Somebody else takes all the space there is."""
+        with (self.seen / "filler").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
 
 
 def can_mount() -> bool:
@@ -152,16 +172,19 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         pytest.skip("needs user namespaces for a disk of its own; the test above fills a database instead")
     state = tmp_path / "state"
     state.mkdir()
-    script = f'mount -t tmpfs -o size={DISK_MB}m none "$0" && exec "$@"'
+    script = (
+        f'mount -t tmpfs -o size={DISK_MB}m none "$0" && "$@" && if [ -e "$0/again" ]; then exec "$@"; fi'
+    )
     serve = [sys.executable, "-m", "headgate", "apiserver", "--state", str(state), "--port", "0"]
     command = ["unshare", "-rm", "sh", "-c", script, str(state), *serve]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        disk = Disk(state, process.pid, process.stdout)
         try:
-            assert process.stdout
             assert process.stdout.readline().startswith("API server ready")
-            yield Disk(state, process.pid)
+            yield disk
         finally:
-            process.send_signal(signal.SIGTERM)
+            os.kill(disk.server, signal.SIGTERM)
             assert process.wait(30) == 0
 
 
@@ -230,3 +253,35 @@ async def test_somebody_else_fills_the_disk(disk: Disk, config_maps: str) -> Non
             while (await client.get("/readyz")).status_code != 200:
                 await asyncio.sleep(0.1)
         assert (await client.post(config_maps, json=config_map("again", MEGABYTE))).status_code == 201
+
+
+async def test_nobody_takes_the_reserve(disk: Disk, config_maps: str) -> None:
+    """On a full disk, also after a restart, all is read and deleted; with space, writes are taken again."""
+    reserve = disk.seen / "objects.sqlite-reserve"
+    async with admin(disk) as client:
+        number, made = 0, 201
+        while made == 201:
+            made = (await client.post(config_maps, json=config_map(f"n{number}", "x" * 100_000))).status_code
+            number += 1
+        disk.fill()
+        assert reserve.stat().st_blocks * 512 >= space.RESERVE_BYTES
+        assert os.statvfs(disk.seen).f_bavail == 0
+        names = {item["metadata"]["name"] for item in (await client.get(config_maps)).json()["items"]}
+        assert (len(names), made) == (number - 1, 507)
+        for name in sorted(names)[:3]:
+            assert (await client.delete(f"{config_maps}/{name}")).status_code == 200
+            names.remove(name)
+    disk.restart()
+    disk.fill()  # with what was the log's
+    async with admin(disk) as client:  # at another port, of which the kubeconfig tells
+        assert {item["metadata"]["name"] for item in (await client.get(config_maps)).json()["items"]} == names
+        assert "[-]writes failed" in (await client.get("/readyz")).text
+        assert (await client.post(config_maps, json=config_map("again"))).status_code == 507
+        assert (await client.delete(f"{config_maps}/{names.pop()}")).status_code == 200
+        assert (await client.delete(config_maps)).status_code == 200
+        assert (await client.get(config_maps)).json()["items"] == []
+        (disk.seen / "filler").unlink()
+        async with asyncio.timeout(60):
+            while (await client.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.1)
+        assert (await client.post(config_maps, json=config_map("again"))).status_code == 201

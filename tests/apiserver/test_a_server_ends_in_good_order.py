@@ -15,7 +15,6 @@ import httpx2
 import pytest
 import yaml
 from starlette.applications import Starlette
-from uvicorn.server import ServerState
 
 from headgate import serving
 from headgate.apiserver import Config, StateError, StateInUseError, pki, running, serve
@@ -75,7 +74,7 @@ async def test_whoever_connects_at_the_end_is_let_go(tmp_path: Path, turns: int)
     settings = serving.configuration(Starlette())
 
     def protocol() -> BoundedProtocol:
-        return BoundedProtocol(settings, ServerState(), {})
+        return BoundedProtocol(settings, serving.State(), {})
 
     receiving = asyncio.create_task(door.receive(listener, tls, protocol))
     for _ in range(3):  # it waits for the first one

@@ -168,6 +168,7 @@ async def test_a_handshake_has_to_end(tmp_path: Path) -> None:
             while server.door.statistics()["strangers"]:
                 await asyncio.sleep(0.01)
         writer.close()
+        assert server.parts.shared.rejected == {"handshake": 1}
 
 
 async def test_lists_that_nobody_reads_are_bounded(

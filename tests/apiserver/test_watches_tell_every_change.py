@@ -218,7 +218,8 @@ async def test_what_leaves_a_selection_is_not_taken_for_what_it_became(
 async def test_a_version_from_before_the_start_is_expired(
     tmp_path: Path, widget_definition: Any, widgets: str
 ) -> None:
-    """What the log does not have is answered by an ERROR event with Status 410, and the stream ends."""
+    """What the log does not have is answered by an ERROR event with Status 410, which counts as an error, and
+    the stream ends."""
     config = Config(tmp_path, port=0, definitions=[widget_definition])
     async with running(config):
         pass
@@ -227,6 +228,7 @@ async def test_a_version_from_before_the_start_is_expired(
     assert answer.status_code == 200
     only = answer.json()
     assert (only["type"], only["object"]["code"], only["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert server.parts.shared.errors == {410: 1}
 
 
 async def test_a_version_from_the_future_is_refused(remote: httpx2.AsyncClient, widgets: str) -> None:

@@ -24,7 +24,8 @@ DANGLING = (
     'fail until there is"'
 )
 WEIGHTLESS = (
-    '299 - "spec.rules[0].targetModels: the only weight is 0: requests that match this rule are refused"'
+    '299 - "spec.rules[0].targetModels: the only weight is 0: requests that match this rule go to the next '
+    'route for the model, if any"'
 )
 
 

@@ -238,3 +238,14 @@ def test_a_broken_record_is_dropped(tmp_path):
     (tmp_path / "1.json").write_text('{"pid": 1')
     assert kept.end_leftovers() == []
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_last_words_are_in_the_log_when_the_end_is_known(tmp_path):
+    """Also where the pipe has ended and the loop has not said so yet: an unfinished line waits for that."""
+    pipe = await processes._Output.open(writer(tmp_path))
+    pipe.connection_lost = lambda error: None
+    os.write(pipe.write_end, b"unfinished")
+    pipe.close_write_end()
+    await until(lambda: pipe._transport.is_closing())
+    pipe.close()
+    assert output(tmp_path) == "unfinished"

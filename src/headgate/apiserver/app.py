@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 import sqlite3
+from collections import Counter
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.apiserver import authorization, discovery, errors, openapi, users
 from headgate.apiserver.calls import CLAIM_BYTES, Call, Shared
@@ -25,7 +27,7 @@ from headgate.apiserver.handlers.documents import Documents
 from headgate.apiserver.handlers.health import Health
 from headgate.apiserver.handlers.metrics import Metrics
 from headgate.apiserver.parts import Parts
-from headgate.apiserver.users import Authenticator
+from headgate.apiserver.users import Authenticator, User
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,10 @@ OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 """What needs no token, from this machine; from elsewhere everything needs one."""
 MAX_PARAMETERS = 100
 """Of a query; the API has a dozen."""
+_SHORT_QUERY = 512
+"""Bytes that are read before anybody's turn."""
+_STRANGERS = ""
+"""As what those without a token take turns, together; each of the open paths is another."""
 _JSON = "application/json"
 
 
@@ -81,14 +87,18 @@ class _Edge:
             return
         connection: BoundedProtocol | None = scope.get("connection")
         path: str = scope["path"]
-        send = sending.in_time(send, connection, self._stalled_s)
+        send = sending.in_time(_counting(send, self._shared.errors), connection, self._stalled_s)
         try:
-            if refused := self._refusal(scope, path) or self._crowd(scope, connection):
+            if path in OPEN_PATHS and _is_local(scope):
+                if await self._has_turn(path, connection):
+                    await self._app(scope, receive, send)
+            elif refused := self._stranger(scope):
+                if await self._has_turn(_STRANGERS, connection):
+                    await refused(scope, receive, send)
+            elif refused := self._crowd(scope, connection):
                 await refused(scope, receive, send)
-            elif "holder" in scope:
-                await self._known(scope, receive, send, path)
             else:
-                await self._app(scope, receive, send)
+                await self._known(scope, receive, send, path)
         except (sending.StalledError, errors.StatusError) as error:
             # In the middle of an answer, which only the end of the connection can tell.
             self._shared.rejected["stalled" if isinstance(error, sending.StalledError) else "broken_off"] += 1
@@ -96,13 +106,27 @@ class _Edge:
                 raise
             connection.abort()
 
+    async def _has_turn(self, whose: str, connection: BoundedProtocol | None) -> bool:
+        """Waits for the turn of a request without a token; cuts it off if too many wait already."""
+        try:
+            await Call(self._shared, whose).turn()
+        except errors.StatusError:
+            if connection is None:
+                raise
+            connection.abort()
+            return False
+        return True
+
     async def _known(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
         """Answers a user when it is his turn, and gives back what the request held."""
         call = scope["call"] = Call(self._shared, scope["holder"], scope.get("connection"))
         try:
-            if scope["method"] == "GET":  # other requests take their turn once their body is there
+            is_long = len(scope["query_string"]) > _SHORT_QUERY
+            if scope["method"] == "GET" or is_long:  # others take their turn once their body is there
                 await call.turn()
-            if path.startswith(("/api/", "/apis/")):
+            if refused := self._refusal(scope, path):
+                await refused(scope, receive, send)
+            elif path.startswith(("/api/", "/apis/")):
                 await self._objects(scope, receive, send, path, call)
             else:
                 await self._app(scope, receive, send)
@@ -134,12 +158,8 @@ class _Edge:
         response.headers["Connection"] = "close"
         return response
 
-    def _refusal(self, scope: Scope, path: str) -> Response | None:
-        """The answer to somebody who may not ask this; else None, and the user in the scope."""
-        if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
-            return status_response(errors.bad_request(f"a query may have {MAX_PARAMETERS} parameters"))
-        if path in OPEN_PATHS and _is_local(scope):
-            return None
+    def _stranger(self, scope: Scope) -> Response | None:
+        """The answer to somebody without a token; else None, and whose it is in the scope."""
         try:
             user = self._authenticator.user(_header(scope, b"authorization"))
         except users.TokenError as error:
@@ -149,7 +169,15 @@ class _Edge:
             response = status_response(errors.unauthorized())
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
+        scope["user"], scope["auth"] = user, self._authenticator
         scope["holder"] = user.name  # who shares: the one with the token, whomever he speaks for
+        return None
+
+    def _refusal(self, scope: Scope, path: str) -> Response | None:
+        """The answer to a user who may not ask this; else None, and for whom he speaks in the scope."""
+        if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+            return status_response(errors.bad_request(f"a query may have {MAX_PARAMETERS} parameters"))
+        user: User = scope["user"]
         if other := _header(scope, b"impersonate-user").decode("latin-1"):
             speaking = replace(authorization.IMPERSONATE, name=other)
             if not authorization.allows(user, speaking):
@@ -159,8 +187,19 @@ class _Edge:
             asked = authorization.attributes(scope["method"], path, Request(scope).query_params)
             if not authorization.allows(user, asked):
                 return status_response(authorization.refusal(user, asked))
-        scope["user"], scope["auth"] = user, self._authenticator
+        scope["user"] = user
         return None
+
+
+def _counting(send: Send, counted: Counter[int]) -> Send:
+    """Counts the response by its status if that is one of an error."""
+
+    async def send_message(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+            counted[message["status"]] += 1
+        await send(message)
+
+    return send_message
 
 
 def _held(response: Response, call: Call, *, is_read: bool) -> Response:
@@ -265,8 +304,11 @@ class _Views:
         try:
             await self._parts.store.settled()
         except sqlite3.OperationalError as error:
-            return status_response(errors.status_of(error))
+            return status_response(self._status_of(error))
         return response
+
+    def _status_of(self, error: Exception) -> errors.StatusError:
+        return errors.status_of(error, takes_deletions=self._parts.store.takes_deletions)
 
     async def objects(self, request: Request, path: str) -> Response:
         """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
@@ -287,7 +329,7 @@ class _Views:
                     return await self._parts.rest.handle(request, group, version, rest)
             return status_response(errors.no_such_path())
         except Exception as error:
-            status = errors.status_of(error)
-            if status is not error and status.code >= 500:
+            status = self._status_of(error)
+            if status is not error and status.code >= 500 and not errors.is_full(error):
                 log.exception("%s %s", request.method, path)
             return status_response(status)

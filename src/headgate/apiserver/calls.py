@@ -50,6 +50,9 @@ class Shared:
         self.helper = Shares(1)
         """The process that computes large writes."""
         self.rejected: Counter[str] = Counter()
+        """By reason: what users share, and connections that were ended."""
+        self.errors: Counter[int] = Counter()
+        """Responses and ends of watches, by their status from 400 on."""
 
     def shares(self) -> dict[str, Shares]:
         """What users share, by name."""
@@ -114,6 +117,10 @@ class Call:
         """Takes a slot for a watch; 429 if this user has as many as he may."""
         if not self._watches.grow(1):
             raise self._refusal("watches", "watches", self._shared.watches)
+
+    def watch_ended(self, error: errors.StatusError) -> None:
+        """Counts a watch that ends with an error, as the response was 200."""
+        self._shared.errors[error.code] += 1
 
     def log(self) -> None:
         """Takes a slot for reading a log; 429 if this user has as many as he may."""

@@ -12,10 +12,12 @@ either; with synchronous=NORMAL SQLite itself does the flushes that its checkpoi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -30,6 +32,8 @@ class Batch(Generic[E]):
     """Writes that share a transaction and a flush, as the events that tell of them."""
 
     events: list[E] = field(default_factory=list)
+    statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    only_deletes: bool = True
     over: asyncio.Event = field(default_factory=asyncio.Event)
     error: BaseException | None = None
 
@@ -42,7 +46,8 @@ class GroupCommit(Generic[E]):
     """Owner of the transactions of a connection that is in WAL mode and has no other users.
 
     `before` is called at the end of each transaction and may add to it. `deliver` gets the events of a batch
-    once they are on disk; `undo` those of one that was rolled back, whose error `failed` gets.
+    once they are on disk; `undo` those of one that was rolled back, whose error `failed` gets. A transaction
+    of deletions alone that fails is done a second time, within `reserve`, which gets the error.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class GroupCommit(Generic[E]):
         deliver: Callable[[list[E]], None],
         undo: Callable[[list[E]], None],
         failed: Callable[[BaseException], None] = lambda _: None,
+        reserve: Callable[[BaseException], AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
     ) -> None:
         self._db = db
         self._log = log
@@ -62,6 +68,7 @@ class GroupCommit(Generic[E]):
         self._deliver = deliver
         self._undo = undo
         self._failed = failed
+        self._reserve = reserve
         self._gathering: Batch[E] | None = None
         self._flushing: Batch[E] | None = None
         self._broken: BaseException | None = None
@@ -69,7 +76,9 @@ class GroupCommit(Generic[E]):
         self._commits = 0
         self._events = 0
 
-    def execute(self, statement: str, values: tuple[Any, ...], event: E) -> None:
+    def execute(
+        self, statement: str, values: tuple[Any, ...], event: E, *, for_deletion: bool = False
+    ) -> None:
         """Does the statement in the transaction that is being gathered.
 
         Raises sqlite3.OperationalError; then nothing of that transaction is kept, and all of its writers hear
@@ -79,12 +88,9 @@ class GroupCommit(Generic[E]):
         batch, later = self._gathering, True
         if batch is None:
             batch, later = self._begin()
-        try:
-            self._db.execute(statement, values)
-        except BaseException as error:
-            # SQLite itself may have undone the whole transaction, for instance when the disk is full.
-            self._abandon(batch, error)
-            raise
+        batch.only_deletes &= for_deletion
+        self._attempt(batch, lambda: self._db.execute(statement, values))
+        batch.statements.append((statement, values))
         batch.events.append(event)
         if not later:
             self.flush()
@@ -181,15 +187,36 @@ class GroupCommit(Generic[E]):
         self._commit_gathered(loop)
 
     def _commit(self, batch: Batch[E]) -> None:
-        try:
-            self._before()
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            self._abandon(batch, error)
-            raise
+        self._attempt(batch, self._write_log)
         self._gathering = None
         self._commits += 1
         self._events += len(batch.events)
+
+    def _write_log(self) -> None:
+        self._before()
+        self._db.execute("COMMIT")
+
+    def _attempt(self, batch: Batch[E], step: Callable[[], object]) -> None:
+        """Does a step of the transaction, or abandons all of it."""
+        try:
+            try:
+                step()
+            except sqlite3.OperationalError as error:
+                if not batch.only_deletes:
+                    raise
+                with self._reserve(error):
+                    self._begin_again(batch)
+                    step()
+        except BaseException as error:
+            self._abandon(batch, error)
+            raise
+
+    def _begin_again(self, batch: Batch[E]) -> None:
+        """Does all of the transaction again that was done before the failure."""
+        self._roll_back()
+        self._db.execute("BEGIN IMMEDIATE")
+        for statement, values in batch.statements:
+            self._db.execute(statement, values)
 
     def _end(self, batch: Batch[E]) -> None:
         if self._flushing is batch:
@@ -198,12 +225,16 @@ class GroupCommit(Generic[E]):
         batch.end()
 
     def _abandon(self, batch: Batch[E], error: BaseException) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        self._roll_back()
         self._gathering = None
         self._undo(batch.events)
         batch.end(error)
         self._failed(error)
+
+    def _roll_back(self) -> None:
+        # SQLite itself may have undone the whole transaction, for instance when the disk is full.
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     def _break(self, error: BaseException, *committed: Batch[E] | None) -> None:
         """After a failed flush nobody knows what is on disk: nothing goes on until a restart has looked."""

@@ -121,6 +121,8 @@ class Door:
             OSError,
             asyncio.CancelledError,
         ) as error:  # what TLS says is an OSError, and nobody's fault here
+            if protocol.arrival in self._strangers and not isinstance(error, asyncio.CancelledError):
+                self.rejected["handshake"] += 1
             self.leave(protocol.arrival)
             peer.close()
             if isinstance(error, asyncio.CancelledError):
@@ -266,4 +268,6 @@ def _status(reason: serving.Reason, told: str) -> errors.StatusError:
         return errors.too_many_requests("Too many requests, please try again later.")
     if reason == "head_too_large":
         return errors.StatusError(431, "RequestHeaderFieldsTooLarge", told)
+    if reason in ("too_many_chunks", "too_many_escapes"):
+        return errors.bad_request(told)
     return errors.StatusError(408, "Timeout", told)

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from headgate.api.structural import FieldError
 
+INSUFFICIENT_STORAGE = 507
 MAX_CAUSES = 100
 """A hostile object may have a million errors; the first hundred are told."""
 
@@ -220,22 +221,35 @@ def unavailable(message: str) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, retry_after_s=1)
 
 
-def insufficient_storage(why: str) -> StatusError:
+def insufficient_storage(why: str, *, takes_deletions: bool) -> StatusError:
     """The disk is full, or cannot be written for another reason that the store tells."""
-    told = f"the API server cannot write ({why}): free space on its disk; deletions still work"
-    return StatusError(507, "InsufficientStorage", told)
+    deletions = "still work" if takes_deletions else "may fail too, because their reserve is used up"
+    told = f"the API server cannot write ({why}): free space on its disk; deletions {deletions}"
+    return StatusError(INSUFFICIENT_STORAGE, "InsufficientStorage", told)
 
 
 def internal(error: BaseException) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
 
 
-_DISK_FAILURES = ("database or disk is full", "disk I/O error")
+DISK_FULL = "database or disk is full"
+_DISK_FAILURES = (DISK_FULL, "disk I/O error")
 """SQLite's words for a write that the disk did not take."""
 
 
-def status_of(error: Exception) -> StatusError:
-    """The Status for any exception that reaches the HTTP edge."""
+def is_full(error: BaseException) -> bool:
+    """Whether a write failed because the disk did not take it."""
+    if isinstance(error, StatusError):
+        return error.code == INSUFFICIENT_STORAGE
+    told = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    return any(words in told for words in _DISK_FAILURES)
+
+
+def status_of(error: Exception, *, takes_deletions: bool = True) -> StatusError:
+    """The Status for any exception that reaches the HTTP edge.
+
+    `takes_deletions` is whether a full disk has a reserve for them.
+    """
     match error:
         case StatusError():
             return error
@@ -249,8 +263,8 @@ def status_of(error: Exception) -> StatusError:
             return no_such_path()
         case HTTPException(status_code=405):
             return method_not_allowed("")
-        case sqlite3.OperationalError() if any(words in str(error) for words in _DISK_FAILURES):
-            return insufficient_storage(str(error))
+        case sqlite3.OperationalError() if is_full(error):
+            return insufficient_storage(str(error), takes_deletions=takes_deletions)
         case sqlite3.OperationalError():
             # A failing disk: nothing was acknowledged, and the client may try again.
             return unavailable(f"the store cannot write: {error}")

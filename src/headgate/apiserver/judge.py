@@ -31,12 +31,12 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate import helper_process
 from headgate.api import structural
 from headgate.api.structural import NO_FIELD, FieldError, Schema
 from headgate.apiserver import errors
 from headgate.apiserver.builtin import DEFINITION
 from headgate.apiserver.registry import Served
-from headgate.judge_worker import OUT_OF_MEMORY
 
 __all__ = ["CPU_S", "MEMORY_BYTES", "Answers", "Judge", "Question", "UnansweredError"]
 
@@ -60,7 +60,6 @@ SHOWN_CHARACTERS: Final = 200
 """Of a rule."""
 COMMAND: Final = (sys.executable, "-P", "-m", "headgate.judge_worker")
 
-_LENGTH_BYTES: Final = 8
 _ENDING: Final = "the server is ending, and judges no more objects"
 _ADVICE: Final = (
     "make it cheaper: bound the lists, maps and texts that it goes through by maxItems, maxProperties and "
@@ -286,17 +285,10 @@ class _Helper:
         descriptor = os.memfd_create("headgate-judge")
         os.ftruncate(descriptor, NOTE_BYTES)
         self._note = mmap.mmap(descriptor, NOTE_BYTES)
-        self._sock, theirs = socket.socketpair()
         limits = (str(cpu_s), str(memory_bytes))
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
-                (*COMMAND, str(theirs.fileno()), str(descriptor), *limits),
-                pass_fds=(theirs.fileno(), descriptor),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._process, self._sock = helper_process.start(COMMAND, [descriptor], limits)
         finally:
-            theirs.close()
             os.close(descriptor)
         self.kill = weakref.finalize(self, _kill, self._process, self._sock, self._note)
         self._is_ready = False
@@ -318,13 +310,12 @@ class _Helper:
         self._note[:2] = b"\0\0"
         try:
             self._sock.settimeout(WALL_S)
-            self._sock.sendall(len(raw).to_bytes(_LENGTH_BYTES) + raw)
-            length = int.from_bytes(self._receive(_LENGTH_BYTES, deadline))
+            self._sock.sendall(len(raw).to_bytes(helper_process.LENGTH_BYTES) + raw)
+            length = int.from_bytes(self._receive(helper_process.LENGTH_BYTES, deadline))
             answer = self._receive(length, deadline)
         except OSError as error:
             raise _CutOffError from error
-        found = msgspec.json.decode(answer, type=list[tuple[str, str, str, list[Any]]])
-        return [FieldError(reason, field, detail, *value) for reason, field, detail, value in found]
+        return helper_process.unpacked(msgspec.json.decode(answer, type=list[helper_process.PackedError]))
 
     def _wait_ready(self) -> None:
         if not self._is_ready:
@@ -355,13 +346,10 @@ class _Helper:
             self._process.wait(0.2)  # it may be about to die by itself, which tells why
         self.kill()
         status = self._process.returncode
-        if -status == signal.SIGPROF:
-            return f"took more than {self._cpu_s:g} s of CPU time"
         if -status == signal.SIGKILL:
             return f"took more than {WALL_S:g} s"
-        if status == OUT_OF_MEMORY or status < 0:  # the engine ends its process if there is no memory
-            return f"took more than {self._memory_bytes >> 20} MB of memory"
-        return f"failed: the helper ended with code {status}, and the log says why"
+        limit = helper_process.exceeded(status, self._cpu_s, self._memory_bytes)
+        return limit or f"failed: the helper ended with code {status}, and the log says why"
 
 
 def _kill(process: subprocess.Popen[bytes], sock: socket.socket, note: mmap.mmap) -> None:

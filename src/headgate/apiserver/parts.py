@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,6 @@ from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
 log = logging.getLogger(__name__)
-
-_FULL = 507
-"""The Status of a full disk, with which a server starts all the same."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ class Parts:
             self._install(own)
         except BaseException as error:
             self.store.close()
-            if isinstance(error, errors.StatusError) and error.code == _FULL:
+            if errors.is_full(error):
                 raise NoSpaceError(config.state) from error
             raise
 
@@ -162,15 +159,22 @@ class Parts:
         for name in builtin.FIRST_NAMESPACES:
             if self.store.get(Key(builtin.NAMESPACE, "", name)) is None:
                 self._create("namespaces", {"metadata": {"name": name}})
-        accounts.give_all(self.objects)
-        for definition in definitions:
-            try:
-                self._create_or_update(definition)
-            except errors.StatusError as error:
-                if error.code != _FULL:
-                    raise
-                log.error("%s stays as it is: %s", definition["metadata"]["name"], error)
         self.store.flush()
+        self._unless_full("the accounts of the namespaces", lambda: accounts.give_all(self.objects))
+        for definition in definitions:
+            self._unless_full(
+                definition["metadata"]["name"], functools.partial(self._create_or_update, definition)
+            )
+
+    def _unless_full(self, name: str, write: Callable[[], None]) -> None:
+        """A server with objects starts on a full disk, too, so that they can be read and deleted."""
+        try:
+            write()
+            self.store.flush()
+        except Exception as error:
+            if not errors.is_full(error):
+                raise
+            log.error("%s: left as it was, since the disk is full: %s", name, error)
 
     def _create(self, plural: str, obj: dict[str, Any], group: str = "") -> None:
         served = self.registry.find(group, "v1", plural)

@@ -18,6 +18,11 @@ MAX_LENGTH = 16_384
 MAX_REQUIREMENTS = 100
 """Each is looked at for each object of a list, and for each event of a watch."""
 
+REQUIREMENT_BYTES = 64
+"""What a requirement of labels costs, in bytes of objects that could be read instead."""
+FIELD_BYTES = 512
+"""What a requirement of a field costs, besides reading the object once more."""
+
 _KEY = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 _REQUIREMENT = re.compile(
@@ -110,6 +115,10 @@ class Selector:
             if field.path == ("metadata", "name") and equal:
                 return value
         return None
+
+    def cost(self, size: int) -> int:
+        """What it costs at most to look at an object of this size, in bytes that could be read instead."""
+        return REQUIREMENT_BYTES * len(self.labels) + (size + FIELD_BYTES) * len(self.fields)
 
     def matches(self, stored: Stored | None) -> bool:
         if stored is None:

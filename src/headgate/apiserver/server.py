@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,9 @@ from headgate import serving
 from headgate.apiserver import connections, expiry, pki
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Config, Parts
+from headgate.apiserver.space import NO_SPACE
+
+log = logging.getLogger(__name__)
 
 _DRAIN_S = 3
 
@@ -43,7 +47,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
     listener: socket.socket | None = None
     try:
         now = datetime.datetime.now(datetime.UTC)
-        identity = pki.ensure(config.state / "pki", config.host, now)
+        identity = parts.store.write_file(lambda: pki.ensure(config.state / "pki", config.host, now))
         listener = serving.listening_socket(config.host, config.port, use=_USE)
         listener.listen(serving.BACKLOG)
         serving.drop_stalled(listener, parts.limits)
@@ -65,8 +69,8 @@ async def running(config: Config) -> AsyncIterator[Running]:
             await server.accepting.wait()
             background.append(tasks.create_task(door.receive(listener, _tls(identity), protocol)))
             written = pki.kubeconfig(identity, url)
-            if not kubeconfig.exists() or kubeconfig.read_bytes() != written:  # a full disk takes no new one
-                pki.write_private(kubeconfig, written)
+            if not kubeconfig.exists() or kubeconfig.read_bytes() != written:
+                _write(kubeconfig, written, parts)
             try:
                 yield Running(url, kubeconfig, identity, parts, door)
             finally:
@@ -96,6 +100,16 @@ async def serve(
     async with running(config) as server:
         on_ready(server)
         await (stop or asyncio.Event()).wait()
+
+
+def _write(kubeconfig: Path, content: bytes, parts: Parts) -> None:
+    """On a disk without any space the server goes on with the old kubeconfig, if there is one."""
+    try:
+        parts.store.write_file(lambda: pki.write_private(kubeconfig, content))
+    except OSError as error:
+        if error.errno not in NO_SPACE or not kubeconfig.exists():
+            raise
+        log.error("%s cannot be written and has an earlier address: %s", kubeconfig, error.strerror)
 
 
 def _url(host: str, port: int) -> str:

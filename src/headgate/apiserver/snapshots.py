@@ -63,7 +63,8 @@ class Snapshot:
 
 
 PART_BYTES = 256 * 1024
-"""What is read of a list at a time. Objects that a selector leaves out count as well: they cost time."""
+"""What is read of a list at a time. Objects that a selector leaves out count as well, and each of its
+requirements: they cost time."""
 _ROW_BYTES = 64
 """What a row costs besides its body."""
 
@@ -117,7 +118,7 @@ class Scan:
                 self.last = (stored.key.namespace, stored.key.name)
                 self._left = None if self._left is None else self._left - 1
             self.position = (stored.key.namespace, stored.key.name)
-            size += len(stored.body) + _ROW_BYTES
+            size += len(stored.body) + _ROW_BYTES + self._selector.cost(len(stored.body))
             if size >= PART_BYTES:
                 break
         else:

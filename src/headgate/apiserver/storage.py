@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from headgate.apiserver import errors, space
 from headgate.apiserver.commits import GroupCommit
+
+T = TypeVar("T")
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -176,8 +178,10 @@ class Store:
             deliver=self._tell,
             undo=self._undo,
             failed=self._fail,
+            reserve=lambda error: self._space.given_up(str(error)),
         )
         self._space = space.Space(self._db, path, lambda: self._commits.idle)
+        self._refill()
 
     @property
     def revision(self) -> int:
@@ -269,6 +273,7 @@ class Store:
             Event("MODIFIED" if old else "ADDED", new, old),
             "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
             (*key, new.revision, new.body),
+            for_deletion=for_deletion,
         )
         return new
 
@@ -280,7 +285,7 @@ class Store:
         self._space.spare()
         new = self._stamped(key, old.again() if last is None else last)
         statement = "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?"
-        self._write(Event("DELETED", new, old), statement, key)
+        self._write(Event("DELETED", new, old), statement, key, for_deletion=True)
         return new
 
     async def settled(self) -> None:
@@ -306,6 +311,15 @@ class Store:
         self._space.recover()
         return self._space.failure
 
+    @property
+    def takes_deletions(self) -> bool:
+        """Whether there is a reserve that a full disk gives to deletions."""
+        return self._space.takes_deletions
+
+    def write_file(self, write: Callable[[], T]) -> T:
+        """Writes a small file that the server needs, on a full disk in space of the reserve for deletions."""
+        return self._space.write_file(write)
+
     def tidy(self) -> None:
         """Gives space that deleted objects have left back to the disk, a part at a time."""
         if self._space.failure is None and self._space.free_bytes() > _KEPT_FREE_BYTES:
@@ -316,6 +330,7 @@ class Store:
             self._commits.close()
         finally:
             self._db.close()
+            self._refill()  # with what was the log's
 
     def statistics(self) -> dict[str, int]:
         sizes = {"objects": len(self), "revision": self._revision, "bytes": self.bytes}
@@ -324,6 +339,10 @@ class Store:
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, sqlite3.OperationalError):
             self._space.fail(str(error))
+
+    def _refill(self) -> None:
+        if len(self):  # else there is nothing to delete
+            self._space.refill()
 
     def _remember(self, stored: Stored | None, key: Key) -> None:
         if len(self._recent) >= _CACHED_OBJECTS:
@@ -340,14 +359,14 @@ class Store:
         obj["metadata"]["resourceVersion"] = str(revision)
         return Stored(key, revision, msgspec.json.encode(obj))
 
-    def _write(self, event: Event, statement: str, values: tuple[Any, ...]) -> None:
+    def _write(self, event: Event, statement: str, values: tuple[Any, ...], *, for_deletion: bool) -> None:
         new = event.new
         self._revision = new.revision
         self._counts[new.key.resource] += _ADDS[event.type]
         self._bytes += event.growth
         self._remember(new if event.type != "DELETED" else None, new.key)
         try:
-            self._commits.execute(statement, values, event)
+            self._commits.execute(statement, values, event, for_deletion=for_deletion)
         except sqlite3.Error:
             self._undo([event])
             raise

@@ -231,10 +231,10 @@ class _Output(asyncio.Protocol):
         """Take what is in the pipe by now, then close it."""
         self.close_write_end()
         transport, self._transport = self._transport, None
-        if transport is None or transport.is_closing():
-            return
-        self._drain()
-        transport.close()
+        if transport is not None and not transport.is_closing():
+            self._drain()
+            transport.close()
+        self._finish()  # the loop says that the pipe has ended only in its next turn
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):

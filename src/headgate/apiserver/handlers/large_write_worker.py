@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
@@ -19,11 +18,11 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
-from headgate import api
+from headgate import api, helper_process
 from headgate.api import ObjectKey, admission
 from headgate.apiserver import builtin, errors, service_addresses
 from headgate.apiserver.handlers import changes
-from headgate.apiserver.handlers import large_writes as messages
+from headgate.apiserver.handlers import large_write_messages as messages
 from headgate.apiserver.handlers.changes import Change
 from headgate.apiserver.judge import Judge, Question, UnansweredError
 from headgate.apiserver.objects import Objects, Outcome
@@ -38,14 +37,7 @@ _UNKNOWN_REVISION = 0
 """Of what is not stored yet."""
 _SETUP = msgspec.msgpack.Decoder(messages.Setup)
 _TASK = msgspec.msgpack.Decoder(messages.Task)
-_FOUND = msgspec.msgpack.Decoder(
-    messages.FoundObject
-    | messages.FoundKind
-    | messages.FoundEntries
-    | messages.FoundAddress
-    | messages.FoundConflict
-    | messages.Refused
-)
+_FOUND = msgspec.msgpack.Decoder(messages.Found)
 
 
 class Server:
@@ -58,12 +50,12 @@ class Server:
 
     def receive(self) -> bytes:
         """The next message; empty when the server has gone."""
-        length = self._incoming.read(messages.LENGTH_BYTES)
+        length = self._incoming.read(helper_process.LENGTH_BYTES)
         return self._incoming.read(int.from_bytes(length)) if length else b""
 
     def send(self, message: msgspec.Struct) -> None:
         raw = msgspec.msgpack.encode(message)
-        self._sock.sendall(len(raw).to_bytes(messages.LENGTH_BYTES) + raw)
+        self._sock.sendall(len(raw).to_bytes(helper_process.LENGTH_BYTES) + raw)
 
     def ask(self, question: messages.Ask, type_: type[T]) -> T:
         """Raises the StatusError with which the server answers."""
@@ -219,7 +211,7 @@ class Worker:
             value, complaints = self._value(task.change)
             if task.made_name:
                 value["metadata"] = (value.get("metadata") or {}) | {"name": task.made_name}
-            answers = {key: messages.unpacked_errors(found) for key, found in task.answers.items()}
+            answers = {key: helper_process.unpacked(found) for key, found in task.answers.items()}
             try:
                 with self._judge.knowing(answers):
                     outcome = changes.write(self._objects, target, task.change, value, complaints)
@@ -261,8 +253,7 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     server = Server(sock)
     setup = _SETUP.decode(server.receive())
-    resource.setrlimit(resource.RLIMIT_AS, (setup.memory_bytes, setup.memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    helper_process.limit_memory(setup.memory_bytes)
     worker = Worker(server, setup)
     gc.collect()
     gc.freeze()
@@ -280,6 +271,6 @@ if __name__ == "__main__":
     try:
         main()
     except MemoryError:
-        os._exit(messages.OUT_OF_MEMORY)
+        os._exit(helper_process.OUT_OF_MEMORY)
     except (BrokenPipeError, ConnectionResetError):  # the server has gone
         os._exit(0)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -12,6 +15,7 @@ from starlette.responses import Response
 
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
 from headgate.apiserver.calls import Call
+from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies, changes, listing, logs, pods, query, watching, writing
 from headgate.apiserver.handlers.encodings import Encodings
 from headgate.apiserver.handlers.forms import Form, json
@@ -22,6 +26,7 @@ from headgate.apiserver.targets import Target, WriteOptions
 from headgate.apiserver.watch import Hub
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 AT_ONCE = 10
 """Objects of a collection that are deleted before others get their turn; fewer if they are large."""
@@ -125,7 +130,8 @@ class Rest:
                 return await self._patch(request, target)
             case "DELETE" if not target.subresource:
                 how = await query.delete_options(request)
-                obj, gone = self.objects.delete(target, how, dry_run=bool(how.dry_run))
+                delete = functools.partial(self.objects.delete, target, how, dry_run=bool(how.dry_run))
+                obj, gone = await self._stored(delete)
                 return json(_deleted(target, obj) if gone and target.served.resource != builtin.POD else obj)
         raise errors.method_not_allowed(method)
 
@@ -191,18 +197,22 @@ class Rest:
         if target.served.namespaced and not target.namespace:
             raise errors.method_not_allowed("DELETE")
         selector = query.selector(request, target.served)
-        left = query.integer(request, "limit") or None
+        limit = query.integer(request, "limit") or None
         items: list[bytes] = []
-        size, after, done = 0, ("", ""), False
-        while not done and left != 0:
-            scan = self._behind(target, selector, after, AT_ONCE if left is None else min(left, AT_ONCE))
-            found = scan.part()
-            for stored in found:
-                one = replace(target, namespace=stored.key.namespace, name=stored.key.name)
-                last, _ = self.objects.delete(one, options, dry_run=bool(options.dry_run))
-                if (size := size + len(stored.body)) <= MAX_DELETED_BYTES:
+        count, size, after, done = 0, 0, ("", ""), False
+        while not done and count != limit:
+            at_once = AT_ONCE if limit is None else min(limit - count, AT_ONCE)
+            delete = functools.partial(self._delete_behind, target, selector, after, at_once, options)
+            try:
+                scan, deleted = await self._stored(delete)
+            except sqlite3.OperationalError as error:
+                status = errors.status_of(error, takes_deletions=self.objects.store.takes_deletions)
+                told = f"{count} objects of the collection were deleted, the others were not: {status}"
+                raise replace(status, message=told) from error
+            for last, length in deleted:
+                if (size := size + length) <= MAX_DELETED_BYTES:
                     items.append(msgspec.json.encode(last))
-            left = None if left is None else left - len(found)
+            count += len(deleted)
             after, done = scan.position, scan.done and not scan.more
             await _call(request).next_turn()
         if size > MAX_DELETED_BYTES:
@@ -213,6 +223,31 @@ class Rest:
             {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta}
         )
         return Response(head[:-1] + b',"items":[' + b",".join(items) + b"]}", media_type=bodies.JSON)
+
+    def _delete_behind(
+        self, target: Target, selector: Selector, after: Position, limit: int, options: DeleteOptions
+    ) -> tuple[Scan, list[tuple[Object, int]]]:
+        """Deletes the next objects of a collection; gives them and how long they were."""
+        scan = self._behind(target, selector, after, limit)
+        deleted = []
+        for stored in scan.part():
+            one = replace(target, namespace=stored.key.namespace, name=stored.key.name)
+            last, _ = self.objects.delete(one, options, dry_run=bool(options.dry_run))
+            deleted.append((last, len(stored.body)))
+        return scan, deleted
+
+    async def _stored(self, delete: Callable[[], T]) -> T:
+        """Deletes, and waits until that is on disk.
+
+        A deletion is done once more if it shared its transaction with a write for which there was no space.
+        """
+        try:
+            deleted = delete()
+            await self.objects.store.settled()
+        except sqlite3.OperationalError:
+            deleted = delete()
+            await self.objects.store.settled()
+        return deleted
 
     def _behind(self, target: Target, selector: Selector, after: Position, limit: int) -> Scan:
         """The next objects of a collection as they are now."""

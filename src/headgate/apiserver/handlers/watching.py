@@ -55,6 +55,7 @@ def stream(objects: Objects, hub: Hub, encodings: Encodings, spec: WatchSpec, ca
         if error.code != 410:
             raise
         # Clients expect an expired watch to begin well and then to say so.
+        call.watch_ended(error)
         return Response(_line("ERROR", msgspec.json.encode(error.to_dict())), media_type="application/json")
     call.watch()
     return StreamingResponse(_lines(objects, hub, encodings, spec, call), media_type="application/json")
@@ -87,6 +88,7 @@ async def _lines(
                     for chunk in _bounded(_seen(spec, event, encoder) for event in each):
                         yield chunk
     except errors.StatusError as error:
+        call.watch_ended(error)
         yield _line("ERROR", msgspec.json.encode(error.to_dict()))
 
 

@@ -20,7 +20,8 @@ from headgate.apiserver import admission, errors
 from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, changes
 from headgate.apiserver.handlers.changes import Change
-from headgate.apiserver.handlers.large_writes import Asked, LargeWrites, Unanswered
+from headgate.apiserver.handlers.large_write_messages import Asked, Unanswered
+from headgate.apiserver.handlers.large_writes import LargeWrites
 from headgate.apiserver.judge import Question, UnansweredError
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.registry import Registry

@@ -1,27 +1,19 @@
-"""Serves ASGI applications inside a process that has other things to do: its loop, its signals, its log.
-
-What clients may take up is bounded: connections, sizes and times, see `Limits`.
-"""
+"""The server: its sockets, its beginning, and an end that waits for no silent peer."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
-import math
 import os
-import re
 import socket
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-import httptools
-import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headgate.serving.protocol import BoundedProtocol, Limits, Reason, State, within
 
 BACKLOG = 4096
 """Connections that may wait until they are accepted."""
@@ -29,165 +21,7 @@ BACKLOG = 4096
 LEAVE_S = 0.1
 """How long who was just accepted may take to send a request."""
 
-MAX_PIPELINED = 16
-"""Requests that a client may send before it has the response to the first."""
-MAX_FRAMING_BYTES = 1 << 20
-"""Of chunk sizes and trailers, however long the body is."""
-
-_AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
-
 Application = Callable[..., Awaitable[Any]]
-Reason: TypeAlias = Literal[
-    "too_many_connections", "head_too_large", "request_timeout", "too_many_pipelined", "out_of_descriptors"
-]
-"""Why a connection was ended."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the clients of one server may take up. Whatever exceeds a limit is rejected and disconnected."""
-
-    connections: int = 64
-    """At one more, the connection that has waited longest for its client is closed, so that idle or slow
-    clients never lock others out. If all are being answered, the new one is rejected."""
-    head_bytes: int = 16 * 1024
-    """Of a request line and all headers. Chunk sizes and trailers may be longer by the length of the body."""
-    request_s: float = 10.0
-    """From a request's first byte (or the connection's beginning) to the last byte of its body."""
-    stalled_s: float = 30.0
-    """How long a client may take nothing of what is sent to it."""
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol within limits. uvicorn bounds none of these; the size of a body is bounded by
-    whoever reads it.
-
-    `within` makes subclasses with limits of their own.
-    """
-
-    limits = Limits()
-    rejected: Callable[[Reason], None] = staticmethod(lambda reason: None)
-    """Called for each connection that is ended for exceeding a limit."""
-    _arriving: asyncio.TimerHandle | None = None
-    """Runs until all of a request has arrived."""
-    _waits_from = math.inf
-    """Since when the server waits for the client."""
-    _overhead = _body = 0
-    """Bytes of the request that is arriving: of its body, and all others."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        if len(self.connections) > self.limits.connections and not self._make_room():
-            told = f"the limit is {self.limits.connections} connections: try again"
-            self._reject("too_many_connections", told)
-        else:
-            self._expect_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._arrived()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        self._overhead += len(data)
-        super().data_received(data)
-        most = self.limits.head_bytes + min(self._body, MAX_FRAMING_BYTES)
-        if self._overhead > most and not self.transport.is_closing():
-            told = f"the request line and the headers have more than {self.limits.head_bytes} bytes"
-            self._reject("head_too_large", told)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if len(self.pipeline) >= MAX_PIPELINED:
-            self.rejected("too_many_pipelined")
-            raise httptools.HttpParserError("too many requests at a time")  # answered with 400
-        if self._arriving is None:
-            self._expect_request()
-
-    def on_headers_complete(self) -> None:
-        """Where the target is a URL, its host counts and that of the header does not (RFC 9112, 3.2.2)."""
-        if found := _AUTHORITY.match(self.url):
-            others = [header for header in self.headers if header[0] != b"host"]
-            self.headers[:] = [(b"host", found[1]), *others]
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._overhead -= len(body)
-        self._body += len(body)
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._arrived()
-        self._overhead = self._body = 0
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        self._waits_from = self.loop.time()
-        super().on_response_complete()
-
-    def _expect_request(self) -> None:
-        self._waits_from = self.loop.time()
-        self._arriving = self.loop.call_later(self.limits.request_s, self._too_slow)
-
-    def _arrived(self) -> None:
-        if self._arriving is not None:
-            self._arriving.cancel()
-            self._arriving = None
-
-    def _too_slow(self) -> None:
-        self._reject(
-            "request_timeout", f"the request did not arrive within {self.limits.request_s:g} seconds"
-        )
-
-    @property
-    def _is_waiting(self) -> bool:
-        """Whether it is the client's turn, and nothing would be lost if it were disconnected."""
-        is_answered = self.cycle is None or self.cycle.response_complete
-        return (is_answered or self._arriving is not None) and not self.transport.is_closing()
-
-    def _make_room(self) -> bool:
-        """Closes the connection that has waited longest; returns whether there is room now."""
-        others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
-        if sum(not each.transport.is_closing() for each in others) < self.limits.connections:
-            return True  # some are closed, though not yet gone
-        waiting = [each for each in others if each._is_waiting]
-        if not waiting:
-            return False
-        oldest = min(waiting, key=lambda each: each._waits_from)
-        self.rejected("too_many_connections")
-        oldest.transport.abort()
-        return True
-
-    def _reject(self, reason: Reason, told: str) -> None:
-        """Answers, if nothing of another answer was sent, and closes without waiting for the peer."""
-        self._arrived()
-        self.rejected(reason)
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
-            status, headers, body = self.rejection(reason, told)
-            lines = (b"content-type: application/json", *headers, b"content-length: %d" % len(body))
-            head = b"\r\n".join((b"HTTP/1.1 %d " % status, *lines, b"connection: close\r\n\r\n"))
-            self.transport.write(head + body)
-        self.transport.close()
-
-    def rejection(self, reason: Reason, told: str) -> tuple[int, list[bytes], bytes]:
-        """The status of a rejection, its header lines besides those of any JSON, and its body."""
-        status = _STATUSES[reason]
-        retry = [b"retry-after: 1"] if status == HTTPStatus.SERVICE_UNAVAILABLE else []
-        return status, retry, msgspec.json.encode({"message": told})
-
-
-_STATUSES: dict[Reason, HTTPStatus] = {
-    "too_many_connections": HTTPStatus.SERVICE_UNAVAILABLE,
-    "head_too_large": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "request_timeout": HTTPStatus.REQUEST_TIMEOUT,
-}
-
-
-def within(limits: Limits, rejected: Callable[[Reason], None]) -> type[BoundedProtocol]:
-    """The protocol class for these limits."""
-    members = {"limits": limits, "rejected": staticmethod(rejected)}
-    return type(BoundedProtocol.__name__, (BoundedProtocol,), members)
 
 
 def drop_stalled(listener: socket.socket, limits: Limits) -> None:
@@ -208,6 +42,7 @@ class EmbeddedServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.server_state: State = State()
         self.accepting = asyncio.Event()
         """Set once connections are accepted."""
         self._stopping = asyncio.Event()
