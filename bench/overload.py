@@ -2,10 +2,11 @@
 
 The same requests before the same engines, sent at once or held until there is room. A tenth of them is
 critical, three tenths are sheddable; nobody is refused, so that both serve the same. docs/flow-control.md has
-the table.
+the table. A second one, in docs/benchmarks.md, has the throughput of clients in closed loops.
 
     python bench/overload.py
     python bench/overload.py --part 0.2
+    python bench/overload.py --only closed-loops
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+import closed_loops
 from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.queue import FlowSettings
@@ -104,10 +106,8 @@ def row(case: Case, queue: str, run: FleetRun) -> list[str]:
     return cells
 
 
-@click.command()
-@click.option("--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="How much of the traffic.")
-def main(part: float) -> None:
-    """Prints when all and nine tenths are served, hits, and times to the first token by priority."""
+def priorities(part: float) -> Table:
+    """When all and nine tenths are served, hits, and times to the first token by priority."""
     table = Table(box=box.SIMPLE)
     for column in ("traffic", "queue"):
         table.add_column(column)
@@ -117,7 +117,36 @@ def main(part: float) -> None:
         requests = requests_of(case.workload, part)
         for queue, flow in (("none", None), ("headgate", ENDLESS)):
             table.add_row(*row(case, queue, served(case, requests, flow)))
-    Console(width=140).print(table)
+    return table
+
+
+def throughput(seed: int) -> Table:
+    """Of clients in closed loops, after a quiet time."""
+    table = Table(box=box.SIMPLE)
+    table.add_column("clients")
+    for column in ("requests/s without", "with", "share", "critical p50, p95 without", "with"):
+        table.add_column(column, justify="right")
+    for mix in closed_loops.MIXES:
+        without = closed_loops.served(mix, None, seed=seed)
+        queued = closed_loops.served(mix, ENDLESS, seed=seed)
+        share = queued.per_s / without.per_s
+        times = (f"{each.critical_p50_s:.2f} s, {each.critical_p95_s:.2f} s" for each in (without, queued))
+        table.add_row(mix.name, f"{without.per_s:.1f}", f"{queued.per_s:.1f}", f"{share:.1%}", *times)
+    return table
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="How much of the first table's traffic."
+)
+@click.option("--only", type=click.Choice(["priorities", "closed-loops"]), help="One of the tables.")
+@click.option("--seed", default=1, show_default=True, help="Of the closed loops.")
+def main(part: float, only: str | None, seed: int) -> None:
+    console = Console(width=140)
+    if only != "closed-loops":
+        console.print(priorities(part))
+    if only != "priorities":
+        console.print(throughput(seed))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from headgate import api
+from headgate.controllers import relations
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 LLM = {"app": "llm"}
@@ -34,6 +35,23 @@ def test_the_same_name_in_another_pool_is_no_clash(kit):
         'No request gets here: "m" goes to the older InferenceModel default/older, rule targetModels',
     )
     assert kit.conditions(older, younger, *pools)["Accepted"][0] == "True"
+
+
+def test_the_same_name_in_another_pool_that_is_missing(kit):
+    """The younger has the name until that pool exists."""
+    pool = kit.inference_pool("two", LLM)
+    older = kit.inference_model("older", pool="one", created=OLD)
+    younger = kit.inference_model("younger", pool="two", created=NEW)
+    assert kit.conditions(younger, older, pool)["Accepted"][0] == "True"
+    assert kit.conditions(older, younger, pool)["Accepted"] == (
+        "False",
+        "Shadowed",
+        'No request gets here: "m" goes to InferenceModel default/younger, rule targetModels',
+    )
+    index = kit.index_of(older, younger, pool)
+    one = kit.inference_pool("one", LLM)
+    touched = index.put(relations.subject(one), one)
+    assert {relations.subject(older), relations.subject(younger)} <= touched
 
 
 def test_a_model_route_for_the_name_goes_first(kit):

@@ -78,7 +78,13 @@ def test_models_that_lost_their_name_do_not_lead_to_the_pool(kit, told):
     lost = kit.inference_model("lost", created=young)
     elsewhere = kit.inference_model("i", pool="other", created="2026-01-01T00:00:00Z")
     taken = '"m" goes to the older InferenceModel default/i, rule targetModels'
-    assert told("Routed", pool, lost, elsewhere) == ("False", "Shadowed", f"No request gets here: {taken}")
+    other = kit.inference_pool("other", LLM)
+    assert told("Routed", pool, lost, elsewhere, other) == (
+        "False",
+        "Shadowed",
+        f"No request gets here: {taken}",
+    )
+    assert told("Routed", pool, lost, elsewhere)[1] == "Routed"  # while the other pool does not exist
     by_route = '"m" goes to ModelRoute default/r, rule rules[0]'
     kept, route = kit.inference_model("kept", "n"), kit.route("r", kit.rule("s"))
     assert told("Routed", pool, lost, kept, route) == (
@@ -106,7 +112,7 @@ def test_names_that_others_have_are_told(kit, told):
     assert (status, reason) == ("True", "PartlyShadowed")
     assert message.endswith(f"headgate.dev/models: n. Not for every name: {taken}")
     model = kit.inference_model("i", pool="other")
-    assert told("Routed", pool, model)[1] == "Shadowed"
+    assert told("Routed", pool, model, kit.inference_pool("other", LLM))[1] == "Shadowed"
     assert told(
         "Routed", kit.inference_pool("z", LLM, models="*"), kit.inference_pool("a", LLM, models="*")
     ) == (

@@ -29,6 +29,13 @@ def test_a_rule_with_conditions_leaves_something(kit, regex, status):
     assert accepted(kit, kit.route("younger", kit.rule("t"), created=NEW), older)[0] == status
 
 
+def test_a_rule_without_weights_takes_nothing(kit):
+    """What it would get goes to the next route."""
+    dark = kit.route("older", kit.rule(s=0), kit.rule("s"), created=OLD)
+    younger = kit.route("younger", kit.rule("t"), created=NEW)
+    assert accepted(kit, younger, dark)[0] == "True"
+
+
 def test_a_model_name_goes_before_adapters(kit):
     """Even of a younger route, and whatever its rules; a route with other names is shadowed in part."""
     model = kit.route("model", kit.rule("s", regex="^/x"), model="lora", created=NEW)

@@ -52,3 +52,28 @@ def test_requests_are_counted_by_adapter_until_they_end():
     for booking in bookings:
         booking.end(1.0)
     assert load.adapters == {}
+
+
+def test_a_404_counts_until_a_newer_list_has_the_adapter():
+    """The list of before may have been read before somebody unloaded it."""
+    listed = names("base", "a")
+    load = load_with(models=listed)
+    load.lacks("a", 0.0)
+    assert place(load, "a") == "unknown"
+    load.read(EngineReading(at=1.0, models=listed))
+    assert place(load, "a") == "unknown"
+    load.read(EngineReading(at=2.0, models=frozenset({"base", "a", "b"})))
+    assert place(load, "a") == "fits"
+
+
+def test_a_404_counts_for_a_while():
+    """Without a list of models, nothing else would end it; a restart does too."""
+    load = load_with()
+    load.lacks("a", 0.0)
+    load.sweep(59.0)
+    assert place(load, "a") == "unknown"
+    load.sweep(61.0)
+    assert place(load, "a") == "fits"
+    load.lacks("a", 62.0)
+    load.restarted()
+    assert place(load, "a") == "fits"

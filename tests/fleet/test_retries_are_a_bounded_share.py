@@ -80,3 +80,10 @@ def test_never_more_than_was_saved(steps):
             budget.take(now)
         assert budget.granted <= FLOOR + POLICY.share * started + POLICY.floor_per_s * now + 1e-6
         assert budget.statistics()["saved"] >= 0
+
+
+def test_a_part_can_be_reserved():
+    """Whoever leaves a part to others gets nothing once only that is left, and they get it."""
+    budget = RetryBudget(0.0)
+    assert sum(budget.take(0.0, reserved=0.5) for _ in range(100)) == FLOOR / 2
+    assert sum(budget.take(0.0) for _ in range(100)) == FLOOR / 2

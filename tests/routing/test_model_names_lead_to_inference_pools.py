@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headgate import routing
+from headgate import api, routing
 
 
 def served_by(snapshot, model="m"):
@@ -100,6 +100,32 @@ def test_a_model_of_another_pool_has_no_effect(kit):
     assert not snapshot.problems
     (taker,) = routing.takers(snapshot, snapshot.models["m"][1])
     assert str(taker) == '"m" goes to the older InferenceModel default/older, rule targetModels'
+
+
+def test_the_oldest_keeps_its_name_only_while_its_pool_exists(kit):
+    """A younger one serves meanwhile, or a pool that has the name; when the pool comes, all is as before."""
+    older, younger = kit.model("older", pool="one"), kit.model("younger", pool="two")
+    one, two = kit.pool("one"), kit.pool("two")
+    without = kit.translated(older, younger, two)
+    assert served_by(without) == "InferenceModel default/younger"
+    (taker,) = routing.takers(without, without.models["m"][1])
+    assert str(taker) == '"m" goes to InferenceModel default/younger, rule targetModels'
+    assert served_by(kit.translated(older, younger)) == "InferenceModel default/older"
+    assert served_by(kit.translated(older, younger, one, two)) == "InferenceModel default/older"
+    noted = kit.pool("noted", notes={"headgate.dev/models": "m"})
+    assert served_by(kit.translated(older, noted)) == "InferencePool default/noted"
+
+
+def test_a_pool_that_comes_and_goes_hands_the_name_over(kit):
+    """Also where it is the only thing that changes."""
+    one, two = (api.ObjectRef("InferencePool", "default", name) for name in ("one", "two"))
+    translator = routing.Translator()
+    for name, pool in (("a", one), ("b", two)):
+        model = kit.model(name, pool=pool.name)
+        translator.put(api.ObjectRef("InferenceModel", "default", name), model)
+    for ref, pool, served in ((two, kit.pool("two"), "b"), (one, kit.pool("one"), "a"), (one, None, "b")):
+        translator.put(ref, pool)
+        assert served_by(translator.snapshot()) == f"InferenceModel default/{served}"
 
 
 def test_model_routes_go_first(kit):

@@ -172,8 +172,51 @@ parser: {pluginRef: openai-parser}
 """)
     reading = configuration.read(document)
     assert reading.plan is not None, reading.problems
-    assert len(said(reading, "warning")) == 5
+    assert said(reading, "warning")[0] == ("apiVersion: inference.networking.x-k8s.io/v1alpha1 is deprecated")
+    assert len(said(reading, "warning")) == 6
     assert reading.plan.profiles["default"].filters == ("by-label-selector", "old")
+
+
+EARLY = """
+apiVersion: inference.networking.x-k8s.io/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: queue}
+- {type: kv-cache-scorer}
+- type: prefix-cache
+  parameters: {hashBlockSize: 64, maxPrefixBlocksToMatch: 256, lruCapacityPerServer: 31250}
+- {type: max-score, parameters: {maxNumOfEndpoints: 1}}
+- {type: single-profile}
+saturationDetector: {queueDepthThreshold: 10, kvCacheUtilThreshold: 0.8, metricsStalenessThreshold: 150ms}
+data: {sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: model-server-protocol-metrics}]}]}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue}
+  - {pluginRef: kv-cache-scorer}
+  - {pluginRef: prefix-cache, weight: 3}
+  - {pluginRef: max-score}
+"""
+
+
+def test_files_of_the_first_releases_work_with_a_warning():
+    """Plugins by the names that they had, and the detector's thresholds where they stood."""
+    reading = configuration.read(yaml.safe_load(EARLY))
+    assert reading.plan is not None, reading.problems
+    profile = reading.plan.profiles["default"]
+    assert profile.scorers == (("queue", 1.0), ("kv-cache-scorer", 1.0), ("prefix-cache", 3.0))
+    assert [plan.kind.kind for plan in reading.plan.plugins.values()] == [
+        "queue-scorer",
+        "kv-cache-utilization-scorer",
+        "prefix-cache-scorer",
+        "max-score-picker",
+    ]
+    assert [line.partition(":")[0] for line in said(reading, "warning")] == [
+        "apiVersion",
+        *(f"plugins[{at}].type" for at in range(5)),
+        "saturationDetector",
+        "data",
+    ]
 
 
 def test_what_has_no_effect_is_said():

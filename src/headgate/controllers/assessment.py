@@ -50,8 +50,10 @@ def _of_route(route: api.ModelRoute, index: ObjectIndex) -> list[conditions.Find
 
 def _of_model(model: api.InferenceModel, index: ObjectIndex) -> list[conditions.Finding]:
     rivals = index.rivals_of(model)
+    models = [model, *_of(rivals, api.InferenceModel)]
     objects = routing.InferenceObjects(
-        pools=index.pools_for(model), models=[model, *_of(rivals, api.InferenceModel)]
+        pools=[*_pools(rivals), *_pools_for(models, index)],
+        models=models,
     )
     snapshot = routing.translate(_of(rivals, api.ModelRoute), [], [], [], objects)
     return inference_findings.of_model(model, snapshot)
@@ -61,10 +63,8 @@ def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding
     rivals, pods, models = index.rivals_of(pool), index.pods_of(pool), index.models_of(pool)
     of_models = (rival for model in models for rival in index.rivals_of(model))
     others = {relations.subject(each): each for each in (*rivals, *models, *of_models)}.values()
-    objects = routing.InferenceObjects(
-        pools=[pool, *(rival for rival in rivals if isinstance(rival, POOLS))],
-        models=_of(others, api.InferenceModel),
-    )
+    named = _of(others, api.InferenceModel)
+    objects = routing.InferenceObjects(pools=[*_pools(rivals), *_pools_for(named, index), pool], models=named)
     secrets = index.secrets_of(pool)
     snapshot = routing.translate(_of(others, api.ModelRoute), [], pods, secrets, objects)
     return inference_findings.of_pool(
@@ -75,6 +75,15 @@ def _of_pool(pool: InferencePool, index: ObjectIndex) -> list[conditions.Finding
         picker=index.picker_of(pool),
         shared={str(pod.metadata.key): index.others_selecting(pool, pod) for pod in pods},
     )
+
+
+def _pools_for(models: Iterable[api.InferenceModel], index: ObjectIndex) -> list[InferencePool]:
+    """Those that the models name: whether one exists decides which model goes first."""
+    return [pool for model in models for pool in index.pools_for(model)]
+
+
+def _pools(objects: Iterable[Observed]) -> list[InferencePool]:
+    return [obj for obj in objects if isinstance(obj, POOLS)]
 
 
 def _of(objects: Iterable[Observed], kind: type[Kind]) -> Sequence[Kind]:

@@ -233,10 +233,12 @@ class ObjectIndex:
 
     def _using(self, pool: Subject, *, is_other: bool) -> set[Subject]:
         """Those that a pool's endpoints matter to; `is_other` if it comes or goes, which matters to all that
-        name it. Includes those that share Pods with it."""
+        name it, and to the rivals of InferenceModels that do. Includes those that share Pods with it."""
         users = self._users.get(pool, set())
         if is_other:
-            return self._sharing(pool).union(*(self._users.get(each, ()) for each in _versions(pool)))
+            users = set[Subject]().union(*(self._users.get(each, ()) for each in _versions(pool)))
+            models = [self._objects[user] for user in users if user.kind is api.InferenceModel]
+            return self._sharing(pool).union(users, *map(self._neighbours, models))
         return self._sharing(pool) | {user for user in users if user.kind is api.ModelRoute}
 
     def _sharing(self, pool: Subject) -> set[Subject]:

@@ -79,12 +79,17 @@ def roles(obj: Observed, name: str) -> Iterator[tuple[object, ...]]:
 
 
 def rivalry(obj: Observed | None) -> object:
-    """What others for the same names have to know of it: of a ModelRoute, not where its rules lead."""
+    """What others for the same names have to know of it: of a ModelRoute, only whether its rules lead
+    anywhere."""
     if not isinstance(obj, api.ModelRoute):
         return obj
     spec = obj.spec
-    asked = [(rule.name, rule.model_match) for rule in spec.rules]
+    asked = [(rule.name, rule.model_match, any(_weights(rule))) for rule in spec.rules]
     return obj.metadata.uid, age(obj), spec.model_name, spec.lora_adapters, asked
+
+
+def _weights(rule: api.Rule) -> list[int]:
+    return [target.weight for target in rule.target_models]
 
 
 def pools(obj: Observed) -> set[Subject]:

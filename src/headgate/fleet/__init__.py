@@ -4,18 +4,21 @@ Is told of each request that starts and ends, how it was answered, and what a me
 scheduler one load per endpoint. State lives here and outlives the snapshots that routing makes.
 """
 
-from headgate.fleet import adapters
+from headgate.fleet import adapters, blame, scripts
 from headgate.fleet.answer_sizes import AnswerSizes
-from headgate.fleet.ejection import EjectionPolicy, ejected, hung
+from headgate.fleet.blame import SharedStatuses
+from headgate.fleet.ejection import EjectionPolicy, ejected, hung, most_ejected, without_requests
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
 from headgate.fleet.observation import Observation, ReadingState
+from headgate.fleet.outliers import Tally
 from headgate.fleet.pool_rates import PoolRates
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.prompt_sizes import PromptSizes
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
+from headgate.fleet.waits import Waits
 
 __all__ = [
     "AnswerSizes",
@@ -33,7 +36,14 @@ __all__ = [
     "ReadingState",
     "RetryBudget",
     "RetryBudgetPolicy",
+    "SharedStatuses",
+    "Tally",
+    "Waits",
     "adapters",
+    "blame",
     "ejected",
     "hung",
+    "most_ejected",
+    "scripts",
+    "without_requests",
 ]

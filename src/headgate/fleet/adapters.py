@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from headgate.fleet.ledger import EndpointLoad
 
 Place: TypeAlias = Literal["loaded", "fits", "full", "unknown"]
 """`full`: as many others are in use as fit into one batch, so that a request would wait for a place;
-`unknown`: the engine does not answer to the name, as far as its list of models goes."""
+`unknown`: the engine does not answer to the name, as far as its list of models or a 404 of it goes."""
 
 
 def place(load: EndpointLoad, adapter: str) -> Place:
@@ -16,6 +17,8 @@ def place(load: EndpointLoad, adapter: str) -> Place:
 
     An endpoint of which nothing is known counts as one that has a place.
     """
+    if adapter in load.lacking:
+        return "unknown"
     reading = load.reading
     if adapter in load.adapters:
         return "loaded"
@@ -30,6 +33,11 @@ def place(load: EndpointLoad, adapter: str) -> Place:
     if limit is None or len(load.adapters) + len(running) + len(waiting) < limit:
         return "fits"
     return "fits" if len(in_use(load)) < limit else "full"
+
+
+def not_lacking(adapter: str, loads: Sequence[EndpointLoad]) -> Sequence[EndpointLoad]:
+    """Those that have not answered 404 for an adapter lately; all if there are none."""
+    return [load for load in loads if adapter not in load.lacking] or loads
 
 
 def in_use(load: EndpointLoad) -> set[str]:

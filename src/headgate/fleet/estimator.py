@@ -116,6 +116,11 @@ class Estimator:
         """Whether the engine's own figures are a part of what is predicted; otherwise the ledger is all."""
         return self._read_at > -math.inf
 
+    @property
+    def awaits_first_token(self) -> bool:
+        """Whether a stream is in its queue, whose first token will say how long that was."""
+        return bool(self._waiting)
+
     def queue_s(self, now: float, uncached_tokens: float = 0.0) -> float:
         """Seconds until it would take up a request that comes now, of which so many tokens need room.
 

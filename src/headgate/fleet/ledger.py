@@ -21,6 +21,9 @@ A request of unknown length holds a batch slot about as long as a prompt of a fe
 takes to prefill; the learned estimate of each endpoint replaces this figure.
 """
 
+LACKING_S = 60.0
+"""An endpoint that does not know an adapter is asked again after this time: somebody may have loaded it."""
+MOST_LACKING = 1024
 MOST_ADAPTERS = 64
 """So many are taken for loaded at most, where an engine does not say how many it has places for."""
 
@@ -34,12 +37,14 @@ class EndpointLoad(EndpointHealth):
         "endpoint",
         "estimator",
         "labels",
+        "lacking",
         "output_tokens",
         "prefill_tokens",
         "reading",
         "requests",
         "requests_at_reading",
         "started",
+        "unseen_tokens",
         "used_adapters",
     )
 
@@ -57,10 +62,14 @@ class EndpointLoad(EndpointHealth):
         """How many of its requests are for each adapter; those that have none are not in it."""
         self.used_adapters: dict[str, None] = {}
         """Those that it has loaded, as far as it was sent requests for them: the one used last is last."""
+        self.lacking: dict[str, tuple[float, frozenset[str] | None]] = {}
+        """Adapters that it said it does not know: until when that counts, and its list of models then."""
         self.decoding = 0
         """Those of its requests that have their first token."""
         self.prefill_tokens = 0
         """Prompt tokens that it has to prefill for requests without a first token: the uncached ones."""
+        self.unseen_tokens = 0
+        """Those of `prefill_tokens` whose answers are not streamed: they may have been prefilled long ago."""
         self.output_tokens = 0
         """Tokens that its requests are expected to generate."""
         self.started = 0
@@ -72,6 +81,8 @@ class EndpointLoad(EndpointHealth):
         reading again changes nothing."""
         if reading is not self.reading:
             self.reading = reading
+            if self.lacking and reading is not None:
+                self._find_listed(reading.models)
             self.requests_at_reading = self.requests
             self.estimator.read(reading, self.requests)
 
@@ -94,9 +105,32 @@ class EndpointLoad(EndpointHealth):
         while len(used) > max(MOST_ADAPTERS if limit is None else limit, 1):
             del used[next(iter(used))]
 
+    def lacks(self, adapter: str, now: float) -> None:
+        """Notes that it answered 404 for an adapter. A later list of models, an answer or time ends that."""
+        self.used_adapters.pop(adapter, None)
+        if len(self.lacking) >= MOST_LACKING:
+            self.lacking.clear()
+        self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
+
+    def _find_listed(self, models: frozenset[str] | None) -> None:
+        """Its list of models is newer than its 404: what it has then is there."""
+        if models is not None:
+            self.lacking = {
+                adapter: (until, before)
+                for adapter, (until, before) in self.lacking.items()
+                if models is before or adapter not in models
+            }
+
+    def sweep(self, now: float) -> None:
+        """Forgets what was long ago; called about once a second."""
+        self.hanging = 0
+        if self.lacking:
+            self.lacking = {name: known for name, known in self.lacking.items() if known[0] > now}
+
     def restarted(self) -> None:
         """Its engine began anew: nothing is loaded."""
         self.used_adapters.clear()
+        self.lacking.clear()
 
     @property
     def work_tokens(self) -> int:
@@ -160,6 +194,8 @@ class Booking:
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens
+        if not is_streamed:
+            load.unseen_tokens += uncached_tokens
         load.output_tokens += output_tokens
         if adapter:
             self.loads_adapter = not load.has_adapter(adapter)
@@ -171,7 +207,7 @@ class Booking:
         """The prompt is prefilled; called once, as the first byte of the answer's body is here."""
         self.is_prefilled = True
         load = self.load
-        load.prefill_tokens -= self.uncached_tokens
+        self._leave_prefill(load)
         load.decoding += 1
         if self.is_streamed:
             load.estimator.first_token(self, now)
@@ -205,8 +241,13 @@ class Booking:
         if self.is_prefilled:
             load.decoding -= 1
         else:
-            load.prefill_tokens -= self.uncached_tokens
+            self._leave_prefill(load)
         load.estimator.ended(self, now)
+
+    def _leave_prefill(self, load: EndpointLoad) -> None:
+        load.prefill_tokens -= self.uncached_tokens
+        if not self.is_streamed:
+            load.unseen_tokens -= self.uncached_tokens
 
     def _leave_adapter(self, adapters: dict[str, int]) -> None:
         left = adapters[self.adapter] - 1
@@ -262,7 +303,7 @@ class Ledger:
         for load in self._loads.values():
             assert load.requests >= 0
             assert 0 <= load.decoding <= load.requests
-            assert load.prefill_tokens >= 0
+            assert 0 <= load.unseen_tokens <= load.prefill_tokens
             assert load.output_tokens >= 0
             assert sum(load.adapters.values()) <= load.requests
             assert load.requests > 0 or load.work_tokens == load.output_tokens == 0

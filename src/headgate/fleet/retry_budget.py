@@ -37,10 +37,12 @@ class RetryBudget:
         self._counted_at = now
         self._saved = self.policy.floor_per_s * self.policy.window_s
 
-    def take(self, now: float) -> bool:
-        """Spends one retry at `now` (monotonic seconds), or says that there is none."""
+    def take(self, now: float, reserved: float = 0.0) -> bool:
+        """Spends one retry at `now` (monotonic seconds), or says that there is none. `reserved` is the part
+        of what a quiet pool saves that stays for others."""
         self._count(now)
-        if self._saved < 1.0:
+        policy = self.policy
+        if self._saved < 1.0 + reserved * policy.floor_per_s * policy.window_s:
             self.denied += 1
             return False
         self._saved -= 1.0

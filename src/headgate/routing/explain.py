@@ -56,11 +56,12 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def match(self) -> Match | None:
         """The rule that serves, as `routing.match` finds it."""
-        for reading in self.routes:
-            for rule in reading.rules:
-                if rule.fits:
-                    return Match(reading.route, rule.rule, self.is_adapter)
-        return None
+        first = [
+            Match(reading.route, rule.rule, self.is_adapter)
+            for reading in self.routes
+            for rule in [rule for rule in reading.rules if rule.fits][:1]
+        ]
+        return next((match for match in first if match.is_final), first[0] if first else None)
 
 
 def explain(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Reading:

@@ -15,6 +15,11 @@ class Match(msgspec.Struct, frozen=True):
     rule: Rule
     is_adapter: bool
 
+    @property
+    def is_final(self) -> bool:
+        """Whether no further route is tried: a rule without weights serves nobody, but may reserve a name."""
+        return self.rule.has_weight or self.route.is_reserved
+
 
 def is_named(snapshot: Snapshot, model: str) -> bool:
     """Whether some route has the name as its model or as an adapter."""
@@ -24,9 +29,10 @@ def is_named(snapshot: Snapshot, model: str) -> bool:
 def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match | None:
     """Finds the first rule, in the oldest route for the model first, that the request fits.
 
-    A name that some route has as its model is never looked up among the adapters, even if no rule
-    fits (R13); and only one that no route has goes to those that take unknown names. None means that there
-    is no such rule. Raises TooCostlyError.
+    A rule whose weights are all 0 lets the next route try, as Kthena's router does; it is returned only
+    if no other route has a rule for the request. A name that some route has as its model is never looked up
+    among the adapters, even if no rule fits (R13); and only one that no route has goes to those that take
+    unknown names. None means that there is no such rule. Raises TooCostlyError.
     """
     routes = snapshot.models.get(model)
     is_adapter = routes is None
@@ -35,8 +41,13 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
         if routes is None:
             is_adapter, routes = False, snapshot.unknown
     work = Work()
+    unweighted: Match | None = None
     for route in routes:
         for rule in route.rules:
             if rule.pattern is None or rule.pattern.fits(model, path, headers, work):
-                return Match(route, rule, is_adapter)
-    return None
+                found = Match(route, rule, is_adapter)
+                if found.is_final:
+                    return found
+                unweighted = unweighted or found
+                break
+    return unweighted

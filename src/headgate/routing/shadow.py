@@ -16,13 +16,13 @@ class Taker(NamedTuple):
     name: str
     route: Route
     rule: Rule | None
-    is_same_kind: bool
-    """Whether age decides between the two."""
+    is_older: bool
+    """Whether it goes first by its age."""
 
     def __str__(self) -> str:
         if self.rule is None:
             return f'"{self.name}" is the modelName of {self.route.key}'
-        older = "the older " if self.is_same_kind else ""
+        older = "the older " if self.is_older else ""
         return f'"{self.name}" goes to {older}{self.route.key}, rule {self.rule.name}'
 
 
@@ -46,8 +46,15 @@ def _taker(snapshot: Snapshot, route: Route, name: str) -> Taker | None:
             return None
         for rule in other.rules:
             if _takes_all(rule.pattern, name):
-                return Taker(name, other, rule, other.key.kind == route.key.kind)
+                if rule.has_weight or other.is_reserved:
+                    return Taker(name, other, rule, _is_older(other, route))
+                break  # what gets here goes to the next route
     return None
+
+
+def _is_older(other: Route, route: Route) -> bool:
+    """Of InferenceModels, a younger one goes first while the pool of the older does not exist."""
+    return other.key.kind == route.key.kind and (other.created, other.key) < (route.created, route.key)
 
 
 def _takes_all(pattern: RequestPattern | None, name: str) -> bool:

@@ -151,12 +151,20 @@ class Target(msgspec.Struct, frozen=True):
     """What the endpoints are asked for; empty where the pool says it, or the request."""
 
 
+_WEIGHT = operator.attrgetter("weight")
+
+
 class Rule(msgspec.Struct, frozen=True):
     """Where requests that fit the pattern go; no pattern fits all."""
 
     name: str
     pattern: RequestPattern | None
     targets: tuple[Target, ...]
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether any target gets a share of its requests."""
+        return any(map(_WEIGHT, self.targets))
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

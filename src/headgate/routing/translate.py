@@ -60,8 +60,9 @@ class Translator:
     """Follows the changes of objects: `snapshot` translates those that changed since it was last called, and
     what depends on them. A snapshot shares all else with the one before.
 
-    For one name, ModelRoutes go before InferenceModels, and these before the annotations of pools. Changes
-    may come in any order; the snapshot depends only on the objects as they are.
+    For one name, ModelRoutes go before InferenceModels, and these before the annotations of pools; last come
+    InferenceModels whose pool does not exist. Changes may come in any order; the snapshot depends only on the
+    objects as they are.
     """
 
     def __init__(self) -> None:
@@ -206,7 +207,8 @@ class Translator:
         holder = self._holder(_place(model)) if model.spec.model_name else None
         inference_models.check(model, holder or reporter.ref, self._sources.keys(), reporter)
         routes = (inference_models.route(model),) if holder == reporter.ref else ()
-        self._routes.put(reporter.ref, (0, *model.metadata.age_order), routes, goes_first=False)
+        place = 0 if inference_models.pool_of(model) in self._sources else 2  # pools have 1
+        self._routes.put(reporter.ref, (place, *model.metadata.age_order), routes, goes_first=False)
 
     def _pool(self, source: PoolObject, reporter: Reporter) -> Pool:
         pods, secrets = self._inputs.pods(reporter.ref), self._inputs.secrets

@@ -19,9 +19,10 @@ def candidates(
 ) -> Sequence[EndpointLoad]:
     """The endpoints to choose among; empty if all of them were tried, or have `max_requests` in flight.
 
-    Never more than half of the pool is passed over for its failures. One that returns from an ejection
-    takes part in its share of the choices. If only endpoints are left that one would rather not ask, the
-    one whose failure is longest ago stands alone: a bad try beats none.
+    Never more than a part of the pool, half by default, is passed over for its failures. One that returns
+    from an ejection takes part in its share of the choices. If only endpoints are left that one would rather
+    not ask, the one whose failure is longest ago stands alone: a bad try beats none. Those that want no
+    requests for a while are asked only if there are no others but the ejected.
     """
     for load in pool:
         if load.suspect_until > now or load.requests >= max_requests:
@@ -39,18 +40,24 @@ def _of_mixed(
     max_requests: int,
 ) -> list[EndpointLoad]:
     with_room = [load for load in pool if load.requests < max_requests and load not in tried]
-    ejected = fleet.ejected([load for load in pool if load.suspect_until > now], now, most=len(pool) // 2)
+    ejected = fleet.ejected(
+        [load for load in pool if load.suspect_until > now], now, fleet.most_ejected(pool)
+    )
     chosen = [load for load in with_room if load.suspect_until <= now or _takes_part(load, ejected, now, rng)]
     if chosen or not with_room:
         return chosen
-    return [min(with_room, key=lambda load: (load in ejected, load.failed_at))]
+    resting = [load for load in with_room if load.resting_until > now and load not in ejected]
+    awake = [load for load in with_room if load not in resting]
+    if resting and all(load in ejected for load in awake):
+        return resting
+    return [min(awake, key=lambda load: (load in ejected, load.avoided_until))]
 
 
 def _takes_part(
     load: EndpointLoad, ejected: Collection[EndpointLoad], now: float, rng: random.Random
 ) -> bool:
     """Whether one that failed lately is weighed like the others this time."""
-    if load in ejected or load.avoided(now):
+    if load in ejected or load.resting_until > now or load.avoided(now):
         return False
     # Ejected by its own account, but not by the pool's: it takes part in full, since it is needed.
     share = load.share(now) or 1.0

@@ -173,7 +173,7 @@ def _may_prefill(
         for load in pairs.prefill_of(decode)
         if load is not decode and load.requests < max_requests and load not in tried
     ]
-    healthy = [load for load in able if load.ejected_until <= now]
+    healthy = [load for load in able if load.away_until <= now]
     return healthy if healthy or terms.decodes_alone else able
 
 
@@ -189,6 +189,6 @@ def _is_paired(
     for load in pairs.prefill_of(decode):
         if load is decode or load.requests >= max_requests or load in tried:
             continue
-        if load.ejected_until <= now or not terms.decodes_alone:
+        if load.away_until <= now or not terms.decodes_alone:
             return True
     return False

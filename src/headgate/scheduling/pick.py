@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Collection, Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointLoad, adapters
 from headgate.scheduling.candidates import candidates
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
@@ -26,4 +26,6 @@ def pick(
     `pool` is the whole pool; `max_requests` is what each of its endpoints may have in flight.
     """
     asked = candidates(pool, now, rng, tried, max_requests)
+    if request.adapter:
+        asked = adapters.not_lacking(request.adapter, asked)
     return policy.pick(request, asked, now, rng) if asked else None

@@ -41,6 +41,8 @@ class Policy(ABC):
     """What it is called where it is shown."""
     uses_prefix: bool = False
     """Whether it looks at the hashes of a prompt: otherwise they are not computed."""
+    first_block_bytes: int = 0
+    """How long the blocks are to be that are hashed of a prompt's first kilobyte; 0 if it is one block."""
     judges_decoding: bool = True
     """Whether it tells endpoints apart that only decode; otherwise LeastDecoding picks those."""
     judges_adapters: bool = False

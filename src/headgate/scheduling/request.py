@@ -29,7 +29,7 @@ class Request(msgspec.Struct, kw_only=True):
     """Chained hashes of the prompt's blocks, the first block first; empty where the policy uses none."""
     block_tokens: float = 0.0
     """Tokens in one block of `prefix`, as estimated; in one unit, where blocks differ in length."""
-    block_ends: Sequence[int] = ()
+    block_ends: Sequence[float] = ()
     """Where in the prompt its blocks end, in units; empty where each is one unit long."""
     priority: int = 0
     """Critical is 1, default 0, sheddable -1; objectives have any sign. Requests by ModelRoutes have none of

@@ -19,6 +19,7 @@ class WithAdapters(Policy):
         self.homes = Homes()
         self.name = policy.name
         self.uses_prefix = policy.uses_prefix
+        self.first_block_bytes = policy.first_block_bytes
         self.judges_decoding = policy.judges_decoding
         self.remote_tokens = policy.remote_tokens
         self.marks_answers = policy.marks_answers
@@ -45,8 +46,9 @@ class WithAdapters(Policy):
             return self.policy.reasons(request, candidates, choice, now)
         asked = self.homes.among(request.adapter, candidates, now)
         passed_over = f"adapter {request.adapter} is kept on others"
+        lacks = f"answered 404 for adapter {request.adapter}"
         return {
-            **dict.fromkeys(candidates, passed_over),
+            **{load: lacks if request.adapter in load.lacking else passed_over for load in candidates},
             **self.policy.reasons(request, asked, choice, now),
         }
 

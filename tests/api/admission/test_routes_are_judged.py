@@ -96,14 +96,18 @@ def test_conditions_on_headers_are_counted(judge, make, server):
         ),
         (
             {"modelName": "m", "rules": [{"targetModels": [{"modelServerName": "s", "weight": 0}]}]},
-            ["spec.rules[0].targetModels: the only weight is 0: requests that match this rule are refused"],
+            [
+                "spec.rules[0].targetModels: the only weight is 0: requests that match this rule "
+                "go to the next route for the model, if any"
+            ],
         ),
         (
             {"modelName": "m", "rules": [{"targetModels": [{"modelServerName": "s", "weight": 0}] * 2}]},
             [
                 'spec.rules[0].targetModels[1].modelServerName: "s" is targetModels[0] already; their '
                 "weights add up",
-                "spec.rules[0].targetModels: every weight is 0: requests that match this rule are refused",
+                "spec.rules[0].targetModels: every weight is 0: requests that match this rule "
+                "go to the next route for the model, if any",
             ],
         ),
         (
@@ -236,6 +240,12 @@ def test_routes_for_one_name_know_who_is_asked_first(judge, make, server):
     assert judge(new, server, old)[1] == [
         'spec.modelName: ModelRoute default/old is for "m" too, older, and takes every request: this route '
         "gets none"
+    ]
+    nowhere = {"modelName": "m", "rules": [{"targetModels": [{"modelServerName": "s", "weight": 0}]}]}
+    dark = make("route", "dark", nowhere, creationTimestamp="2026-01-01T00:00:00Z")
+    assert judge(new, server, dark)[1] == [
+        'spec.modelName: ModelRoute default/dark is for "m" too and older: this route gets what no rule '
+        "there matches"
     ]
     assert judge(new, server, picky)[1] == [
         'spec.modelName: ModelRoute default/picky is for "m" too and older: this route gets what no rule '

@@ -93,9 +93,9 @@ def test_an_answer_to_what_was_never_sent_is_nothing(index, loads):
 
 
 def test_blocks_may_differ_in_length(loads):
-    """Lengths are in units then: eight of them are five blocks, of which the last has three."""
+    """Sizes are in units then; what is held is in blocks."""
     index = PrefixIndex(block_ends=(1, 2, 3, 5, 8, 12, 16))
     index.add(PROMPT, loads[0], 1.0)
-    index.answered(PROMPT, loads[0], 11.9)
+    index.answered(PROMPT, loads[0], 5)
     index.validate()
     assert index.matched(TURN[:7], loads) == [5, 0, 0]

@@ -79,20 +79,53 @@ def test_first_tokens_make_room_at_once(load_of, capacity_of):
 
 
 def test_what_waits_in_an_engine_with_a_full_batch_bounds_what_it_gets(load_of, capacity_of):
-    """Of 64 in flight 24 wait, so that it works on 40: it gets two more than those."""
+    """Of 64 in flight 24 wait in every reading, so that it works on 40: it gets two more than those."""
     load = load_of(requests=64, prompt=1, is_streamed=False)
     capacity = capacity_of(load)
-    read(load, 1.0, waiting=24, running=40)
-    assert not capacity.has_room(0, 1.0)
-    assert capacity.saturation(1.0) == pytest.approx(64 / 42)
+    for at in range(1, 4):
+        read(load, at, waiting=24, running=40)
+        has_room = capacity.has_room(0, at)
+    assert not has_room
+    assert capacity.saturation(3.0) == pytest.approx(64 / 42)
 
 
 def test_of_what_waits_in_an_engine_others_have_their_part(load_of, capacity_of):
     """Of 64 requests of two workers 24 wait: each has 20 that the engine works on, and gets two more."""
     load = load_of(requests=32, prompt=1, is_streamed=False)
     capacity = capacity_of(load, target_s=1e6)
-    read(load, 1.0, waiting=24, running=40)
-    assert capacity.saturation(1.0) == pytest.approx(32 / 22)
+    for at in range(1, 4):
+        read(load, at, waiting=24, running=40)
+        capacity.has_room(0, at)
+    assert capacity.saturation(3.0) == pytest.approx(32 / 22)
+
+
+def test_what_waits_for_a_moment_is_no_queue(load_of, capacity_of):
+    """The least of a second counts: answers that end together are followed by requests that come together."""
+    load = load_of(requests=64, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    for tenth in range(10, 60):
+        read(load, tenth / 10, waiting=0 if tenth % 7 == 0 else 50, running=64 if tenth % 7 == 0 else 14)
+        assert capacity.has_room(0, tenth / 10)
+
+
+def test_an_engine_that_takes_up_more_each_time_is_not_bounded(load_of, capacity_of):
+    """What waits there is about to run: more of it runs at each reading."""
+    load = load_of(requests=200, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    for at in range(1, 6):
+        read(load, at, waiting=200 - 30 * at, running=30 * at)
+        assert capacity.has_room(0, at)
+
+
+def test_a_queue_that_stays_in_an_engine_is_halved(load_of, capacity_of):
+    """Where prefill is what it has too little of, it runs now more and now fewer."""
+    load = load_of(requests=100, prompt=1, is_streamed=False)
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=80, running=20)
+    assert capacity.has_room(0, 1.0)
+    read(load, 2.0, waiting=90, running=10)
+    assert not capacity.has_room(0, 2.0)
+    assert capacity.saturation(2.0) == pytest.approx(100 / 61)
 
 
 def test_a_burst_that_is_not_yet_prefilled_is_no_full_batch(load_of, capacity_of):
@@ -111,38 +144,92 @@ def test_what_an_engine_showed_is_known_while_it_rests_and_forgotten_when_it_is_
     """An endpoint that failed comes back with the bound that it had; one that went away begins anew."""
     load = load_of(requests=10, prompt=0)
     capacity = capacity_of(load, target_s=1e6)
-    read(load, 1.0, waiting=4, running=6)
+    read(load, 1.0, waiting=4, running=6, kv_usage=0.95)
     assert not capacity.has_room(0, 1.0)
-    read(load, 2.0, waiting=1, running=3)  # of an engine that is known, it says nothing
     capacity.follow([], None, [load])
     capacity.follow([load])
     assert not capacity.has_room(0, 2.0)
+    load.read(None)
     capacity.follow([])
     capacity.follow([load])
     assert capacity.has_room(0, 2.0)
 
 
 def test_an_engine_that_takes_more_than_it_did_is_given_more(load_of, capacity_of):
-    """The bound is what was seen; it goes when more is seen to fit."""
+    """The bound is what was seen; it rises with each reading in which nothing waits, by more each time."""
     load = load_of(requests=20, prompt=1, is_streamed=False)
     capacity = capacity_of(load)
-    read(load, 1.0, waiting=10, running=10)
+    read(load, 1.0, waiting=10, running=10, kv_usage=0.95)
     assert not capacity.has_room(0, 1.0)
-    read(load, 2.0, waiting=0, running=20)
-    assert capacity.has_room(0, 2.0)
+    given, at, before = [], 1.0, 20
+    for _ in range(4):
+        at += 1.0
+        read(load, at, waiting=0, running=load.requests)
+        while capacity.has_room(0, at):
+            load.book(1, 50, at, False)
+        given.append(load.requests - before)
+        before = load.requests
+    assert given == sorted(given)
+    assert given[-1] > 4 * given[0] > 0
+
+
+@pytest.mark.parametrize("learned_s", [1e-5, 1e-1])
+def test_an_engine_in_which_nothing_waits_has_room_whatever_was_learned(load_of, capacity_of, learned_s):
+    """Seconds for each token of short prompts are mostly the delay; of answers that are not streamed nothing
+    is seen that could correct them."""
+    load = load_of(is_known=False)
+    load.estimator.rates.learn(1, 1, 1.0)
+    load.estimator.rates.token_s = learned_s
+    capacity = capacity_of(load)
+    at = 0.0
+    while load.requests < 200 and at < 8.0:
+        at += 1.0
+        read(load, at, waiting=0, running=load.requests, kv_usage=0.1)
+        while capacity.has_room(0, at) and load.requests < 200:
+            load.book(60, 50, at, False)
+    assert load.requests == 200
+
+
+def test_prompts_that_are_long_are_given_a_step_at_a_time(load_of, capacity_of):
+    """That nothing waits is no reason to send an engine a minute of work."""
+    load = load_of(requests=1, prompt=3000, is_streamed=False)
+    load.estimator.rates.token_s = 1.0
+    capacity = capacity_of(load)
+    read(load, 1.0, waiting=0, running=1)
+    while capacity.has_room(0, 1.0):
+        load.book(3000, 50, 1.0, False)
+    assert 2 <= load.requests <= 3
+
+
+def test_streams_are_not_sent_because_nothing_waits(load_of, capacity_of):
+    """Their first tokens say what is prefilled: a long prompt that is being prefilled does not wait."""
+    load = load_of(requests=2, prompt=5000)
+    capacity = capacity_of(load)
+    read(load, 0.1, waiting=0, running=2)
+    assert not capacity.has_room(0, 0.1)
 
 
 def test_without_readings_requests_are_counted(load_of, capacity_of):
-    """By what the engine was seen to work on, or by a bound that is set: never a full stop."""
+    """By what the engine was last seen to work on, or by a bound that is set: never a full stop."""
     load = load_of(requests=9, prompt=1, is_streamed=False)
     capacity = capacity_of(load, without_reading=10)
     assert capacity.has_room(0, 0.0)
     load.book(1, 50, 0.0, False)
     assert not capacity.has_room(0, 0.0)
-    read(load, 1.0, waiting=4, running=6)
+    read(load, 1.0, waiting=4, running=6, kv_usage=0.95)
     assert not capacity.has_room(0, 1.0)
     load.read(None)
     assert capacity.saturation(1.0) == pytest.approx(10 / 8)
+
+
+def test_without_readings_a_rate_that_was_learned_holds_no_unseen_prompts(load_of, capacity_of):
+    """Nothing would ever show that it is wrong."""
+    load = load_of(requests=50, prompt=100_000, is_streamed=False)
+    capacity = capacity_of(load, without_reading=60)
+    assert capacity.has_room(0, 0.0)
+    for _ in range(10):
+        load.book(1, 50, 0.0, False)
+    assert not capacity.has_room(0, 0.0)
 
 
 def test_no_endpoint_has_more_than_its_connections(load_of, capacity_of):
@@ -171,22 +258,6 @@ def test_a_guess_holds_nobody_up(load_of, capacity_of):
     assert not capacity.has_room(0, 0.0), "but requests are counted"
 
 
-def test_answers_that_have_ended_are_waited_for_no_more(load_of, capacity_of):
-    """Those that do not stream show their prefill only by their end, which may come sooner than predicted."""
-    load = load_of()
-    capacity = capacity_of(load)
-    bookings = [load.book(50_000, 50, 0.0, False) for _ in range(10)]
-    assert not capacity.has_room(0, 1.0)
-    for booking in bookings[1:]:
-        booking.first_token(1.0)
-        booking.end(1.0)
-    load.book(100, 50, 1.0, False)
-    bookings[0].first_token(1.0)
-    bookings[0].end(1.0)
-    assert load.estimator.busy_until > 10.0
-    assert capacity.has_room(0, 1.0)
-
-
 def test_sheddable_requests_do_not_join_a_queue_of_others(load_of, capacity_of):
     """Where nothing of ours is in flight, and engines are busy for other gateways; what matters more goes."""
     load = load_of()
@@ -201,12 +272,22 @@ def test_sheddable_requests_do_not_join_a_queue_of_others(load_of, capacity_of):
     assert capacity.has_room(-1, 4.0), "of what is not known nobody is refused"
 
 
-def test_requests_of_ours_that_wait_are_no_others(load_of, capacity_of):
-    """Those that the engine told of, all of which this gateway has sent and got back since."""
-    load = load_of(requests=9, prompt=1)
+def test_sheddable_requests_do_not_wait_in_an_engine_beside_ours(load_of, capacity_of):
+    """Others are all that we did not send, though as many of ours are in flight; and what waits counts until
+    it has its first token, whoever sent it."""
+    load = load_of()
     capacity = capacity_of(load)
-    read(load, 1.0, waiting=8, running=1)
-    assert load.requests_at_reading == 9
-    capacity.has_room(-1, 1.0)
-    read(load, 2.0, waiting=14, running=1)
-    assert not capacity.has_room(-1, 2.0)
+    for booking in [load.book(1, 50, 0.0) for _ in range(10)]:
+        booking.first_token(0.5)
+    read(load, 0.6, waiting=0, running=40)
+    assert capacity.has_room(-1, 0.6)
+    read(load, 1.0, waiting=10, running=12)
+    assert not capacity.has_room(-1, 1.0), "ten of others wait, beside ten of ours that run"
+    assert capacity.has_room(0, 1.0)
+    read(load, 2.0, waiting=0, running=12)
+    ours = [load.book(1, 50, 2.0) for _ in range(8)]
+    read(load, 2.1, waiting=8, running=10)
+    assert not capacity.has_room(-1, 2.1)
+    for booking in ours[:6]:
+        booking.first_token(2.2)
+    assert capacity.has_room(-1, 2.2), "of those that waited, two are left"

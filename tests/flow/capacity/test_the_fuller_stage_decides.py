@@ -78,7 +78,7 @@ def test_a_stage_whose_endpoints_all_rest_is_known_again_afterwards(load_of):
     capacity.follow([prefill, decode])
     for _ in range(4):
         prefill.book(0, 0, 0.0)
-    prefill.read(EngineReading(at=0.0, waiting=2, running=2, kv_usage=0.0))
+    prefill.read(EngineReading(at=0.0, waiting=2, running=2, kv_usage=0.95))
     assert not capacity.has_room(0, 0.0)
     capacity.follow([decode], None, [prefill])
     assert capacity.by_stage(0.0) == {"decode": 0.0}

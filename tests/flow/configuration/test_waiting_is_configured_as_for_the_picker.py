@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from headgate.flow.capacity import CapacitySettings
 from headgate.flow.configuration import read
 
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -87,6 +88,27 @@ saturationDetector: {pluginRef: utilization-detector}
         0.9,
         5.0,
     )
+
+
+def test_thresholds_where_they_stood_before():
+    """The picker of the first releases had no plugin for the detector, but its thresholds in the file."""
+    older = "saturationDetector: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.7, %s}"
+    staleness = "metricsStalenessThreshold: 150ms"
+    found = reading("featureGates: [flowControl]\n" + older % staleness)
+    assert found.queueing is not None
+    capacity = found.queueing.capacity
+    assert capacity == CapacitySettings(
+        detector="utilization-detector", queue_depth=7, kv_usage=0.7, stale_s=0.15
+    )
+    assert "saturationDetector" in [each.path for each in found.problems if each.severity == "warning"]
+    wrong = reading("featureGates: [flowControl]\n" + older % "metricsStalenessThreshold: soon")
+    assert [each.path for each in wrong.problems if each.severity == "error"] == [
+        "saturationDetector.metricsStalenessThreshold"
+    ]
+    closed = reading(older % staleness)
+    assert closed.queueing is None
+    (_, told) = [each.message for each in closed.problems if each.path == "saturationDetector"]
+    assert "without effect" in told
 
 
 @pytest.mark.parametrize(

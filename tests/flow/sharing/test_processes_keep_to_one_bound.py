@@ -1,45 +1,15 @@
 """Several queues of one pool are one, as near as the time between two reports comes."""
 
-import random
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from some_processes import Process
 
 from headgate.flow.capacity import InFlight, Pace
-from headgate.flow.queue import BandSettings, Bounds, FlowQueue, FlowSettings, Usage, Waiting, WindowSettings
-from headgate.flow.sharing import Charge, Charges, Hub, PoolReport
-
-
-class Process:
-    """One queue of several, with a pool of its own to send to, and what it has to tell."""
-
-    def __init__(self, settings, capacity, processes, number):
-        capacity.take_share(1.0 / processes)
-        self.capacity = capacity
-        self.queue = FlowQueue(settings, capacity, random.Random(1), Bounds(settings, processes, number))
-        self.charges, self.came = Charges(), Counter()
-        self.sent = []
-        self.running = []
-
-    def enter(self, now=0.0, flow="", priority=0, work=100, size=1):
-        self.came[priority] += 1
-        waiting = Waiting(
-            None, flow=flow, priority=priority, work=work, size=size, arrived=now, deadline=now + 1e9
-        )
-        return self.queue.enter(waiting, now) is None
-
-    def look(self, now):
-        while (waiting := self.queue.next(now)) is not None:
-            self.sent.append(waiting)
-            self.running.append(waiting)
-            self.charges.add(waiting.priority, waiting.flow, sent=waiting.work)
-
-    def take(self, share, now):
-        self.capacity.take_share(share.room)
-        self.queue.bounds.take(share)
-        self.queue.charge(share.charges, now)
+from headgate.flow.queue import BandSettings, FlowSettings, Usage, WindowSettings
+from headgate.flow.sharing import Charge, Hub, PoolReport
 
 
 def exchange(hub, processes, now=0.0):
@@ -99,28 +69,34 @@ def test_no_more_wait_than_one_queue_would_hold(count, most, bursts):
 
 
 def test_all_of_a_bound_is_used_where_all_requests_come():
-    """Within a second of it, although the others have a part in it at first."""
+    """Although the others have a part in it at first, and give it up before anybody else has it."""
     hub, processes = made(4, max_requests=100)
-    for _ in range(10):
+    for _ in range(12):
         while processes[0].enter():
             pass
         exchange(hub, processes)
     assert len(processes[0].queue) == 100
 
 
-def test_a_process_that_ends_leaves_its_part_to_the_others():
-    """As soon as that is told."""
+def test_a_process_that_ends_leaves_the_others_what_it_had_beyond_its_part():
+    """With which the next in its place begins, whoever was told what before."""
     hub, processes = made(2, max_requests=10)
-    while processes[0].enter():
-        pass
-    exchange(hub, processes)
-    hub.forget(processes[0])
-    assert hub.shares()[processes[1]]["pool"].all.requests >= 5
     for _ in range(10):
-        while processes[1].enter():
+        while processes[0].enter():
             pass
-        exchange(hub, processes[1:])
-    assert len(processes[1].queue) == 10
+        exchange(hub, processes)
+    assert len(processes[0].queue) >= 9
+    hub.forget(processes[0])
+    exchange(hub, processes[1:])
+    fresh = Process(FlowSettings(max_requests=10), Always(), 2, 0)
+    processes = [fresh, processes[1]]
+    for _ in range(10):
+        for process in processes:
+            while process.enter():
+                pass
+        assert sum(len(process.queue) for process in processes) <= 10
+        exchange(hub, processes)
+    assert [len(process.queue) for process in processes] == [5, 5]
 
 
 def test_requests_in_flight_are_bounded_for_all():

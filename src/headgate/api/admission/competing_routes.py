@@ -63,4 +63,9 @@ def _who_gets_what(route: Place, name: str, other: Filed, others: View) -> str:
 
 def _takes_all(other: Filed, others: View) -> bool:
     rules = Place(others.get(other.group, other.kind, other.key)).at("spec.rules")
-    return any(rule_order.is_catch_all(rule) for rule in rules.items())
+    return any(rule_order.is_catch_all(rule) and _has_weight(rule) for rule in rules.items())
+
+
+def _has_weight(rule: Place) -> bool:
+    """One whose weights are all 0 lets the next route try."""
+    return any(target["weight"].integer != 0 for target in rule["targetModels"].items())

@@ -137,7 +137,8 @@ def _check_targets(route: Place, targets: Place, others: View, found: Findings) 
     weights = [target["weight"].integer for target in targets.items()]
     if weights and all(weight == 0 for weight in weights):
         told = "the only weight is 0" if len(weights) == 1 else "every weight is 0"
-        found.warn(targets, f"{told}: requests that match this rule are refused")
+        told += ": requests that match this rule go to the next route for the model, if any"
+        found.warn(targets, told)
 
 
 def _check_server(route: Place, name: Place, others: View, found: Findings) -> None:

@@ -6,7 +6,7 @@ blocks instead of 500, and how much of it is held is still known to within 3 %. 
 nothing but the distance from the beginning, so that a conversation that grows keeps those it had. What comes
 after the last whole block, and after the first 4 MB, is not hashed: of a prompt below 1 KB nothing is. It is
 prefilled in a few milliseconds, and to look it up would add as much to the cost of a request as all else
-that picks its endpoint.
+that picks its endpoint. A policy may ask for shorter blocks within the first kilobyte all the same.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 import xxhash
 
@@ -37,10 +39,32 @@ def _block_ends() -> tuple[int, ...]:
 
 BLOCK_ENDS = _block_ends()
 """Where the blocks of a text end, in units of 1 KB."""
-_BLOCKS = [
-    slice(start * BLOCK_BYTES, end * BLOCK_BYTES)
-    for start, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False)
-]
+
+
+class Blocks(NamedTuple):
+    """How texts are cut."""
+
+    ends: tuple[float, ...]
+    """Where blocks end, in units of 1 KB."""
+    byte_ends: tuple[int, ...]
+    slices: tuple[slice, ...]
+
+
+def _blocks(first: tuple[int, ...]) -> Blocks:
+    """The usual ones, of which the first kilobyte is cut at these bytes."""
+    byte_ends = (*first, *(end * BLOCK_BYTES for end in BLOCK_ENDS))
+    slices = tuple(slice(start, end) for start, end in pairwise((0, *byte_ends)))
+    return Blocks(tuple(end / BLOCK_BYTES for end in first) + BLOCK_ENDS, byte_ends, slices)
+
+
+USUAL = _blocks(())
+
+
+@lru_cache(maxsize=64)
+def blocks_from(first_bytes: int) -> Blocks:
+    """Blocks of so many bytes in the first kilobyte, and the usual ones behind it; 0 is the usual ones. An
+    index counts each of the short ones as one unit, so it holds a little less."""
+    return _blocks(tuple(range(first_bytes, BLOCK_BYTES, first_bytes))) if first_bytes else USUAL
 
 
 @lru_cache(maxsize=1024)
@@ -52,11 +76,11 @@ def seed(model: str, salt: bytes = b"") -> int:
     return _digest(salt, _digest(model.encode(), _SECRET))
 
 
-def hashes(text: bytes | memoryview, seed: int) -> list[int]:
+def hashes(text: bytes | memoryview, seed: int, blocks: Blocks = USUAL) -> list[int]:
     """The hashes of a text's whole blocks, of 64 bits; each stands for all of the text before it as well."""
     chained, found = seed, []
     view = memoryview(text)  # blocks are not copied
-    for block in _BLOCKS[: bisect_right(BLOCK_ENDS, len(text) // BLOCK_BYTES)]:
+    for block in blocks.slices[: bisect_right(blocks.byte_ends, len(text))]:
         chained = _digest(view[block], chained)
         found.append(chained)
     return found

@@ -145,8 +145,8 @@ class PrefixIndex:
         while self._count > self.max_blocks:
             self._make_room()
 
-    def answered(self, prefix: Sequence[int], load: EndpointLoad, units: float) -> None:
-        """Notes that an endpoint has answered a prompt, which is so long together with the answer.
+    def answered(self, prefix: Sequence[int], load: EndpointLoad, blocks: float) -> None:
+        """Notes that an endpoint has answered a prompt, which has so many blocks together with the answer.
 
         What it has generated is in its cache as well, and counts as held of a prompt that begins with this
         one and is at least that long: the next turn. One that is shorter is something else, or the answer was
@@ -155,7 +155,7 @@ class PrefixIndex:
         """
         held = self._held.get(load)
         if held is not None and prefix:
-            self._runs.answer(prefix, held.bit, units)
+            self._runs.answer(prefix, held.bit, int(blocks))
 
     def _ending(self, prefix: Sequence[int], held: Held) -> Run:
         """The run that ends where a prompt ends. It is made if there is none, or cut from a longer one; and

@@ -7,7 +7,6 @@ on the number of its runs, which are few: what it has in common with other promp
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 
@@ -106,7 +105,7 @@ class Runs:
         for block in blocks:  # at half the cost of an update with a dict of them
             of[block] = run
 
-    def answer(self, prefix: Sequence[int], holder: int, units: float) -> None:
+    def answer(self, prefix: Sequence[int], holder: int, blocks: int) -> None:
         """Notes how long a prompt is together with its answer, if it ends with a run that nothing follows and
         that one endpoint holds alone."""
         run = self._of.get(prefix[-1])
@@ -115,7 +114,7 @@ class Runs:
         if run.answered:
             run.answered = SEVERAL
         else:
-            run.answered = bisect_right(self._ends, units) - 1 if self._ends else int(units)
+            run.answered = blocks
 
     def remove(self, run: Run) -> None:
         """Takes out a run that nobody holds any more."""

@@ -20,17 +20,18 @@ WITHOUT_READING = 256
 
 
 class PredictedWork(Capacity):
-    """There is room while some endpoint is predicted to take up a request within `target_s`, and has not more
-    requests than it can work on.
+    """There is room while some endpoint is predicted to take up a request within `target_s`, or its engine
+    has shown that it could take one, and it has not more requests than its engine can work on.
 
     The prediction is the ledger's, so that it follows each request at once, and goes on where engines are not
-    read; readings add what the ledger cannot see. The saturation is that of the least loaded endpoint.
+    read. It counts for streams, whose first tokens correct it. For prompts whose answers are not streamed
+    nothing would: of these, an endpoint may have what its engine has shown (`Slots`), whatever the ledger
+    expects. The saturation is that of the least loaded endpoint.
 
-    What is not known holds nobody up. Without a first token that was ever seen, as where no answer is
-    streamed, the rate of prefill is a guess, and requests alone are counted; no queue is longer than what the
-    requests in flight could make it; and an endpoint with nothing in flight always has room. Only sheddable
-    requests find none where an engine says that requests of others wait in it: what matters more must not
-    starve beside another gateway, and they may.
+    What is not known holds nobody up. Before a first token was ever seen the rate of prefill is a guess, and
+    requests alone are counted; and an endpoint with nothing in flight always has room. Only sheddable
+    requests find none where an engine says that requests wait in it, whoever sent them: what matters more
+    must not starve beside another gateway, and they may.
     """
 
     def __init__(
@@ -65,14 +66,14 @@ class PredictedWork(Capacity):
         if ceiling is None:
             return super().has_room(priority, now)
         # Asked for every request: the first endpoint with room is enough, and hardly anything is called. It
-        # says what `_queue_s` does, of which the time until `busy_until` is the least.
+        # says what `_queue_share` does; the time until `busy_until` is the least that the ledger expects.
         target_s = self._target_s * ceiling
         latest = now + target_s
         for load, slots in self._slots.items():
             requests = load.requests
             if load.reading is not slots.reading:
                 slots.follow()
-            if priority < 0 and slots.others_wait:
+            if priority < 0 and slots.makes_wait():
                 continue
             if not requests:
                 return True
@@ -82,10 +83,15 @@ class PredictedWork(Capacity):
             rates = estimator.rates
             if not rates.observations:
                 return True
-            if now <= estimator.is_simple_until:
-                if estimator.busy_until < latest or load.prefill_tokens * rates.token_s < target_s:
-                    return True
-            elif estimator.busy_until < latest and estimator.queue_s(now) < target_s:
+            is_simple = now <= estimator.is_simple_until
+            if estimator.busy_until < latest and (is_simple or estimator.queue_s(now) < target_s):
+                return True
+            if (
+                (is_simple or not estimator.awaits_first_token)
+                and requests < slots.evident * ceiling
+                and load.unseen_tokens < slots.evident_tokens * ceiling
+                and (load.prefill_tokens - load.unseen_tokens) * rates.token_s < target_s
+            ):
                 return True
         return False
 
@@ -97,7 +103,7 @@ class PredictedWork(Capacity):
         for load, slots in self._slots.items():
             if load.requests < min(slots.bound * ceiling, self.max_requests):
                 room_at = load.estimator.busy_until - self._target_s * ceiling
-                if room_at + LATE_S > now and _queue_s(load, now) > 0.0:
+                if room_at + LATE_S > now and self._queue_share(load, slots, now) > 0.0:
                     at = min(at, room_at + LATE_S)
         return at
 
@@ -118,18 +124,21 @@ class PredictedWork(Capacity):
         if load.reading is not slots.reading:
             slots.follow()
         most = min(slots.bound, self.max_requests)
-        fullness = max(_queue_s(load, now) / self._target_s, load.requests / most)
+        fullness = max(self._queue_share(load, slots, now), load.requests / most)
         return max(fullness, 1.0) if load.suspect_until > now else fullness
 
-
-def _queue_s(load: EndpointLoad, now: float) -> float:
-    """Seconds of prefill before a request that comes now, as far as anything is known of it."""
-    estimator = load.estimator
-    rates = estimator.rates
-    if not rates.observations:
-        return 0.0
-    queue_s = estimator.queue_s(now)
-    if now > estimator.is_simple_until:
-        return queue_s
-    # Of requests that do not stream it is not seen when they are prefilled, only when they are over.
-    return min(queue_s, load.prefill_tokens * rates.token_s)
+    def _queue_share(self, load: EndpointLoad, slots: Slots, now: float) -> float:
+        """Of the longest queue: what the ledger expects, or what the engine has shown, whichever is less."""
+        estimator = load.estimator
+        rates = estimator.rates
+        if not rates.observations:
+            return 0.0
+        expected = estimator.queue_s(now) / self._target_s
+        if now > estimator.is_simple_until and estimator.awaits_first_token:
+            return expected
+        shown = max(
+            load.requests / slots.evident,
+            load.unseen_tokens / slots.evident_tokens,
+            (load.prefill_tokens - load.unseen_tokens) * rates.token_s / self._target_s,
+        )
+        return min(expected, shown)

@@ -17,7 +17,7 @@ from headgate.flow.configuration.queueing import Queueing
 from headgate.flow.queue import FAIRNESS, ORDERINGS, BandSettings, FlowSettings
 from headgate.flow.queue.settings import FairnessName, OrderingName
 from headgate.scheduling.configuration import Problems, document, elsewhere
-from headgate.scheduling.configuration.document import Band, Document, FlowControl
+from headgate.scheduling.configuration.document import Band, Document, FlowControl, Only
 from headgate.scheduling.configuration.fields import read_struct
 from headgate.scheduling.configuration.problems import meant
 from headgate.scheduling.plugins.saturation import (
@@ -56,6 +56,9 @@ def of_picker(said: Document, problems: Problems) -> Queueing | None:
     if gate is None:
         if flow is not None:
             problems.warning("flowControl", "without effect", f"open its gate: featureGates: [{GATE}]")
+        elif said.saturation_detector is not None:
+            fix = f"open the gate: featureGates: [{GATE}]"
+            problems.warning("saturationDetector", "without effect: the gateway's own settings stand", fix)
         return None
     return _Translation(said, problems).queueing(flow or FlowControl())
 
@@ -131,25 +134,19 @@ class _Translation:
 
     def _capacity(self, flow: FlowControl) -> CapacitySettings:
         ceilings = self._ceilings(flow.usage_limit_policy_plugin_ref)
-        reference = flow.saturation_detector or self._said.saturation_detector
+        reference, older = flow.saturation_detector, self._said.saturation_detector
         path = "flowControl.saturationDetector"
-        if reference is None:
+        if reference is None and older is not None and not older.plugin_ref:
+            parameters = older.thresholds
+            read_struct(UtilizationDetectorParameters, parameters, "saturationDetector", self._problems)
+            return self._by_utilization(parameters, "saturationDetector", ceilings)
+        name = (reference or older or Only(plugin_ref="")).plugin_ref
+        if not name:
             self._problems.note(path, "not said: whether a pool has room is told by its predicted work")
             return CapacitySettings(ceilings=ceilings)
-        kind, parameters, where = self._plugins.get(reference.plugin_ref, (reference.plugin_ref, {}, path))
+        kind, parameters, where = self._plugins.get(name, (name, {}, path))
         if kind == "utilization-detector":
-            utilization = self._parameters(UtilizationDetectorParameters, parameters, where)
-            return CapacitySettings(
-                detector="utilization-detector",
-                ceilings=ceilings,
-                queue_depth=max(round(utilization.queue_depth_threshold), 1),
-                kv_usage=utilization.kv_cache_util_threshold,
-                stale_s=self._seconds(
-                    f"{where}.parameters.metricsStalenessThreshold",
-                    utilization.metrics_staleness_threshold,
-                    0.2,
-                ),
-            )
+            return self._by_utilization(parameters, f"{where}.parameters", ceilings)
         if kind == "concurrency-detector":
             concurrency = self._parameters(ConcurrencyDetectorParameters, parameters, where)
             return CapacitySettings(
@@ -161,8 +158,25 @@ class _Translation:
             )
         detectors = ("utilization-detector", "concurrency-detector")
         told = f"{kind} is no saturation detector"
-        self._misused(f"{path}.pluginRef", reference.plugin_ref, told, meant(kind, detectors))
+        self._misused(f"{path}.pluginRef", name, told, meant(kind, detectors))
         return CapacitySettings()
+
+    def _by_utilization(
+        self, parameters: Mapping[str, Any], where: str, ceilings: CeilingSettings
+    ) -> CapacitySettings:
+        """Its parameters were judged before."""
+        said = (
+            read_struct(UtilizationDetectorParameters, parameters, where, Problems())
+            or UtilizationDetectorParameters()
+        )
+        staleness = f"{where}.metricsStalenessThreshold"
+        return CapacitySettings(
+            detector="utilization-detector",
+            ceilings=ceilings,
+            queue_depth=max(round(said.queue_depth_threshold), 1),
+            kv_usage=said.kv_cache_util_threshold,
+            stale_s=self._seconds(staleness, said.metrics_staleness_threshold, 0.2),
+        )
 
     def _ceilings(self, name: str) -> CeilingSettings:
         if not name:

@@ -76,8 +76,11 @@ class LeasedBudget:
         self._level_at = self._asked_at = now
         self._time: float | None = None
         """The account's, when it last answered,"""
-        self._time_asked_at = self._time_told_at = now
-        """which was between these two."""
+        self._time_asked_at = now
+        """which was after this."""
+        self._time_ahead = -math.inf
+        """The account's time is at least so much ahead of ours. The most that any answer has shown: one whose
+        claim was on its way for long shows less, as the account did not know how long."""
         self._demand = Demand(now)
         self._share: LocalBudget | None = None
         """What it goes by while the account is out of reach."""
@@ -244,8 +247,8 @@ class LeasedBudget:
             want=want,
             epoch=self._epoch,
             level=self._filled(now),
-            time_from=None if self._time is None else self._time + now - self._time_told_at,
-            time_until=None if self._time is None else self._time + now - self._time_asked_at,
+            time_from=None if self._time is None else now + self._time_ahead,
+            time_until=None if self._time is None else self._time_until(now),
         )
         surplus = self._held - want
         if surplus > 0:
@@ -255,6 +258,10 @@ class LeasedBudget:
         self._asked_at = now
         self._need = self._least = 0
         return claim
+
+    def _time_until(self, now: float) -> float:
+        assert self._time is not None
+        return max(self._time + now - self._time_asked_at, now + self._time_ahead)
 
     def _covered(self, now: float) -> float:
         """Tokens that came into its shares since the account last answered."""
@@ -269,8 +276,10 @@ class LeasedBudget:
         self._granted, self._told = grant.granted, grant.used
         self._held = self._granted - used
         self._until = self._asked_at + LEASE_S
+        ahead = grant.time - now
+        self._time_ahead = max(ahead, self._time_ahead) if grant.epoch == self._epoch else ahead
+        self._time, self._time_asked_at = grant.time, self._asked_at
         self._epoch, self._level, self._level_at = grant.epoch, grant.level, now
-        self._time, self._time_asked_at, self._time_told_at = grant.time, self._asked_at, now
         self.members = grant.members
         self._pause(claim, grant, now)
 

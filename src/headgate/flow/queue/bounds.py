@@ -19,6 +19,8 @@ class Bounds:
         self.all = self._first(self.set_for_all())
         """Of all bands."""
         self._bands: Mapping[int, Part] = {}
+        self.turn = 0
+        """Of what was told last."""
 
     def set_for_all(self) -> Part:
         """What all processes may hold together."""
@@ -36,12 +38,19 @@ class Bounds:
 
     def take(self, share: PoolShare) -> None:
         """Goes by what was told; a bound that is not set is none."""
+        self.turn = share.turn
         self.all = share.all
         self._bands = share.bands
 
+    def parts(self) -> tuple[Part, Mapping[int, Part]]:
+        """What this one goes by: of all bands, and of those that it was told of."""
+        return self.all, self._bands
+
     def changed(self, settings: FlowSettings) -> Bounds:
         """Those of other settings, of which nothing was told yet."""
-        return Bounds(settings, self._processes, self._number)
+        bounds = Bounds(settings, self._processes, self._number)
+        bounds.turn = self.turn
+        return bounds
 
     def _first(self, whole: Part) -> Part:
         return Part(

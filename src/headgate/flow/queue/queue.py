@@ -105,7 +105,7 @@ class FlowQueue:
             lower = [each for each in reversed(self._bands.in_order) if each.priority < band.priority]
             gone = make_place(waiting, band, lower, self.bounds, self._requests, self._bytes)
         except Full as full:
-            return self._refused(waiting, why.full(full), now)
+            return self._refused(waiting, why.full(full, has_endpoints=not self._expiry.is_empty), now)
         for each in gone:
             self._drop(each, why.pushed_out(each), now)
         if not self._requests:
@@ -256,7 +256,8 @@ class FlowQueue:
         """What other processes with the same queue have to know: `came` is how many requests of each priority
         wanted to wait since the last report, `charges` what flows had."""
         fullness = self.capacity.fullness(now)
-        return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness)
+        room = self.capacity.share
+        return reporting.report(self._bands.in_order, self.bounds, came, charges, fullness, room)
 
     def drain_per_s(self, now: float) -> float:
         """Tokens of work that leave it in a second; 0 if nothing left it lately."""

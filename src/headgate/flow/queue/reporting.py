@@ -19,27 +19,34 @@ def report(
     came: Mapping[int, int],
     charges: Sequence[Charge],
     fullness: float | None,
+    room: float,
 ) -> PoolReport:
-    """All that waits, and what is set for all processes; `came` is by priorities, which may have no band."""
+    """All that waits, and what is set for all processes; `came` is by priorities, which may have no band.
+    `room` is the share of the pool's that this one goes by."""
     return PoolReport(
-        all=_waits(bands, sum(came.values()), bounds.set_for_all()),
+        all=_waits(bands, sum(came.values()), bounds.set_for_all(), bounds.all),
         bands={
-            band.priority: _waits([band], came.get(band.priority, 0), bounds.set_for(band.priority))
+            priority: _waits([band], came.get(priority, 0), bounds.set_for(priority), bounds.of(priority))
             for band in bands
+            for priority in [band.priority]
         },
         backlog=[row for band in bands if band.members for row in _backlog(band)],
         fullness=fullness,
+        room=room,
+        turn=bounds.turn,
         charges=charges,
     )
 
 
-def _waits(bands: Sequence[Band], came: int, whole: Part) -> Waits:
+def _waits(bands: Sequence[Band], came: int, whole: Part, part: Part) -> Waits:
     return Waits(
         requests=sum(map(len, bands)),
         bytes=sum(band.bytes for band in bands),
         came=came,
         max_requests=whole.requests,
         max_bytes=whole.bytes,
+        part_requests=part.requests,
+        part_bytes=part.bytes,
     )
 
 

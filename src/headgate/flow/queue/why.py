@@ -15,8 +15,10 @@ SHED: Why = ("rejected-saturated", "system saturated, sheddable request dropped"
 EVICTED: Why = ("evicted", "request evicted by flow control: a more important one needs its place")
 
 
-def full(bound: Full) -> Why:
+def full(bound: Full, *, has_endpoints: bool) -> Why:
     """There is no place for it."""
+    if not has_endpoints:
+        return "rejected-no-endpoints", f"the pool has no ready endpoint, and {bound}"
     return "rejected-saturated", f"the pool is saturated, and {bound}"
 
 

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from headgate.flow.sharing import dividing
 from headgate.flow.sharing.charges import Charges
+from headgate.flow.sharing.promises import PromisedParts, Promises
 from headgate.flow.sharing.reports import PoolReport, PoolShare, Waits
 
 Who = TypeVar("Who", bound=Hashable)
@@ -22,12 +23,24 @@ class Hub(Generic[Who]):
         self._owed: dict[tuple[Who, str], Charges] = {}
         """What each has yet to be told of each pool."""
         self._changed: set[str] = set()
+        self._promises: dict[str, Promises[Who]] = {}
+        """Of pools whose room is counted."""
+        self._parts: dict[str, dict[int | None, PromisedParts[Who]]] = {}
+        """Of each pool: of its bands by their priority, and of all of them by none. A band that was heard of
+        once stays, as nothing tells when all go by what they were told of it last."""
+        self._turn = 0
 
     def hear(self, who: Who, reports: Mapping[str, PoolReport]) -> None:
         """Of some pools; what was told of others stays."""
         self._reports[who] = {**self._reports.get(who, {}), **reports}
         self._changed |= reports.keys()
         for pool, report in reports.items():
+            if report.fullness is not None:
+                room = max(report.room, report.fullness)
+                self._promises.setdefault(pool, Promises()).heard(who, report.turn, room)
+            for priority, waits in _by_priority(report).items():
+                of_pool = self._parts.setdefault(pool, {})
+                of_pool.setdefault(priority, PromisedParts()).heard(who, report.turn, waits)
             if report.charges:
                 for other in self._reports.keys() - {who}:
                     self._owed.setdefault((other, pool), Charges()).add_all(report.charges)
@@ -36,12 +49,22 @@ class Hub(Generic[Who]):
         """It has these pools no more."""
         known = self._reports.get(who, {})
         self._changed |= known.keys() & set(pools)
+        for pool in pools:
+            self._unpromise(pool, who)
         self._reports[who] = {pool: report for pool, report in known.items() if pool not in pools}
 
     def forget(self, who: Who) -> None:
         """It has ended: what waited there waits no more."""
         self._changed |= self._reports.pop(who, {}).keys()
+        for pool in self._parts:
+            self._unpromise(pool, who)
         self._owed = {key: charges for key, charges in self._owed.items() if key[0] != who}
+
+    def _unpromise(self, pool: str, who: Who) -> None:
+        if pool in self._promises:
+            self._promises[pool].forget(who)
+        for parts in self._parts.get(pool, {}).values():
+            parts.forget(who)
 
     def shares(self) -> dict[Who, dict[str, PoolShare]]:
         """What each is to be told since this was last asked."""
@@ -54,36 +77,49 @@ class Hub(Generic[Who]):
     def _share(self, pool: str, told: Mapping[Who, dict[str, PoolShare]]) -> None:
         known = [reports[pool] for reports in self._reports.values() if pool in reports]
         if not known:
+            self._promises.pop(pool, None)
+            self._parts.pop(pool, None)
             self._owed = {key: charges for key, charges in self._owed.items() if key[1] != pool}
             return
         # Whoever has told nothing of the pool goes by the same bounds, and has nothing waiting or in flight.
         fullness = None if any(each.fullness is None for each in known) else 0.0
-        silent = PoolReport(
-            all=_empty(known[0].all),
-            bands={priority: _empty(waits) for each in known for priority, waits in each.bands.items()},
-            fullness=fullness,
-        )
+        silent = PoolReport(fullness=fullness)
         reports = [each.get(pool, silent) for each in self._reports.values()]
         missing = max(self._processes - len(reports), 0)
         everybody = [*reports, *[silent] * missing]
-        parts = dividing.parts([each.all for each in everybody])
         rooms = dividing.rooms(everybody)
-        full = sum(each.fullness or 0.0 for each in reports)
-        priorities = sorted({priority for each in reports for priority in each.bands})
-        bands = {
-            priority: dividing.parts([each.bands.get(priority, silent.bands[priority]) for each in everybody])
-            for priority in priorities
+        self._turn += 1
+        parts = {
+            priority: promised.give(
+                {
+                    who: _by_priority(each[pool]).get(priority) if pool in each else None
+                    for who, each in self._reports.items()
+                },
+                self._turn,
+                missing,
+            )
+            for priority, promised in self._parts[pool].items()
         }
+        if fullness is not None:
+            wanted = dict(zip(self._reports, rooms, strict=False))
+            promises = self._promises.setdefault(pool, Promises())
+            even = 1.0 / len(everybody)
+            rooms = list(promises.give(wanted, self._turn, 1.0, even, missing).values())
+        full = sum(each.fullness or 0.0 for each in reports)
         for place, who in enumerate(self._reports):
             owed = self._owed.pop((who, pool), None)
             told[who][pool] = PoolShare(
-                all=parts[place],
-                bands={priority: of[place] for priority, of in bands.items()},
+                all=parts[None][who],
+                bands={priority: of[who] for priority, of in parts.items() if priority is not None},
                 room=rooms[place],
+                turn=self._turn,
                 elsewhere=full - (reports[place].fullness or 0.0),
                 charges=owed.take() if owed is not None else (),
             )
 
 
-def _empty(waits: Waits) -> Waits:
-    return Waits(max_requests=waits.max_requests, max_bytes=waits.max_bytes)
+def _by_priority(report: PoolReport) -> dict[int | None, Waits]:
+    """What waits in each band, and under none in all of them."""
+    found: dict[int | None, Waits] = {None: report.all}
+    found.update(report.bands.items())
+    return found

@@ -18,6 +18,9 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Requests that came to wait since the last report; those that found no place are among them."""
     max_requests: int = NO_BOUND
     max_bytes: int = NO_BOUND
+    part_requests: int = NO_BOUND
+    """What this process goes by."""
+    part_bytes: int = NO_BOUND
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -52,6 +55,10 @@ class PoolReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of flows with the most waiting."""
     fullness: float | None = None
     """The share of the pool's room that its requests in flight take, where that is counted."""
+    room: float = 0.0
+    """The share of the room that it goes by."""
+    turn: int = 0
+    """When it was told the parts and the room that it goes by; 0 if it was told nothing."""
     charges: Sequence[Charge] = ()
 
 
@@ -70,6 +77,8 @@ class PoolShare(msgspec.Struct, frozen=True, kw_only=True):
     """Those of which any process has told."""
     room: float = 1.0
     """Its share of a pool's room that is counted, or of a rate."""
+    turn: int = 0
+    """Counts what is told of the pool."""
     elsewhere: float = 0.0
     """The share of the pool's room that requests of other processes take, where that is counted."""
     charges: Sequence[Charge] = ()

@@ -10,7 +10,9 @@ import msgspec
 from headgate.scheduling.configuration import elsewhere
 from headgate.scheduling.configuration.problems import Problems, meant
 
-VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", "inference.networking.x-k8s.io/v1alpha1")
+OLDER_VERSION = "inference.networking.x-k8s.io/v1alpha1"
+"""Of the endpoint picker before llm-d's."""
+VERSIONS = ("llm-d.ai/v1alpha1", "llm-d.ai/v1", OLDER_VERSION)
 _GATES = {
     "flowControl": "",
     "dataLayer": "",
@@ -44,6 +46,21 @@ class Only(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A reference and nothing else."""
 
     plugin_ref: Text
+
+
+class OlderDetector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The saturation detector where it stood before: by name or, earlier still, by its thresholds."""
+
+    plugin_ref: str = ""
+    queue_depth_threshold: float | None = None
+    kv_cache_util_threshold: float | None = None
+    metrics_staleness_threshold: str | None = None
+
+    @property
+    def thresholds(self) -> Mapping[str, Any]:
+        """As parameters of a utilization-detector."""
+        said = msgspec.to_builtins(self)
+        return {name: value for name, value in said.items() if name != "pluginRef" and value is not None}
 
 
 class _Source(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -102,7 +119,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What `dataLayer` was called before."""
     flow_control: FlowControl | None = None
     request_handler: _Handler | None = None
-    saturation_detector: Only | None = None
+    saturation_detector: OlderDetector | None = None
     parser: Only | None = None
 
 
@@ -111,6 +128,8 @@ def judge_header(said: Document, problems: Problems) -> None:
     if said.api_version not in VERSIONS:
         told = f"{said.api_version!r} is not known" if said.api_version else "it is required"
         problems.error("apiVersion", told, f"use {VERSIONS[0]}")
+    elif said.api_version == OLDER_VERSION:
+        problems.warning("apiVersion", f"{OLDER_VERSION} is deprecated", f"use {VERSIONS[0]}")
     if said.kind != "EndpointPickerConfig":
         problems.error("kind", f"{said.kind!r} is not known", "use EndpointPickerConfig")
     for at, gate in enumerate(said.feature_gates):
@@ -134,7 +153,7 @@ def judge_references(said: Document, types: Mapping[str, str], problems: Problem
     if said.parser is not None:
         problems.warning("parser", "parser is deprecated", "use requestHandler.parsers")
     for path, name in _references(said):
-        if name and name not in types and name not in elsewhere.TYPES:
+        if name and name not in types and elsewhere.DEPRECATED.get(name, name) not in elsewhere.TYPES:
             problems.error(path, f"no plugin is called {name}", meant(name, types))
     layer = said.data_layer or said.data
     if layer is not None:
@@ -182,11 +201,11 @@ def _references(said: Document) -> Iterator[tuple[str, str]]:
             yield f"{path}.orderingPolicyRef", band.ordering_policy_ref
 
 
-def _name(reference: Only | None) -> str:
+def _name(reference: Only | OlderDetector | None) -> str:
     return reference.plugin_ref if reference is not None else ""
 
 
-def _detector(reference: Only | None) -> str:
+def _detector(reference: Only | OlderDetector | None) -> str:
     """The default ones are there without being defined."""
     name = _name(reference)
     return "" if name in ("utilization-detector", "concurrency-detector") else name

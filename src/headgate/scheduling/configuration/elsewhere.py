@@ -114,9 +114,22 @@ TYPES: Mapping[str, Elsewhere] = {
     "multicluster-metrics-data-source": _refused(_CLUSTERS, alpha=True),
 }
 
-DEPRECATED: Mapping[str, str] = {
+RENAMED: Mapping[str, str] = {
     "by-label-selector": "label-selector-filter",
+    "kv-cache": "kv-cache-utilization-scorer",
+    "kv-cache-scorer": "kv-cache-utilization-scorer",
+    "max-score": "max-score-picker",
+    "prefix-cache": "prefix-cache-scorer",
+    "queue": "queue-scorer",
+    "random": "random-picker",
+    "single-profile": "single-profile-handler",
+}
+"""What the same plugin was called in earlier releases."""
+
+DEPRECATED: Mapping[str, str] = {
+    **RENAMED,
     "by-label": "label-selector-filter",
+    "model-server-protocol-metrics": "core-metrics-extractor",
     "tokenizer": "token-producer",
     "pd-profile-handler": "disagg-profile-handler",
     "disagg-headers-handler": "disagg-profile-handler",

@@ -68,19 +68,20 @@ class _Plugins:
                 f"{path}.{field}", f"a second plugin is called {name}", "give one of them another name"
             )
             return
-        self.types[name], self.paths[name] = spec.type, path
+        current = elsewhere.RENAMED.get(spec.type, spec.type)
+        self.types[name], self.paths[name] = current, path
         if (instead := elsewhere.DEPRECATED.get(spec.type)) is not None:
             self._problems.warning(f"{path}.type", f"{spec.type} is deprecated", f"use {instead}")
-        kind = PICKER.get("label-selector-filter" if spec.type == "by-label-selector" else spec.type)
+        kind = PICKER.get(current)
         if kind is not None:
             self._judge_alpha(kind.alpha, spec.type, path)
             self._add_plan(name, kind, spec.parameters, path)
-        elif spec.type in handlers.PARAMETERS:
+        elif current in handlers.PARAMETERS:
             parameters = read_struct(
-                handlers.PARAMETERS[spec.type], spec.parameters, f"{path}.parameters", self._problems
+                handlers.PARAMETERS[current], spec.parameters, f"{path}.parameters", self._problems
             )
             if parameters is not None:
-                self.others[name] = (spec.type, parameters)
+                self.others[name] = (current, parameters)
         else:
             self._add_elsewhere(spec, path)
 

@@ -12,6 +12,8 @@ from headgate.scheduling.plugins.parameters import Share, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 
 MOST = 100
+LEAST_BLOCK_BYTES = 16
+"""Shorter blocks would cost a request more than all else."""
 _NO_DATA = 50
 
 
@@ -99,9 +101,7 @@ class GpuUsage(Scorer):
 
 
 class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    block_size_to_hash: Annotated[
-        int, unused("the gateway hashes prompts once, for all policies"), msgspec.Meta(ge=1)
-    ] = 64
+    block_size_to_hash: Annotated[int, msgspec.Meta(ge=1)] = 64
     max_blocks_to_match: Annotated[int, msgspec.Meta(ge=1)] = 128
     max_hash_cache_size: Annotated[
         int, unused("an endpoint's index is as large as its cache"), msgspec.Meta(ge=1)
@@ -112,8 +112,9 @@ class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
 class PrefixCache(Scorer):
     """Matched blocks / blocks x 100 for the `topKMatches` endpoints with the longest matches, others 0.
 
-    Blocks are the gateway's: `maxBlocksToMatch` x `blockSizeToHash` bytes would end at the first 8 KiB of a
-    prompt, and no more than the beginning is ever compared there; here the whole prompt is.
+    Blocks have `blockSizeToHash` bytes in the first KiB of a prompt, 16 at least, and behind it are the
+    gateway's: `maxBlocksToMatch` x `blockSizeToHash` bytes would end at the first 8 KiB of a prompt, and no
+    more than the beginning is ever compared there; here the whole prompt is.
     """
 
     kind = "prefix-cache"
@@ -122,7 +123,9 @@ class PrefixCache(Scorer):
 
     def __init__(self, parameters: PrefixCacheParameters | None = None) -> None:
         super().__init__()
-        self._best = (parameters or PrefixCacheParameters()).top_k_matches
+        said = parameters or PrefixCacheParameters()
+        self._best = said.top_k_matches
+        self.first_block_bytes = max(said.block_size_to_hash, LEAST_BLOCK_BYTES)
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
         shares = cycle.held_shares(loads)

@@ -110,6 +110,8 @@ class Plugin:
     """Whether configurations have to allow it expressly."""
     uses_prefix: bool = False
     """Whether it asks for matched blocks: otherwise prompts are not hashed."""
+    first_block_bytes: int = 0
+    """How long the blocks are to be that are hashed of a prompt's first kilobyte; 0 if it is one block."""
     judges_adapters: ClassVar[bool] = False
     """Whether it is about adapters: then nothing else narrows down where those go."""
     remembers: ClassVar[bool] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,9 @@ class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="c
     max_prefix_blocks_to_match: Annotated[int, unused(_OWN_INDEX)] = 256
     lru_capacity_per_server: Annotated[int, unused(_OWN_INDEX)] = 31_250
     auto_tune: Annotated[bool, unused(_OWN_INDEX)] = True
+    mode: Annotated[str, unused(_OWN_INDEX)] = ""
+    indexer_config: Annotated[dict[str, Any], unused(_OWN_INDEX)] = {}
+    kv_events_config: Annotated[dict[str, Any], unused(_OWN_INDEX)] = {}
 
 
 class PrefixCacheScorer(Scorer):

@@ -36,6 +36,8 @@ class Composed(Policy):
         answering, prefilling = list(profile.plugins()), list(self.prefill.plugins())
         plugins = [*answering, *(each for each in prefilling if each not in answering)]
         self.uses_prefix = any(plugin.uses_prefix for plugin in plugins)
+        wanted = [plugin.first_block_bytes for plugin in plugins if plugin.first_block_bytes]
+        self.first_block_bytes = min(wanted, default=0)
         self.judges_adapters = any(plugin.judges_adapters for plugin in plugins)
         # What both profiles have marks, and mostly means, the endpoint that answers.
         self._remembering = [each for each in answering if each.remembers]

@@ -35,6 +35,11 @@ class Attempt:
     # -- what the endpoint tells
 
     def first_token(self) -> None:
+        if self.flight.timed.is_streamed:
+            self._first_byte()
+
+    def _first_byte(self) -> None:
+        """The gateway sees something of the answer."""
         now, load = self.gateway.now, self.booking.load
         self.flight.first_token_s = now
         self.booking.first_token(now)
@@ -44,8 +49,12 @@ class Attempt:
         self.gateway.look_at_queue()
 
     def finished(self, finished: FinishedRequest) -> None:
-        self.settle()
-        self.booking.paced(finished.output_tokens, self.gateway.now)
+        if self.flight.timed.is_streamed:
+            self.settle()
+            self.booking.paced(finished.output_tokens, self.gateway.now)
+        else:
+            self._first_byte()
+            self.settle()
         load = self.booking.load
         if load.failures_in_row:
             load.succeeded(self.gateway.now)

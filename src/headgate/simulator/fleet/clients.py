@@ -75,6 +75,9 @@ class Clients:
         assert conversation.ended_s is not None
         assert timed.think_s is not None
         at_s = max(self._timeline.now, conversation.ended_s + timed.think_s)
+        if at_s > timed.until_s:
+            conversation.turns.clear()
+            return
         conversation.ended_s = None
         timed = msgspec.structs.replace(timed, at_s=at_s)
         self._timeline.at(at_s, partial(self._arrive, number, timed))

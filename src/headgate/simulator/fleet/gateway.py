@@ -230,7 +230,13 @@ class SimulatedGateway:
         flight.prefill = None
         load = choice.load
         uncached_tokens = max(flight.timed.prompt_tokens - choice.cached_tokens, 0)
-        booking = load.book(uncached_tokens, request.output_tokens, self.now, adapter=request.adapter)
+        booking = load.book(
+            uncached_tokens,
+            request.output_tokens,
+            self.now,
+            flight.timed.is_streamed,
+            request.adapter,
+        )
         self._policy.booked(request, choice, self.now)
         self.observer.sent(flight.timed, load, self.now)
         return Attempt(self, flight, self._endpoints[load], booking)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 
@@ -30,3 +32,7 @@ class TimedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one conversation have the same; -1 where none is known."""
     priority: int = 0
     """Critical is 1, default 0, sheddable -1."""
+    is_streamed: bool = True
+    """Whether tokens are sent as they come; otherwise the client, and the gateway, see the whole answer."""
+    until_s: float = math.inf
+    """With `think_s`: a turn that would come later than this is not sent, nor are those behind it."""

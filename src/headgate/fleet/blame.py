@@ -1,0 +1,50 @@
+"""Whose fault a status is: the endpoint's, or that of the request, which every endpoint would answer alike.
+
+A status alone does not tell. A retry does: if another endpoint answers well, the first one has failed; if it
+answers with the same status, nobody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+TOO_MANY = 429
+UNAVAILABLE = frozenset({502, 503, 504})
+"""Failures of the endpoint as well where no other endpoint was asked."""
+OVERLOADED = UNAVAILABLE | {TOO_MANY}
+"""A third endpoint may have capacity where two had none."""
+OF_CLIENTS = frozenset({401, 403, 404})
+"""Mostly the client's own mistake, which it repeats."""
+
+REMEMBERED_S = 10.0
+MOST_REMEMBERED = 1024
+
+
+def is_suspect(status: int) -> bool:
+    """Whether a status may be the fault of the endpoint that sent it."""
+    return status >= 500 or status == TOO_MANY or status in OF_CLIENTS
+
+
+class SharedStatuses:
+    """Rejections that two endpoints of a pool gave alike, remembered for `REMEMBERED_S`.
+
+    A client with a wrong key sends many requests: one of them each ten seconds is retried.
+    """
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: dict[Hashable, float] = {}
+
+    def note(self, key: Hashable, now: float) -> None:
+        """Notes that endpoints agree. `key` has the status and what it depends on."""
+        until = self._until
+        if len(until) >= MOST_REMEMBERED:
+            until.clear()
+        until[key] = now + REMEMBERED_S
+
+    def has(self, key: Hashable, now: float) -> bool:
+        return self._until.get(key, now) > now
+
+    def statistics(self) -> dict[str, int]:
+        return {"remembered": len(self._until)}

@@ -1,0 +1,88 @@
+"""How much of a text is written in which script: a token of one is many more bytes than of another.
+
+Amounts are in bytes of English text that would make as many tokens in most vocabularies of today. Plain
+ASCII is one look; of a long text, some pieces stand for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LATIN = "latin"
+"""ASCII as well: of a text that is nothing else, the amount is its length."""
+SAMPLED_BYTES = 16 * 1024
+_PIECES = 8
+_LOOKED_AT = 512
+_ESCAPE = b"\\u"
+
+_WEIGHTS: tuple[tuple[int, int, str, float], ...] = (
+    (0x00, 0x7F, LATIN, 1.0),
+    (0x80, 0xBF, LATIN, 0.0),
+    (0xC0, 0xCD, LATIN, 2.5),
+    (0xCE, 0xCF, "greek", 2.6),
+    (0xD0, 0xD3, "cyrillic", 1.4),
+    (0xD4, 0xDF, "arabic", 1.8),
+    (0xE0, 0xE0, "indic", 2.6),
+    (0xE1, 0xE1, "further", 2.6),
+    (0xE2, 0xE2, "symbols", 4.0),
+    (0xE3, 0xE3, "han", 2.6),
+    (0xE4, 0xE9, "han", 2.5),
+    (0xEA, 0xED, "hangul", 3.0),
+    (0xEE, 0xEF, "symbols", 3.0),
+    (0xF0, 0xFF, "symbols", 5.2),
+)
+"""Of a character whose first byte in UTF-8 is from one to another: its script, and what it amounts to, as
+counted with the vocabularies of Qwen and DeepSeek. Usage corrects it: what a model's engine counts."""
+_CLASS_OF = bytes(place for place, (first, last, _, _) in enumerate(_WEIGHTS) for _ in range(first, last + 1))
+
+Amounts = Mapping[str, float]
+"""By script."""
+
+
+def amounts(text: bytes | bytearray | memoryview, size: int) -> Amounts | None:
+    """Of a text that stands in JSON, and for so many bytes; None where it is plain ASCII."""
+    sample = text if len(text) <= SAMPLED_BYTES and not isinstance(text, memoryview) else _sample(text)
+    if sample.isascii():
+        if not _has_escapes(sample):
+            return None
+        return _counted(_unescaped(sample), size / len(sample))
+    return _counted(sample, size / len(sample))
+
+
+def _has_escapes(sample: bytes | bytearray) -> bool:
+    """Looked for at the beginning, in the middle and at the end: a client that escapes does so everywhere."""
+    if b"\\" not in sample:
+        return False
+    length, find = len(sample), sample.find
+    if length <= 3 * _LOOKED_AT:
+        return find(_ESCAPE) >= 0
+    middle = length // 2
+    return (
+        find(_ESCAPE, length - _LOOKED_AT) >= 0
+        or find(_ESCAPE, middle, middle + _LOOKED_AT) >= 0
+        or find(_ESCAPE, 0, _LOOKED_AT) >= 0
+    )
+
+
+def _sample(text: bytes | bytearray | memoryview) -> bytes:
+    if len(text) <= SAMPLED_BYTES:
+        return bytes(text)
+    length = SAMPLED_BYTES // _PIECES
+    step = (len(text) - length) // (_PIECES - 1)
+    return b"".join(bytes(text[at : at + length]) for at in range(0, _PIECES * step, step))
+
+
+def _unescaped(sample: bytes | bytearray) -> bytes:
+    """With the characters that `\\uXXXX` stand for; two of these are one beyond the first 65,536."""
+    told = sample.decode("raw_unicode_escape", "ignore")
+    return told.encode("utf-16", "surrogatepass").decode("utf-16", "ignore").encode()
+
+
+def _counted(sample: bytes | bytearray, scale: float) -> Amounts | None:
+    classes = sample.translate(_CLASS_OF)
+    found: dict[str, float] = {}
+    for place, (_, _, script, weight) in enumerate(_WEIGHTS):
+        count = classes.count(place) if weight else 0
+        if count:
+            found[script] = found.get(script, 0.0) + scale * weight * count
+    return found or None
