@@ -156,7 +156,7 @@ def main(
 
 async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = False) -> Row:
     """One attack on Headgate, on nothing, and on its peer."""
-    progress.print(f"[dim]{attack.name}")
+    progress.print(f"[dim]{attack.name} ...", end=" ")
     if attack.prepare is not None:
         await attack.prepare(str(rig.kubeconfig))
     ours = await window(rig[attack.of], attack, seconds)
@@ -168,7 +168,9 @@ async def attacked(rig: Rig, attack: Attack, seconds: float, no_peers: bool = Fa
                 peer = await window(subject, attack, seconds)
         except proxies.UnavailableError as error:
             missing = f"{attack.peer}: {error}"
-    return Row(attack.name, attack.memory_mb, ours, control, peer, missing)
+    row = Row(attack.name, attack.memory_mb, ours, control, peer, missing)
+    progress.print(f"[dim]{ours.added_ms:+.1f} ms, {row.verdict}")
+    return row
 
 
 async def window(subject: Subject, attack: Attack, seconds: float) -> Window:

@@ -11,6 +11,10 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || {
 	echo "There is no Python to run as '$python'. Install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2
 	exit 1
 }
+if ! [[ $version =~ ^[0-9]+\.[0-9]+$ ]]; then
+	echo "'$python' is no Python: it does not say its version. Name one: make PYTHON=python3.12" >&2
+	exit 1
+fi
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	echo "Headgate needs Python 3.11 or newer; $python is $version. Name another one: make PYTHON=python3.12" >&2
 	exit 1
@@ -32,5 +36,5 @@ rm -rf "$directory"
 trap 'rm -rf "$directory"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-"$python" -m venv "$directory"
+"$(dirname "$0")/quietly.sh" "$python" -m venv "$directory"
 trap - EXIT

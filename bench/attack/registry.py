@@ -46,7 +46,7 @@ _READ_BYTES = {"chunks of one byte": 1_000_000, "events of one byte": 1_000_000}
 """How much of a hostile response clients read, where it is not enough that it begins."""
 
 ATTACKS: tuple[Attack, ...] = (
-    _attack("aborted uploads", by_clients.aborted_uploads, peer="nginx"),
+    _attack("aborted uploads", by_clients.aborted_uploads, **_OF_BODIES),
     _attack(
         "60 unfinished bodies of 31 MB",
         by_clients.unfinished_bodies,
@@ -65,6 +65,9 @@ ATTACKS: tuple[Attack, ...] = (
     _attack("bodies in chunks of one byte", by_clients.tiny_chunks, peer="nginx"),
     _attack("trailers without end", by_clients.endless_trailers, peer="nginx"),
     _attack("2,000 requests sent ahead", by_clients.pipelined, peer="nginx"),
+    _attack("200 clients, 4 KB of requests each", by_clients.requests_in_bursts, peer="nginx"),
+    _attack("300 clients, 4 KB of chunks each", by_clients.tiny_chunks_in_bursts, peer="nginx"),
+    _attack("requests behind bodies", by_clients.requests_behind_bodies, peer="nginx"),
     _attack("slow heads", by_clients.slow_heads, peer="nginx"),
     _attack("idle on metrics and admin", by_clients.idle_on_own_ports),
     _attack("surrogates, JSON in names", by_clients.odd_texts),
@@ -98,5 +101,7 @@ ATTACKS: tuple[Attack, ...] = (
     ),
     _attack("long access reviews of a reader", by_tokens.reviews, make=by_tokens.long_reviews, **_API_SERVER),
     _attack("writes of one user", by_tokens.writes, **_API_SERVER),
+    _attack("strangers: heads of tiny headers", by_tokens.tiny_headers, **_API_SERVER),
+    _attack("strangers: chunks of one byte", by_tokens.tiny_chunks, **_API_SERVER),
     _attack("unfinished TLS handshakes", by_tokens.handshakes, **_API_SERVER),
 )

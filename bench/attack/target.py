@@ -7,7 +7,7 @@ import contextlib
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 
 Outcomes = Counter[str]
@@ -66,6 +66,17 @@ class Wire:
 
     def reset(self) -> None:
         self.writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def sending(wire: Wire, *pieces: bytes) -> AsyncIterator[None]:
+    """Sends meanwhile, until it is left: what has not been sent by then is not wanted any more."""
+    task = asyncio.ensure_future(wire.send(*pieces))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def repeat(

@@ -66,6 +66,16 @@ def test_no_python_at_all(tmp_path):
     assert not (tmp_path / "venv").exists()
 
 
+def test_what_is_no_python_is_said_to_be_none(tmp_path):
+    """A program that ends well and says nothing has no version either."""
+    done = environment("/bin/true", tmp_path / "venv")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "'/bin/true' is no Python: it does not say its version. Name one: make PYTHON=python3.12\n"
+    )
+    assert not (tmp_path / "venv").exists()
+
+
 def test_a_half_made_environment_is_completed(tmp_path):
     """One without pip, as an earlier try without python3-venv left it."""
     directory = tmp_path / "venv"
@@ -94,17 +104,39 @@ def test_a_whole_environment_is_left_alone(tmp_path, without_ensurepip):
     assert (directory / "mine").exists()
 
 
+def test_ctrl_c_while_packages_are_installed_prints_no_traceback(tmp_path):
+    """Python would say where it was interrupted; the exit code of other commands is passed on."""
+    quietly = ROOT / "tools" / "quietly.sh"
+    code = f"import pathlib, time; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); time.sleep(60)"
+    with subprocess.Popen(
+        [quietly, sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    assert subprocess.run([quietly, sys.executable, "-c", "raise SystemExit(3)"], timeout=60).returncode == 3
+    recipes = (ROOT / "Makefile").read_text()
+    assert recipes.count("-m pip") == recipes.count("quietly.sh") == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(tmp_path, number):
-    """The next run begins anew."""
+    """The next run begins anew; no traceback says where Python was, and nothing of it goes on."""
     directory = tmp_path / "venv"
+    waits = "import os, sys, time; os.makedirs(sys.argv[1]); time.sleep(60)"
     python = tmp_path / "slow"
-    makes = f'case "$2" in venv) mkdir -p {directory}/bin; exec sleep 60;; esac'
+    makes = f"""case "$2" in venv) exec {sys.executable} -c '{waits}' "$3";; esac"""
     python.write_text(f'#!/bin/sh\n{makes}\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    with subprocess.Popen([SCRIPT, str(python), str(directory)], start_new_session=True) as process:
+    with subprocess.Popen(
+        [SCRIPT, str(python), str(directory)], start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
         while not directory.exists():
             time.sleep(0.01)
         os.killpg(process.pid, number)  # as the terminal does
-        assert process.wait(60) != 0
+        _, said = process.communicate(timeout=60)  # which ends as nobody has the pipe any more
+        assert process.returncode != 0
+    assert said == ""
     assert not directory.exists()

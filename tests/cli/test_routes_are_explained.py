@@ -51,6 +51,12 @@ def objects(tmp_path):
     return str(file)
 
 
+def test_a_model_that_was_not_read_is_not_shown(objects):
+    """A path that is not forwarded is refused before the body is looked at."""
+    done = run("--model", "chat", "--path", "/team-a/v1/foo", "--objects", objects)
+    assert done.output.startswith("POST /team-a/v1/foo\n\nIt would be refused:\n")
+
+
 EXPECTED = """\
 POST /v1/chat/completions, model "chat"
 
@@ -93,7 +99,9 @@ def test_manifests_with_pods(tmp_path, objects):
     )
     assert result.exit_code == 0
     result = run("--objects", objects, "--model", "chat", "--header", "X-Tier: premium")
-    assert "It would be refused:\n    HTTP 503 Service Unavailable\n    retry-after: 1\n" in result.stdout
+    assert "It would be refused:\n    HTTP 503 Service Unavailable\n" in result.stdout
+    assert "    x-headgate-dropped-reason: rejected-no-endpoints\n" in result.stdout
+    assert "    retry-after: 1\n" in result.stdout
     assert "no_ready_endpoint" in result.stdout
     assert result.exit_code == 1
 

@@ -109,8 +109,9 @@ def test_completion_scripts_are_printed(shell: str) -> None:
 def test_a_gateway_without_an_api_server_says_where_it_looked(tmp_path) -> None:
     """A kubeconfig that does not exist is one line, not a traceback."""
     missing = tmp_path / "none"
+    ports = ("--port", "0", "--metrics-port", "0", "--admin-port", "0")
     done = subprocess.run(
-        [sys.executable, "-m", "headgate", "gateway", "--kubeconfig", str(missing)],
+        [sys.executable, "-m", "headgate", "gateway", *ports, "--kubeconfig", str(missing)],
         capture_output=True,
         text=True,
         timeout=30,

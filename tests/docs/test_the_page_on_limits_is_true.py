@@ -18,8 +18,12 @@ def cells(row: str) -> list[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: cells(row)[1][:40])
 def test_a_row(row):
-    """Five cells; each setting is one by its path, each metric is on the page of its process."""
+    """Five cells; each setting is one by its path, each metric is on the page of its process; where nothing
+    is counted, the row says why, or that nothing is refused."""
     assert len(cells(row)) == 5
+    assert all(cells(row))
+    counted = cells(row)[4]
+    assert counted == "-" or counted.startswith("none: ") or "`headgate_" in counted
     sections = {path.partition(".")[0] for path in settings.paths().values()}
     for section, name in re.findall(r"`([a-z_]+)\.([a-z_]+)`", row):
         if section in sections:

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gc
 import json
+import math
 import os
 import random
 import socket
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
-from headgate import api, routing
+from headgate import api, loop_turns, routing
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
@@ -529,3 +530,13 @@ def garbage() -> Iterator[Callable[[], Counter[str]]]:
     yield count
     gc.enable()
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def endless_turns():
+    """All that is handed to connections within one turn of the event loop is parsed in it, however slow the
+    machine is. For tests that hand it over themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TURN_S", "MOST_S"):
+            patch.setattr(loop_turns, name, math.inf)
+        yield

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-pytestmark = pytest.mark.every_loop
+pytestmark = [pytest.mark.every_loop, pytest.mark.usefixtures("endless_turns")]
 
 LENGTH = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Two: 1\r\nX-Two: 2\r\n"
@@ -118,7 +118,7 @@ async def test_statuses_without_a_body(gateway, endpoint, status):
 
 
 async def test_headers_of_the_endpoints_connection_stay_behind(gateway, endpoint):
-    """Hop-by-hop headers of an answer are dropped, also those that its `connection` names."""
+    """Hop-by-hop headers of an answer are dropped, also those that its `connection` names, and `alt-svc`."""
     client = await gateway.connect()
     client.post()
     (await endpoint.call()).answer(
@@ -127,6 +127,7 @@ async def test_headers_of_the_endpoints_connection_stay_behind(gateway, endpoint
             "Connection": "keep-alive, X-Hop, Content-Length",
             "Keep-Alive": "timeout=5",
             "Upgrade": "h2c",
+            "Alt-Svc": 'h3=":443"',
             "X-Kept": "2",
         }
     )

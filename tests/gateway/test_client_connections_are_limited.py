@@ -53,6 +53,8 @@ async def test_silent_clients_make_room(start_gateway, endpoint, eventually):
     for count in (2, 3):
         silent.append(await gateway.connect())
         await eventually(lambda count=count: len(gateway.proxy.clients) == count)
+        accepted_at = gateway.proxy.now()
+        await eventually(lambda at=accepted_at: gateway.proxy.now() > at)  # uvloop counts milliseconds
     endpoint.behave = lambda call: call.answer()
     fresh = await gateway.connect()
     fresh.post()

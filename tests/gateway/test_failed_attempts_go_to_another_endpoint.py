@@ -74,9 +74,9 @@ async def test_statuses_pass_through_when_nobody_else_is_left(start_gateway, sta
     assert (response.status, response.body) == (status, b"theirs")
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 422, 429, 500])
+@pytest.mark.parametrize("status", [400, 405, 413, 415, 422])
 async def test_statuses_that_are_an_answer(start_gateway, start_endpoint, status):
-    """A client's mistake, or an engine's, is not sent to a second engine."""
+    """A client's mistake in the request is not sent to a second engine."""
     other = await start_endpoint(b"alive")
     gateway = await start_gateway(await start_endpoint(behave=_refusing(status)), other)
     assert (await gateway.ask()).status == status

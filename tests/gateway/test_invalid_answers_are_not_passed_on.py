@@ -19,6 +19,8 @@ INVALID = {
     "header split": HEAD + b"x: y\rset-cookie: z\r\ncontent-length: 0\r\n\r\n",
     "folded header": HEAD + b"x: y\r\n z\r\ncontent-length: 0\r\n\r\n",
     "status 99": b"HTTP/1.1 099 OK\r\ncontent-length: 0\r\n\r\n",
+    "status 600": b"HTTP/1.1 600 OK\r\ncontent-length: 0\r\n\r\n",
+    "status 999": b"HTTP/1.1 999 OK\r\ncontent-length: 0\r\n\r\n",
     "status 1000": b"HTTP/1.1 1000 OK\r\ncontent-length: 0\r\n\r\n",
     "switch of protocols": b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
     "endless head": HEAD + b"x: " + b"y" * 70_000,

@@ -28,6 +28,7 @@ MOST_CPU_S = 0.05
 """In one step of the loop."""
 MOST_WAIT_S = 2.0
 """Of another client; the machine may be very busy."""
+TRIES = 3
 JSON = "application/json"
 FORM = "multipart/form-data; boundary=XX"
 CHAT = "/v1/chat/completions"
@@ -137,12 +138,13 @@ async def _gateway(pipe) -> None:
     proxy.is_ready = True
     server = await loop.create_server(functools.partial(ClientConnection, proxy), "127.0.0.1", 0)
     most = 0.0
-    spent = time.thread_time()
+    looked = time.thread_time(), time.perf_counter()
 
     def look() -> None:
-        nonlocal most, spent
-        before, spent = spent, time.thread_time()
-        most = max(most, spent - before)
+        nonlocal most, looked
+        before, looked = looked, (time.thread_time(), time.perf_counter())
+        # Virtual machines tell of either clock that it has jumped, now and then.
+        most = max(most, min(looked[0] - before[0], looked[1] - before[1]))
         loop.call_later(0.001, look)
 
     look()
@@ -185,7 +187,7 @@ async def _post(port: int, body: bytes, kind: str = JSON, *, is_chunked: bool = 
 async def test_no_step_of_the_loop_takes_long(gateway, kind, made):
     """Two such bodies at a time; another client meanwhile gets its answers."""
     body = made()
-    await _stalls_nobody(*gateway, _post(gateway[1], body, kind), _post(gateway[1], body, kind))
+    await _stalls_nobody(*gateway, lambda: [_post(gateway[1], body, kind) for _ in range(2)])
 
 
 @pytest.mark.parametrize("chunk", [0, 1 << 20, 1 << 16], ids=["whole", "chunks of 1 MB", "chunks of 64 KB"])
@@ -193,26 +195,31 @@ async def test_many_bodies_share_the_steps_of_the_loop(gateway, chunk):
     """Twelve bodies at a time do not add up, neither as they arrive nor as they are sent on."""
     body = SHAPES["messages"][1]()
     body = chunked(body, chunk) if chunk else body
-    await _stalls_nobody(*gateway, *(_post(gateway[1], body, is_chunked=chunk > 0) for _ in range(12)))
+    await _stalls_nobody(*gateway, lambda: [_post(gateway[1], body, is_chunked=chunk > 0) for _ in range(12)])
 
 
 async def test_tiny_chunks_of_many_clients_share_the_steps_of_the_loop(gateway):
     """A chunk of one byte costs a thousand times as much as a byte of a long one."""
     body = chunked(beside(b'"%b"' % (b"a" * 50_000)), 1)
-    await _stalls_nobody(*gateway, *(_post(gateway[1], body, is_chunked=True) for _ in range(60)))
+    await _stalls_nobody(*gateway, lambda: [_post(gateway[1], body, is_chunked=True) for _ in range(60)])
 
 
-async def _stalls_nobody(pipe, port, *posts):
-    pipe.send(True)
-    pipe.recv()
-    large = asyncio.gather(*posts)
-    waits = []
-    while not large.done():
-        began = time.monotonic()
-        assert await _post(port, json.dumps({"model": "m", "prompt": "hello"}).encode()) == 200
-        waits.append(time.monotonic() - began)
-        await asyncio.sleep(0.01)
-    assert set(await large) <= {200, 400}
-    pipe.send(True)
-    assert pipe.recv() < MOST_CPU_S
-    assert max(waits) < MOST_WAIT_S
+async def _stalls_nobody(pipe, port, posts):
+    """What stalls the loop does so each time: a busy machine is forgiven two times."""
+    found = []
+    for _ in range(TRIES):
+        pipe.send(True)
+        pipe.recv()
+        large = asyncio.gather(*posts())
+        waits = []
+        while not large.done():
+            began = time.monotonic()
+            assert await _post(port, json.dumps({"model": "m", "prompt": "hello"}).encode()) == 200
+            waits.append(time.monotonic() - began)
+            await asyncio.sleep(0.01)
+        assert set(await large) <= {200, 400}
+        pipe.send(True)
+        found.append((pipe.recv(), max(waits)))
+        if found[-1][0] < MOST_CPU_S and found[-1][1] < MOST_WAIT_S:
+            return
+    raise AssertionError(f"seconds of CPU in one step, and of the longest wait: {found}")

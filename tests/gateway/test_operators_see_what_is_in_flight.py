@@ -149,6 +149,7 @@ async def test_health_of_endpoints(start_gateway, start_endpoint):
     await gateway.ask()
     shown = await _endpoint(gateway)
     assert (shown["state"], shown["failures"], shown["ejections"]) == ("ejected", 2, 1)
+    assert shown["ejected_after"].startswith("2 failures in a row, the last: ")
     assert 4 < shown["ejected_for_another_s"] <= 5
     assert (shown["share"], 0 <= shown["last_failure_s_ago"] < 1) == (0, True)
     assert gateway.metric("headgate_gateway_ejections_total") == 1

@@ -16,6 +16,9 @@ POOL = ObjectRef("ModelServer", "default", "pool")
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 
+DROPPED = ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason")
+
+
 def configured(text: str, **others: object) -> dict[str, object]:
     return {
         "scheduling_content": yaml.safe_load(HEAD + text),
@@ -74,6 +77,7 @@ async def test_busy_endpoints_are_refused_as_such(start_gateway, start_endpoint)
         "param": None,
         "code": "pool_saturated",
     }
+    assert [refused.header(name) for name in DROPPED] == ["rejected-saturated"] * 2
     assert endpoint.calls == []
     busy(gateway, 5)
     assert (await gateway.ask()).status == 200
@@ -87,6 +91,7 @@ async def test_where_no_endpoint_is_suited_the_answer_says_so(start_gateway, sta
     gateway = await start_gateway(await start_endpoint(b"a"), settings=settings)
     refused = await gateway.ask()
     assert (refused.status, refused.json["error"]["code"]) == (503, "no_suited_endpoint")
+    assert [refused.header(name) for name in DROPPED] == ["rejected-no-endpoints"] * 2
     assert "by-gpu leaves none" in refused.json["error"]["message"]
 
 
@@ -240,3 +245,30 @@ schedulingProfiles:
         (True, "2.5 = queue-scorer 1 x 2 + kv-cache-utilization-scorer 0.5 x 1"),
         (False, "left out by utilization-filter"),
     ]
+
+
+KTHENA = """
+scheduler:
+  pluginConfig:
+  - {name: prefix-cache, args: {blockSizeToHash: 64}}
+  plugins:
+    Score: {enabled: [{name: prefix-cache, weight: 1}]}
+"""
+
+
+@pytest.mark.parametrize("shared", [100, 700, 1500])
+async def test_short_prefixes_match_at_kthenas_blocks(start_gateway, start_endpoint, shared):
+    """Prompts that have some hundred bytes in common go to one endpoint, also where they are longer than a
+    kilobyte; what begins otherwise goes by chance."""
+    endpoints = [await start_endpoint(b"{}") for _ in range(4)]
+    settings = {"scheduling_content": yaml.safe_load(KTHENA)}
+    gateway = await start_gateway(*endpoints, settings=settings)
+    for group in range(8):
+        before = [len(each.calls) for each in endpoints]
+        for place in range(6):
+            system = f"{group}" * shared
+            await gateway.ask(
+                {"model": "m", "prompt": f"{system}{place} is another question" * (1 + place % 2)}
+            )
+        after = [len(each.calls) for each in endpoints]
+        assert sorted(b - a for a, b in zip(before, after, strict=True)) == [0, 0, 0, 6]

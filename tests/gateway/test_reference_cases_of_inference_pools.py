@@ -287,11 +287,16 @@ async def test_a_reserved_name_is_refused(world):
 
 
 async def test_a24_a_pool_that_is_not_there_yet_may_come(world):
-    """503 while it is missing, and while it has no endpoint."""
+    """503 while it is missing, and while it has no endpoint; headers say why, as the picker's do."""
     world.apply(model("m"))
-    assert await world.refusal("m") == (503, "pool_not_found")
+    missing = await world.ask("m")
+    assert (missing.status, missing.json["error"]["code"]) == (503, "pool_not_found")
     world.apply(old_pool(), model("m"), ready=0)
-    assert await world.refusal("m") == (503, "no_ready_endpoint")
+    empty = await world.ask("m")
+    assert (empty.status, empty.json["error"]["code"]) == (503, "no_ready_endpoint")
+    for response in (missing, empty):
+        for name in ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason"):
+            assert response.header(name) == "rejected-no-endpoints"
     world.apply(old_pool(), model("m"))
     assert (await world.ask("m")).status == 200
 

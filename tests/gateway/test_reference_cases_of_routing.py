@@ -259,6 +259,18 @@ async def test_r8_weights_are_exact(world):
         assert abs(served[start:end].count("b") - 0.3 * (end - start)) < 2
 
 
+async def test_a_rule_whose_weights_are_all_0_lets_the_next_route_try(world):
+    """As in Kthena's router: not the next rule of its route serves, but the next route. If none does, the
+    refusal names the first without a weight."""
+    dark = route("dark", rule(pool=0), rule("pool"), age=2)
+    other = route("other", rule("other", match={"uri": {"prefix": "/v1/chat"}}), age=1)
+    await world.apply([dark, other], ["pool", "other"])
+    assert await world.served_by(body()) == "other"
+    refused = await world.gateway.ask(body(), "/v1/completions")
+    assert (refused.status, refused.json["error"]["code"]) == (503, "no_target")
+    assert "default/dark" in refused.json["error"]["message"]
+
+
 async def test_r10_a_target_without_a_weight_counts_100(world):
     """R10: weights that are not set are the default's, beside those that are."""
     await world.apply([route("r", rule("a", b=50))], ["a", "b"])

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from headgate import api, routing
+from headgate.gateway import refusals
 from headgate.routing.patterns import RequestPattern, compile_string
 
 
@@ -130,12 +131,41 @@ async def test_anthropic_clients_get_their_own_form(gateway, body, status, kind)
     assert (response.json["type"], response.json["error"]["type"]) == ("error", kind)
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *((status, "invalid_request_error") for status in (400, 405, 408, 409, 415, 417, 421, 431)),
+        (401, "authentication_error"),
+        (402, "billing_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        *((status, "api_error") for status in (500, 501, 502, 505)),
+        (503, "overloaded_error"),
+        (504, "timeout_error"),
+        (529, "overloaded_error"),
+    ],
+)
+def test_every_status_has_the_type_that_anthropics_api_gives_it(status, kind):
+    """Its clients tell errors apart by them, also in a stream, where there is no status."""
+    refusal = refusals.Refusal(status=status, type="any", code="any", message="no")
+    told = refusals.refused(refusal, b"/v1/messages", keep_alive=True).partition(b"\r\n\r\n")[2]
+    assert msgspec.json.decode(told)["error"] == {"type": kind, "message": "no"}
+    assert b'"type":"%b"' % kind.encode() in refusals.error_event(refusal, b"/v1/messages")
+
+
 async def test_anthropic_clients_get_their_own_form_from_limits_and_outages(start_gateway):
     """That holds for what the listener refuses, for other methods, and for 503."""
     gateway = await start_gateway(settings={"clients_max_body_bytes": 10})
     for sent, status, kind in (
         (b"POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 11\r\n\r\n", 413, "request_too_large"),
         (b"GET /v1/messages HTTP/1.1\r\nhost: g\r\n\r\n", 405, "invalid_request_error"),
+        (
+            b"POST /v1/messages HTTP/1.1\r\nhost: g\r\ncontent-length: 2\r\ncontent-encoding: br\r\n\r\n{}",
+            415,
+            "invalid_request_error",
+        ),
     ):
         client = await gateway.connect()
         client.send(sent)

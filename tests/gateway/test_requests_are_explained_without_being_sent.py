@@ -126,8 +126,8 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     now = 1000.0
     gateway.proxy.now = lambda: now
     ejected, full, avoided, busy, idle = gateway.proxy.ledger.loads()
-    for _ in range(5):
-        ejected.failed(now)
+    for reason in ["status_401"] * 4 + ["reset"]:
+        ejected.failed(now, reason)
     bookings = [full.book(0, 0, now) for _ in range(3)]
     avoided.failed(now)
     bookings.append(busy.book(10, 0, now))
@@ -135,7 +135,7 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
     shown = found.decided.endpoints
     assert [each.state for each in shown] == ["ejected", "full", "avoided", "healthy", "healthy"]
     assert [each.why for each in shown] == [
-        "gets no requests for another 5.0 s, after 5 failures in a row",
+        "gets no requests for another 5.0 s, after 5 failures in a row, the last: status_401 (4), reset (1)",
         "has 3 requests, the most that one gateway gives it",
         "failed 0.0 s ago: asked only if there is no other",
         "first token in 0.041 s (queue 0.021 + prefill 0.020): 0 prompt tokens to prefill at 10000/s "
@@ -273,3 +273,26 @@ async def test_hostile_models(gateway, hostile):
     """Whatever a model is called, the explanation can be read."""
     found = await asked(gateway, json.dumps({"model": hostile}).encode())
     assert found.answer.status in (400, 404)
+
+
+async def test_reasons_of_endpoints_by_what_they_answered(start_gateway, start_endpoint):
+    """One rests, one rejected a request that another has now, one fails often, one lacks the adapter."""
+    endpoints = [await start_endpoint(b"x") for _ in range(5)]
+    gateway = await start_gateway(*endpoints)
+    now = 1000.0
+    gateway.proxy.now = lambda: now
+    resting, suspected, failing, lacking, _ = gateway.proxy.ledger.loads()
+    resting.rests(now, 20)
+    suspected.suspected(now)
+    failing.failed(now, "status_500")
+    failing.ejected_until, failing.ejected_share = now + 5, 0.4
+    lacking.lacks("adapter", now)
+    shown = (await asked(gateway, {"model": "adapter"})).decided.endpoints
+    assert [each.state for each in shown] == ["resting", "avoided", "ejected", "healthy", "healthy"]
+    assert [each.why for each in shown[:4]] == [
+        "asked for no requests for another 20.0 s (Retry-After)",
+        "rejected a request that another endpoint is asked now: asked only if there is no other",
+        "gets no requests for another 5.0 s, after failing 40% of its requests, far more than the others, "
+        "the last: status_500 (1)",
+        "answered 404 for adapter adapter",
+    ]

@@ -14,7 +14,7 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.telemetry import Registry
 
-pytestmark = pytest.mark.every_loop
+pytestmark = [pytest.mark.every_loop, pytest.mark.usefixtures("endless_turns")]
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 PLAIN = (

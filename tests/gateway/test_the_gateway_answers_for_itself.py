@@ -44,6 +44,26 @@ async def test_nothing_there(gateway, path, code):
         assert (await _get(gateway, path, "DELETE")).status == 404
 
 
+async def test_requests_for_nothing_are_counted(gateway):
+    """By status and code, in no line of the access log; what the gateway serves itself is not counted."""
+    asked = [("/sleep", "GET"), ("/sleep", "HEAD"), ("/v1/models/x", "GET"), ("/v1/completions", "PUT")]
+    for path, method in (*asked, ("/healthz", "GET"), ("/v1/models", "GET"), ("/sleep", "OPTIONS")):
+        await _get(gateway, path, method)
+    count = "headgate_gateway_requests_total"
+    assert gateway.metric(count) == len(asked)
+    assert gateway.metric(count, model="unknown", code="404", outcome="not_found") == 2
+    assert gateway.metric(count, model="unknown", code="404", outcome="model_not_found") == 1
+    assert gateway.metric(count, model="unknown", code="405", outcome="method_not_allowed") == 1
+    assert not gateway.log_lines()
+
+
+async def test_a_management_path_names_the_setting_and_its_method(gateway):
+    """No setting opens a path for GET: who looks for one is told."""
+    told = (await _get(gateway, "/server_info")).json["error"]["message"]
+    assert "only POST is forwarded" in told
+    assert "clients.forwarded_paths" in told
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 @pytest.mark.parametrize("path", sorted(forwarded.DEFAULT))
 async def test_a_request_that_is_not_posted_is_told_to_be(gateway, path, method):

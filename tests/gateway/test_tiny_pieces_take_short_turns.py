@@ -7,10 +7,13 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from headgate.gateway import turns
+from headgate import loop_turns as turns
+from headgate.gateway.reader import RequestReader
 from headgate.gateway.upstream import UpstreamConnection
 
 pytestmark = pytest.mark.every_loop
+
+CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n"
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def test_quick_pieces_grow(clock):
     """Data that costs nothing is read in a few pieces."""
     taken = []
     assert turns.read_in_turn(b"x" * 100_000, lambda piece, more: taken.append(piece) or True) == b""
-    assert len(taken) <= 6
+    assert len(taken) <= 12
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ async def test_answers_in_tiny_chunks_take_turns(monkeypatch, one_piece_a_turn, 
 
     def counted(connection):
         found[turn] += 1
-        read_on(connection)
+        return read_on(connection)
 
     next_turn()
     monkeypatch.setattr(UpstreamConnection, "_read_on", counted)
@@ -143,9 +146,9 @@ async def test_requests_sent_ahead_take_turns_with_others(one_piece_a_turn, gate
     answered = []
     take = turns.read_in_turn
 
-    def counted(data, taker):
+    def counted(data, *rest):
         answered.append(len(data))
-        return take(data, taker)
+        return take(data, *rest)
 
     gateway_turns = pytest.MonkeyPatch()
     gateway_turns.setattr(turns, "read_in_turn", counted)
@@ -157,3 +160,85 @@ async def test_requests_sent_ahead_take_turns_with_others(one_piece_a_turn, gate
             assert (await flood.response()).status == 404
     gateway_turns.undo()
     assert len(answered) >= 20
+
+
+@pytest.fixture
+async def parsed(monkeypatch):
+    """Bytes that were parsed, by turn of the event loop."""
+    loop = asyncio.get_running_loop()
+    turn, found = 0, Counter()
+    feed, receive = RequestReader.feed, UpstreamConnection._receive
+
+    def next_turn():
+        nonlocal turn
+        turn += 1
+        loop.call_soon(next_turn)
+
+    def fed(reader, data):
+        found[turn] += len(data)
+        return feed(reader, data)
+
+    def received(connection, data):
+        found[turn] += len(data)
+        return receive(connection, data)
+
+    next_turn()
+    monkeypatch.setattr(RequestReader, "feed", fed)
+    monkeypatch.setattr(UpstreamConnection, "_receive", received)
+    return found
+
+
+AHEAD = b"GET /nope HTTP/1.1\r\nhost: g\r\n\r\n"
+
+
+@pytest.fixture
+def no_time(monkeypatch, one_piece_a_turn):
+    """As on a machine on which any read takes all the time of a turn."""
+    monkeypatch.setattr(turns, "MOST_S", 1e-9)
+
+
+async def test_short_reads_of_many_clients_take_turns(no_time, parsed, gateway):
+    """4 KB of requests each, all at once: after one read the others wait, and all are answered in the end."""
+    ahead = AHEAD * (turns.AT_ONCE_BYTES // len(AHEAD))
+    clients = [await gateway.connect() for _ in range(20)]
+    for client in clients:
+        client.send(ahead)
+    for client in clients:
+        for _ in range(ahead.count(AHEAD)):
+            assert (await client.response()).status == 404
+    assert max(parsed.values()) <= turns.AT_ONCE_BYTES + turns.FIRST_BYTES
+    assert parsed.total() == len(clients) * len(ahead)
+
+
+async def test_requests_behind_a_body_take_turns(no_time, parsed, gateway):
+    """What is left of a body of known length is taken at once, and the requests behind it in pieces."""
+    body = b'{"model":"none","prompt":"%b"}' % (b"y" * 70_000)
+    client = await gateway.connect()
+    client.send(CHAT + b"content-length: %d\r\n\r\n" % len(body) + body[:-1])
+    await asyncio.sleep(0.05)
+    parsed.clear()
+    client.send(body[-1:] + AHEAD * 1000)
+    for _ in range(1001):
+        assert (await client.response()).status == 404
+    assert max(parsed.values()) < 1000
+
+
+async def test_short_reads_of_many_answers_take_turns(no_time, parsed, gateway, endpoint):
+    """Chunks of one byte by a few KB at a time: after one read the others wait, and all arrive."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"1\r\nx\r\n" * 600
+    clients = [await gateway.connect() for _ in range(12)]
+    for client in clients:
+        client.post()
+    calls = [await endpoint.call() for _ in clients]
+    for call in calls:
+        call.write(head + b"1\r\nx\r\n")
+    for client in clients:
+        await client.head()
+        await client.reader.readexactly(6)
+    parsed.clear()
+    for call in calls:
+        call.write(chunks)
+    for client in clients:
+        assert await client.reader.readexactly(len(chunks)) == chunks
+    assert max(parsed.values()) <= turns.AT_ONCE_BYTES + turns.FIRST_BYTES

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from headgate.gateway import turns
+from headgate import loop_turns as turns
 from headgate.gateway.listener import ClientConnection
 
 pytestmark = pytest.mark.every_loop
@@ -143,7 +143,7 @@ async def test_a_fault_of_one_leaves_nobody_waiting():
 
     for _ in range(turns.LONG_READS):
         uploads.wait(fail)
-    uploads.wait(done.set)
+    uploads.wait(lambda: done.set() or False)
     await asyncio.wait_for(done.wait(), 30)
     assert len(faults) == turns.LONG_READS
 

@@ -36,6 +36,7 @@ async def ask(start_gateway, tmp_path):
         return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
 
     ask.metrics_url = gateway.metrics_url
+    ask.metric = gateway.metric
     return ask
 
 
@@ -89,6 +90,9 @@ async def test_what_is_posted_comes_from_no_other_site(ask):
     ):
         headers = [f"host: {host}", *([f"origin: {origin}"] if origin else [])]
         assert (await ask(path, *headers, method="POST"))[0] == expected, (host, origin)
+    for reason, count in (("unknown_host", 1), ("other_origin", 2)):
+        name = "headgate_gateway_page_requests_rejected_total"
+        assert await asyncio.to_thread(ask.metric, name, page="admin", reason=reason) == count
 
 
 async def test_probes_are_answered_by_any_name(ask):

@@ -59,7 +59,7 @@ def test_every_error_is_told_with_its_place_and_remedy(file: Path) -> None:
         "gateway.yaml:1:1: error: loging: there is no such setting; did you mean logging?",
         'gateway.yaml:2:23: error: logging.access_log: "jsn" is not json, off or text; did you mean json?',
         'gateway.yaml:3:28: error: clients.max_connections: "12" is not a whole number from 1 to 1000000; '
-        "its default is 10000",
+        "remove the quotes: 12",
         "gateway.yaml:3:34: error: clients.max_bdy_bytes: there is no such setting; "
         "did you mean clients.max_body_bytes?",
         "gateway.yaml:6:12: error: shutdown.drain_s: -1 is not a number of seconds from 0 to 86400; "
@@ -145,7 +145,6 @@ def test_a_program_reads_what_is_wrong(file: Path) -> None:
     [
         ("drain: 5", "shutdown.drain_s"),
         ("ttl_s: 5", "queue.ttl_s"),
-        ("clients.max_body_bytes: 5000", "clients.max_body_bytes"),
         ("clients_max_body_bytes: 5000", "clients.max_body_bytes"),
         ("client: {}", "clients"),
         ("queue: {queue_ttl_s: 5}", "queue.ttl_s"),
@@ -171,6 +170,13 @@ def test_a_name_that_does_not_exist_is_answered_with_what_was_meant(
     file.write_text(written + "\n")
     (error,) = errors(file)
     assert error.endswith(f"there is no such setting; did you mean {meant}?")
+
+
+def test_a_name_with_a_dot_is_answered_with_its_section(file: Path) -> None:
+    """Where the path is right, what is wrong is how it is written."""
+    file.write_text("clients.max_headers: 5\n")
+    (error,) = errors(file)
+    assert error.endswith("; nest it: write max_headers below clients, as in clients: {max_headers: ...}")
 
 
 @pytest.mark.parametrize(
@@ -206,6 +212,8 @@ def test_what_the_gateway_does_not_do_is_told_instead_of_the_nearest_name(
     ("written", "fix"),
     [
         ("clients: {receive_timeout_s: 30s}", "write 30"),
+        ('clients: {max_body_bytes: "9000"}', "remove the quotes: 9000"),
+        ('clients: {max_body_bytes: "9"}', "its default is 33554432"),
         ("clients: {receive_timeout_s: 1.5m}", "write 90"),
         ("clients: {receive_timeout_s: 1d}", "write 86400"),
         ("clients: {max_body_bytes: 32Mi}", "write 33554432"),
@@ -228,7 +236,8 @@ def test_flags_that_are_mistyped_are_answered_with_those_of_today() -> None:
     assert "--clients-max-body-bytes" in told.output
     assert "'--max-body-bytes'" not in told.output
     told = CliRunner().invoke(main, ["gateway", "--clients-max-body-bytes", "32Mi"])
-    assert '"32Mi" is not a whole number of bytes from 1024 to 1073741824; write 33554432' in told.output
+    assert '--clients-max-body-bytes: "32Mi" is not a whole number of bytes from 1024 to 1073' in told.output
+    assert "fix: write 33554432" in told.output
     told = CliRunner().invoke(main, ["up", "--scheduler-confg", "x"])
     assert "Did you mean '--scheduling-config-file'?" in told.output
 
@@ -260,6 +269,64 @@ def test_two_pages_cannot_have_one_port(file: Path) -> None:
         "command line: error: --metrics-port: 8080 is already used by listen.port: choose another",
         "gateway.yaml:1:15: error: admin.port: 8080 is already used by listen.port: choose another",
     ]
+
+
+def test_a_clash_of_ports_is_told_beside_other_errors(file: Path) -> None:
+    """Unless what is wrong is in one of their sections: then nobody knows which port was wanted."""
+    file.write_text("admin: {port: 8080}\nlogging: {level: loud}\n")
+    clash = "gateway.yaml:1:15: error: admin.port: 8080 is already used by listen.port: choose another"
+    assert clash in errors(file)
+    file.write_text("admin: {port: 8080}\nlisten: {prt: 8085}\n")
+    assert len(errors(file)) == 1
+    file.write_text("admin: {port: 8080}\nlisten: [\n")
+    assert all("already used" not in error for error in errors(file, metrics_port=8080))
+
+
+@pytest.mark.parametrize("host", ["999.1.1.1", "10.0.0", "[::1]", "localhost:80", "a b", "::zz"])
+@pytest.mark.parametrize("section", ["listen", "metrics", "admin"])
+def test_a_host_that_nothing_can_listen_on_is_told_before_the_start(
+    file: Path, section: str, host: str
+) -> None:
+    """Addresses are judged as they are written; names are only looked up at the start."""
+    file.write_text(f'{section}: {{host: "{host}"}}\n')
+    (error,) = errors(file)
+    assert f"{section}.host: {host!r} is " in error
+    for right in ("localhost", "gateway.example.com", "0.0.0.0", "::", "fe80::1%lo", "", "no-such-host"):
+        file.write_text(f'{section}: {{host: "{right}"}}\n')
+        assert getattr(configuration.load(file, {}, {}), section).host == right
+
+
+def test_a_flag_that_cannot_be_read_hides_no_other_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, truth values and words of flags are reported with the environment and the file."""
+    file.write_text("shutdown: {drain_s: x}\n")
+    monkeypatch.setenv("HEADGATE_METRICS_PORT", "y")
+    flags = ["--port", "abc", "--queue-enabled", "maybe", "--logging-level", "loud"]
+    told = CliRunner().invoke(main, ["gateway", "--check-config", "--config", str(file), *flags])
+    assert told.exit_code == 2
+    for part in (
+        'shutdown.drain_s: "x" is not',
+        'HEADGATE_METRICS_PORT: "y" is not',
+        '--port: "abc" is not a whole number from 0 to 65535',
+        '--queue-enabled: "maybe" is not true or false',
+        '--logging-level: "loud" is not debug, error, info or warning',
+    ):
+        assert part in told.output, part
+    told = CliRunner().invoke(main, ["up", "--port", "abc"])
+    assert (told.exit_code, 'HEADGATE_METRICS_PORT: "y" is not' in told.output) == (2, True)
+
+
+def test_a_number_that_is_none_is_told_once(file: Path) -> None:
+    """YAML has numbers that JSON has not."""
+    file.write_text("workers: {hang_s: .nan}\n")
+    (error,) = errors(file)
+    assert "gateway.yaml:1:19: error:" in error
+
+
+def test_a_flow_has_one_weight(file: Path) -> None:
+    """Of two, nobody could tell which counts."""
+    file.write_text("queue: {weights: [a=1, b=1, a=2]}\n")
+    (error,) = errors(file)
+    assert error.endswith("queue.weights: 'a=2': the flow 'a' has a weight already: remove one of the two")
 
 
 def test_exit_codes_tell_a_bad_command_line_from_bad_settings(
@@ -319,6 +386,8 @@ def test_what_is_not_said_has_its_default(file: Path, text: str) -> None:
             "(invalid continuation byte); save it as UTF-8",
         ),
         (b"shutdown: {drain_s: .nan}\n", "gateway.yaml:1:21"),
+        (b"SQLite format 3\0\x10\0\x01", "gateway.yaml: error: this is no text file"),
+        ("listen: {port: 80}\n".encode("utf-16"), "the file is not UTF-8"),
     ],
 )
 def test_a_file_that_is_no_configuration_says_why(file: Path, text: bytes, told: str) -> None:

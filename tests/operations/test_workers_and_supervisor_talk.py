@@ -8,6 +8,7 @@ import struct
 
 import msgspec
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -44,6 +45,23 @@ async def test_messages_arrive_whole_and_in_order():
         await supervisor.receive()
     supervisor.close()
     await asyncio.sleep(0)
+
+
+def test_what_is_left_to_say_to_nobody_is_no_failure():
+    """The supervisor may have ended before its worker, whose last words then have no listener."""
+
+    async def speak() -> None:
+        ours, theirs = socket.socketpair()
+        worker = await channel.to_supervisor(theirs)
+        ours.close()
+        with pytest.raises(channel.Closed):
+            await worker.receive()
+        worker.close()
+        await asyncio.sleep(0.01)
+        assert not worker.send(messages.Ready())
+        await worker.flush(1.0)
+
+    uvloop.run(speak())
 
 
 @given(st.binary(max_size=64))

@@ -6,6 +6,8 @@ import re
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -32,6 +34,24 @@ def crowd(url: str, count: int, clients: contextlib.ExitStack) -> None:
         client = clients.enter_context(socket.create_connection((found[1], int(found[2])), timeout=60))
         with contextlib.suppress(OSError):
             client.sendall(b"GET /healthz HTTP/1.1\r\nhost: g\r\n\r\n")
+
+
+def test_a_limit_that_is_too_low_to_start_is_told(tmp_path):
+    """In one line with the remedy, without tracebacks of the processes that could not start."""
+    words = [sys.executable, "-m", "headgate", "gateway", "--workers", "2", "--port", "0"]
+    done = subprocess.run(
+        [*words, "--metrics-port", "0", "--admin-port", "0"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if "WARNING" not in line]
+    told = "Error: out of open files, of which the limit is 20: raise it (ulimit -n, LimitNOFILE=)"
+    assert errors == [told]
 
 
 async def test_workers_are_replaced_while_the_own_ports_are_full(start_gateway, eventually):

@@ -39,7 +39,7 @@ EXPLAIN_S = 2.0
 """How often it is looked whether there is something new to say about what is not ready."""
 
 _ERROR = "Error: "
-_NEEDED_BYTES = 8 << 20
+_NEEDED_BYTES = 12 << 20
 """Free space without which an API server makes no new state."""
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_OF = {"": _LOOPBACK, "0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - nothing is bound
@@ -253,7 +253,9 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
-        (options.state / shared.GATEWAY_FILE).write_text(f"{options.admin_url}\n")
+        file, told = options.state / shared.GATEWAY_FILE, f"{options.admin_url}\n"
+        if not file.exists() or file.read_text() != told:  # a full disk might not take it again
+            file.write_text(told)
         words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)
         self._start_child("gateway", "gateway", *words)
 

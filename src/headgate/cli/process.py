@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import io
 import logging
 import os
+import resource
 import select
 import signal
 import threading
@@ -125,7 +127,7 @@ def explained(*known: type[Exception]) -> Iterator[None]:
         found = leaves(error)
         if not all(isinstance(each, known) for each in found):
             raise
-        raise click.ClickException("; ".join(map(told, found))) from error
+        raise click.ClickException(_all_told(found)) from error
 
 
 def leaves(error: BaseException) -> list[BaseException]:
@@ -133,6 +135,15 @@ def leaves(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves(each)]
+
+
+def _all_told(found: list[BaseException]) -> str:
+    """Each once; where files ran out, that alone, as the others follow from it."""
+    for each in found:
+        if isinstance(each, OSError) and each.errno in (errno.EMFILE, errno.ENFILE):
+            limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return f"out of open files, of which the limit is {limit}: raise it (ulimit -n, LimitNOFILE=)"
+    return "; ".join(dict.fromkeys(map(told, found)))
 
 
 def told(error: BaseException) -> str:

@@ -66,7 +66,7 @@ def up(
         asyncio.run(machine.run(started))
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
-        raise SystemExit(1) from error
+        raise SystemExit(error.exit_code) from error
     except (
         ManifestErrors,
         StateInUse,

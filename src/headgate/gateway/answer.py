@@ -17,7 +17,9 @@ from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
 from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Header, Request, nominated
 
-_NOT_RETURNED = HOP_BY_HOP | {b"x-request-id"}
+_OF_ITS_OWN = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
+"""Headers that are not just passed on. `alt-svc` speaks for the origin that the client knows, which is the
+gateway's and not the engine's."""
 _HIDDEN = (*RESERVED, b"x-ratelimit-")
 """Prefixes of headers that are not passed on where the gateway itself speaks of a limit."""
 EVENTS, _JSON = b"text/event-stream", b"application/json"
@@ -36,7 +38,16 @@ class Answer:
     that cannot be passed on.
     """
 
-    __slots__ = ("_body", "_framing", "_head", "ends_with_connection", "is_plain", "keep_alive", "unchunker")
+    __slots__ = (
+        "_body",
+        "_framing",
+        "_head",
+        "ends_with_connection",
+        "is_encoded",
+        "is_plain",
+        "keep_alive",
+        "unchunker",
+    )
 
     def __init__(
         self,
@@ -53,6 +64,8 @@ class Answer:
         self.keep_alive = may_keep_alive
         self.ends_with_connection = False
         """Whether the body has no length: it is complete when the endpoint closes its connection."""
+        self.is_encoded = False
+        """Whether it came compressed, although that was not asked for."""
         self.unchunker: Chunks | None = None
         """Takes a framing off that the client does not know; None where it knows that of the answer."""
         self._framing: Chunks | None = None
@@ -76,8 +89,11 @@ class Answer:
                 length = int(value)
                 if is_changed or status == _NO_CONTENT:
                     continue
-            if key in _NOT_RETURNED:
-                if key == b"transfer-encoding":
+            if key in _OF_ITS_OWN:
+                if key == b"content-encoding":
+                    self.is_encoded = is_encoded(value)
+                    parts += (key, b": ", value, b"\r\n")
+                elif key == b"transfer-encoding":
                     if chunked or value.lower() != b"chunked":
                         raise httptools.HttpParserError("it has a transfer-encoding besides chunked")
                     chunked = True
@@ -177,6 +193,11 @@ def media_type(headers: list[Header]) -> bytes:
     for name, value in headers:
         if name == b"content-type":
             kind = value.partition(b";")[0].strip().lower()
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+        elif name == b"content-encoding" and is_encoded(value):
             return b""
     return kind
+
+
+def is_encoded(coding: bytes) -> bool:
+    """Whether a `content-encoding` says that bytes are not what they stand for."""
+    return coding.strip().lower() not in (b"", b"identity")

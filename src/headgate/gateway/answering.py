@@ -9,23 +9,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from headgate.gateway import decision_header, limiting
+import httptools
+
+from headgate.fleet import blame
+from headgate.gateway import decision_header, limiting, retry_after
 from headgate.gateway.answer import Answer
-from headgate.gateway.attempts import RETRIED
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.paired import PairedDelivery
 from headgate.gateway.queueing.continuation import Continuation
 from headgate.gateway.refusals import Refusal
-from headgate.gateway.usage import Tail, Usage
+from headgate.gateway.usage import Usage, tail_of
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
     from headgate.gateway.listener import ClientConnection
+    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Header, Request
     from headgate.gateway.upstream import StraightWay, UpstreamConnection
 
-_OK, _NOT_FOUND = 200, 404
+_OK, _NOT_FOUND, _LAST_STATUS = 200, 404, 599
 
 
 class Answering(PairedDelivery):
@@ -66,7 +68,7 @@ class Answering(PairedDelivery):
         self.heard_at = request.arrived_at
         """When the endpoint was last heard of, for the idle timeout."""
         self.outcome = ""
-        self.tail = Tail()
+        self.tail = tail_of(request.path)
         self.usage: Usage | None = None
         """What the endpoint says that it counted; read at the end."""
         self._heard_bytes = 0
@@ -96,16 +98,32 @@ class Answering(PairedDelivery):
     def response_head(
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
-        """The head of the answer is here: pass it on, or give the request to another endpoint."""
+        """The head of the answer is here: pass it on, or give the request to another endpoint.
+
+        Raises HttpParserError for a status that HTTP has not (RFC 9110, 15), and as `Answer` does.
+        """
+        if status > _LAST_STATUS:
+            raise httptools.HttpParserError(f"no status of HTTP: {status}")
         if self._timer is not None:
             self._cancel_timer()
         load, pool = self.load, self.pool
         assert load is not None
         assert pool is not None
-        if status >= 400 and self._is_turned_down(load, status):
-            return
-        if load.failures_in_row and status < 500:
-            load.answered(now)
+        if status >= 400:
+            rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
+            back_at = [] if rest_s is None else self._back_at(pool, now + rest_s, now)
+            if self._is_turned_down(status, rest_s, now):
+                return
+            if back_at:
+                headers = retry_after.replaced(headers, min(back_at) - now)
+        else:
+            pool.evidence.silences[self.decision.stream].note(now - self.sent_at)
+            if self.suspects is not None:
+                self.suspects.failed(pool)
+        if load.lacking and status < 400:
+            load.lacking.pop(self.decision.scheduled.adapter, None)
+        if load.suspect_until > now and not blame.is_suspect(status):
+            load.answered(now, self.sent_at)
         answer = self._answer = self._answer_of(status, headers, now)
         if self.request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told()))
@@ -123,11 +141,22 @@ class Answering(PairedDelivery):
         if self.handover is None and (self.request.held_bytes <= LONG_BYTES or not connection.is_sending):
             self._proxy.bodies.release(self.request)
 
-    def _is_turned_down(self, load: EndpointLoad, status: int) -> bool:
+    def _back_at(self, pool: PoolState, at: float, now: float) -> list[float]:
+        """When endpoints want requests again, if those that were asked all want none now."""
+        asked = self.suspects.back_at() if self.suspects is not None else []
+        return [at, *asked, *(load.resting_until for load in pool.loads if load.resting_until > now)]
+
+    def _is_turned_down(self, status: int, rest_s: float | None, now: float) -> bool:
         """Whether an answer that is an error is dropped, as another endpoint is asked."""
-        if status == _NOT_FOUND and self.decision.scheduled.adapter:
-            self._proxy.scraper.list_models_soon(load)
-        return status in RETRIED and self._goes_elsewhere(status)
+        adapter = self.decision.scheduled.adapter
+        if status == _NOT_FOUND and adapter:
+            return self._goes_where_adapter_is(adapter, now)
+        if blame.is_suspect(status):
+            return self._goes_elsewhere(status, rest_s, now)
+        if self.suspects is not None:
+            assert self.pool is not None
+            self.suspects.failed(self.pool)  # a mistake of the client, which only this one has found
+        return False
 
     def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:
         request, decision, wait = self.request, self.decision, self.wait
@@ -204,8 +233,8 @@ class Answering(PairedDelivery):
                 self._client.write(answer.pass_on(b""))
             if not answer.is_plain and (held := answer.flush()):
                 self._client.write(held if self.handover is None else self.handover.counted(held))
-        if load is not None and load.failures_in_row and self.upstream_status < 500:
-            load.succeeded(now)
+        if load is not None and load.failures_in_row and not blame.is_suspect(self.upstream_status):
+            load.succeeded(now, self.sent_at)
         self._settle("served", now)
         self._client.exchange_done(answer is None or answer.keep_alive, now)
 

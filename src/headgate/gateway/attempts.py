@@ -12,11 +12,13 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
+from headgate.fleet import adapters, blame
 from headgate.gateway import learning
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.delivery import Delivery
 from headgate.gateway.refusals import Refusal
+from headgate.gateway.suspects import Suspects
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointLoad
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RETRIED = frozenset({502, 503, 504})
-"""Statuses by which an endpoint or a proxy before it says that another may do better."""
+RESERVED = 0.5
+"""The part of the retry budget that mistakes of clients leave to failures of endpoints."""
+LATE_S = 0.05
+_NOT_FOUND = 404
+_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 
 
 class Attempts(Delivery):
@@ -102,13 +107,24 @@ class Attempts(Delivery):
             self._send_on_new(connections)
 
     def _send_on_new(self, connections: EndpointConnections) -> None:
-        self._connecting = self._proxy.spawn(self._connect(connections))
+        assert self.pool is not None
+        assert self.load is not None
+        self._connecting = self._proxy.spawn(self._connect(connections, self.pool, self.load))
 
-    async def _connect(self, connections: EndpointConnections) -> None:
-        started_at = self._proxy.now()
+    async def _connect(self, connections: EndpointConnections, pool: PoolState, load: EndpointLoad) -> None:
+        """Connects to an endpoint. If that takes long, the request goes to another meanwhile, and what comes
+        of the connection tells only of the endpoint."""
+        proxy = self._proxy
+        started_at = proxy.now()
+        long_s = pool.evidence.connects.long_s(started_at)
+        timer = None
+        if long_s is not None:
+            timer = proxy.loop.call_later(long_s, self._connects_slowly, load, started_at + long_s)
         try:
             connection = await connections.connect()
         except ShortageError as error:
+            if self.load is not load:
+                return
             self._connecting = None
             self._refuse(Refusal.unavailable(str(error), code="gateway_exhausted"))
             return
@@ -117,16 +133,55 @@ class Attempts(Delivery):
             # client must not wait for ever for it.
             if not isinstance(error, OSError | ValueError):
                 log.exception("connecting to %s", connections.endpoint.address)
+            if isinstance(error, ConnectionRefusedError):
+                proxy.engine_restarted(load)  # its process has ended, and its cache with it
+            if self.load is not load:
+                proxy.health.failed(pool, load, "connect", proxy.now())
+                return
             self._connecting = None
-            if isinstance(error, ConnectionRefusedError) and self.load is not None:
-                self._proxy.engine_restarted(self.load)  # its process has ended, and its cache with it
             self._attempt_failed("connect", why_unreachable(error))
             return
+        finally:
+            if timer is not None:
+                timer.cancel()
+        now = proxy.now()
+        proxy.recorder.connected(pool, now - started_at)
+        pool.evidence.connects.note(now - started_at)
+        if self.load is not load:
+            connections.keep(connection)
+            return
         self._connecting = None
-        assert self.pool is not None
-        now = self._proxy.now()
-        self._proxy.recorder.connected(self.pool, now - started_at)
         self._send_on(connection, now)
+
+    def _connects_slowly(self, load: EndpointLoad, due_at: float) -> None:
+        """A new connection takes suspiciously long: another endpoint is asked, while it goes on. If this call
+        is late, the gateway itself was busy, and the connection may have been made meanwhile."""
+        assert self.pool is not None
+        pool, now = self.pool, self._proxy.now()
+        is_busy = now - due_at > LATE_S
+        if self.load is load and self._connecting is not None and not is_busy and self._may_retry(pool):
+            self._connecting = None
+            load.suspected(now)
+            self._go_elsewhere("slow_connect")
+
+    def _stopped(self, now: float) -> None:
+        """Nothing at all is heard of the endpoint, and nothing of a response has come: another is asked, if
+        that may be. Else the request goes on waiting."""
+        pool, load = self.pool, self.load
+        assert pool is not None
+        assert load is not None
+        may_retry = self._may_retry(pool)
+        self._proxy.health.hangs(pool, load, now)
+        if may_retry:
+            self._go_elsewhere("hang")
+
+    def _go_elsewhere(self, reason: str) -> None:
+        """Leaves the endpoint for another; a retry was granted."""
+        assert self.pool is not None
+        self._drop_upstream()
+        self._end_attempt(reason)
+        self._proxy.recorder.attempt_failed(self.pool, reason)
+        self._retry()
 
     def _no_head_in_time(self) -> None:
         self._timer = None
@@ -142,8 +197,9 @@ class Attempts(Delivery):
         """
         assert self.pool is not None
         assert self.load is not None
-        address = self.load.endpoint.address
+        load, address = self.load, self.load.endpoint.address
         self._end_attempt(reason)
+        self._proxy.health.attempt_failed(self.pool, load, reason, self._proxy.now())
         if self._may_retry(self.pool):
             self._retry()
         else:
@@ -161,24 +217,73 @@ class Attempts(Delivery):
             told, code = "the endpoint failed before it answered", "upstream_failed"
             self._refuse(Refusal.upstream(told, code=code, logged=logged))
 
-    def _goes_elsewhere(self, status: int) -> bool:
-        """Drops an answer that says to try elsewhere, where another endpoint can be asked."""
-        assert self.pool is not None
-        if self._may_retry(self.pool):
-            self._drop_upstream()
-            self._end_attempt(f"status_{status}")
-            self._retry()
+    def _goes_elsewhere(self, status: int, rest_s: float | None, now: float) -> bool:
+        """Drops a rejection that may be the endpoint's own fault, where another endpoint can be asked. The
+        response of that one tells whose fault it was. `rest_s` is how long it wants no requests."""
+        pool, load, suspects = self.pool, self.load, self.suspects
+        assert pool is not None
+        assert load is not None
+        back_at = None if rest_s is None else self._proxy.health.rests(pool, load, rest_s, now)
+        is_shared = suspects is not None and suspects.have(status)
+        if self._is_open(pool, status, now, is_shared=is_shared) and self._may_retry(
+            pool, RESERVED if status < 500 else 0.0
+        ):
+            self._suspect(load, status, now, back_at)
+            self._go_elsewhere(f"status_{status}")
             return True
-        self._endpoint_failed(f"status_{status}")
+        if is_shared and status == blame.TOO_MANY:
+            load.rested()
+        if suspects is not None:
+            suspects.compare(pool, status)
+        if status in blame.UNAVAILABLE:
+            self._proxy.recorder.attempt_failed(pool, f"status_{status}")
+            if not is_shared and rest_s is None:
+                self._proxy.health.failed(pool, load, f"status_{status}", now)
         return False
 
+    def _goes_where_adapter_is(self, adapter: str, now: float) -> bool:
+        """Drops a 404 for an adapter, where another endpoint may have it; this one is well, and lacks it."""
+        pool, load = self.pool, self.load
+        assert pool is not None
+        assert load is not None
+        load.lacks(adapter, now)
+        self._proxy.scraper.list_models_soon(load)
+        others = self._proxy.candidates(pool, self._tried)
+        is_elsewhere = any(adapters.place(other, adapter) != "unknown" for other in others)
+        if not is_elsewhere or not self._may_retry(pool, RESERVED):
+            return False
+        self._go_elsewhere("status_404")
+        return True
+
+    def _suspect(self, load: EndpointLoad, status: int, now: float, back_at: float | None = None) -> None:
+        """The rejection may be the endpoint's own fault: the response of another will tell."""
+        if self.suspects is None:
+            self.suspects = Suspects(self._proxy)
+        self.suspects.add(load, status, back_at, now)
+
+    def _is_open(self, pool: PoolState, status: int, now: float, *, is_shared: bool) -> bool:
+        """Whether another endpoint's response to the request would tell more of the status."""
+        if status in blame.OVERLOADED:
+            return True
+        if status not in blame.OF_CLIENTS:
+            return not is_shared
+        key = self._shared_key(status)
+        if is_shared:
+            pool.evidence.shared.note(key, now)
+        return not pool.evidence.shared.has(key, now)
+
+    def _shared_key(self, status: int) -> tuple[object, ...]:
+        """What a rejection by all endpoints depends on; of credentials only a hash is kept."""
+        if status == _NOT_FOUND:
+            return status, self.decision.upstream_model, self.request.path
+        return status, hash(tuple(self.request.header(name) for name in _CREDENTIALS))
+
     def _end_attempt(self, reason: str) -> None:
+        """Leaves the endpoint; who is to blame is the caller's."""
         assert self.load is not None
-        assert self.pool is not None
         self._cancel_timer()
         load, self.load = self.load, None
         self._end_booking(self._proxy.now())
-        self._proxy.attempt_failed(self.pool, load, reason)
         self._note_tried(load, reason, self.attempt_at)
 
     def _note_tried(self, load: EndpointLoad, reason: str, began_at: float) -> None:
@@ -188,9 +293,10 @@ class Attempts(Delivery):
         took_ms = int((self._proxy.now() - began_at) * 1e3 + 0.5)
         self.failed_attempts.append((load.endpoint.name, reason, took_ms))
 
-    def _may_retry(self, pool: PoolState) -> bool:
-        """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare,
-        which is spent. Its endpoints of now are meant: those of the request's arrival may be gone."""
+    def _may_retry(self, pool: PoolState, reserved: float = 0.0) -> bool:
+        """Whether the pool allows another attempt, has an endpoint that was not tried, and a retry to spare
+        besides those reserved, which is spent. Its endpoints of now are meant: those of the request's arrival
+        may be gone."""
         now = self._proxy.pools.get(pool.pool.key)
         if now is None:
             return False
@@ -198,11 +304,12 @@ class Attempts(Delivery):
         return bool(
             self.attempts <= self._proxy.retries(now)
             and self._is_another(now)
-            and self._proxy.take_retry(now)
+            and self._proxy.take_retry(now, reserved)
         )
 
     def _is_another(self, pool: PoolState) -> bool:
-        return bool(self._proxy.candidates(pool, self._tried))
+        now = self._proxy.now()
+        return any(load.resting_until <= now for load in self._proxy.candidates(pool, self._tried))
 
     def _retry(self) -> None:
         assert self.pool is not None
@@ -220,7 +327,7 @@ class Attempts(Delivery):
     def _endpoint_failed(self, reason: str) -> None:
         assert self.load is not None
         assert self.pool is not None
-        self._proxy.attempt_failed(self.pool, self.load, reason)
+        self._proxy.health.attempt_failed(self.pool, self.load, reason, self._proxy.now())
 
     # -- what it holds
 

@@ -14,8 +14,8 @@ from headgate import routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
-from headgate.gateway.turns import Turns
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.loop_turns import Turns
 from headgate.routing import Endpoint
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ class EndpointConnections:
         """
         loop = asyncio.get_running_loop()
         connection = UpstreamConnection(self)
-        protocol = speaking_http2(connection) if self.speaks_http2 else connection
+        protocol: asyncio.Protocol = connection
+        if self.speaks_http2:
+            protocol = speaking_http2(connection, self.uploads, self.downloads)
         try:
             async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
                 await loop.create_connection(
@@ -120,6 +122,12 @@ class EndpointConnections:
             raise copy.copy(unfit) or ConnectionResetError("closed as soon as it was accepted")
         self._open.add(connection)
         return connection
+
+    def keep(self, connection: UpstreamConnection) -> None:
+        """Keeps a new connection that nobody waits for any more. As with any idle one, the endpoint may close
+        it just as it is used."""
+        connection.reused = True
+        self.give_back(connection)
 
     def give_back(self, connection: UpstreamConnection) -> None:
         if self._closed or len(self._idle) >= self.settings.endpoints.max_idle_connections:
@@ -208,11 +216,11 @@ class Connections:
         return {each.endpoint.address: each.statistics() for each in self._of.values()}
 
 
-def speaking_http2(user: asyncio.Protocol) -> Translator:
+def speaking_http2(user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> Translator:
     """What stands between a socket and a protocol of HTTP/1.1 where the endpoint speaks HTTP/2.
 
     Imported here: h2 takes megabytes, and most gateways have no such endpoint.
     """
     from headgate.gateway.http2.translator import Translator
 
-    return Translator(user)
+    return Translator(user, uploads, downloads)

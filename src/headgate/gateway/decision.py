@@ -13,7 +13,7 @@ import xxhash
 
 from headgate import routing, scheduling
 from headgate.api import ObjectRef
-from headgate.fleet import AnswerSizes, PromptSizes
+from headgate.fleet import AnswerSizes, PromptSizes, scripts
 from headgate.fleet.prefix import hashing
 from headgate.gateway import forms, forwarded, large, prompt
 from headgate.gateway.destinations import Destination
@@ -23,6 +23,7 @@ from headgate.gateway.refusals import Refusal
 from headgate.gateway.scan import ScanError
 
 if TYPE_CHECKING:
+    from headgate.fleet.scripts import Amounts
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.request import Request
 
@@ -82,6 +83,7 @@ class Decision:
         "match",
         "model",
         "pool",
+        "prompt_amounts",
         "prompt_bytes",
         "refusal",
         "scheduled",
@@ -105,6 +107,8 @@ class Decision:
         """What the scheduler is told of it."""
         self.prompt_bytes = 0
         """How long the prompt is, if its tokens are estimated by that alone; 0 otherwise."""
+        self.prompt_amounts: Amounts | None = None
+        """How much of it is in which script, if it is not all ASCII."""
         self.body: bytes | Pieces = b""
         """What is sent to the endpoint; dropped once nothing is sent again."""
         self.change: large.Change | None = None
@@ -217,7 +221,7 @@ def _no_pool(match: routing.Match, target: routing.Target) -> Refusal:
     why = f"{match.route.key} names {target.pool}, which does not exist"
     if target.pool.kind == routing.MODEL_SERVER:
         return Refusal.missing(why, code="model_not_found")
-    return Refusal.unavailable(why, code="pool_not_found")
+    return Refusal.unavailable(why, code="pool_not_found", dropped="rejected-no-endpoints")
 
 
 def _fill_body(
@@ -246,8 +250,6 @@ def _fill_body(
         if with_usage is not None:
             body = with_usage
             decision.usage_unasked = True
-    if decision.client_name or decision.usage_unasked:
-        request.refuse_codings()
     decision.body = body
     return None
 
@@ -269,8 +271,6 @@ def _fill_large_body(
         change = body.changed(upstream_model if is_renamed else None, asks_for_usage=asks)
         decision.usage_unasked = change.asks_for_usage
         decision.change, decision.body = change, change.pieces()
-    if decision.client_name or decision.usage_unasked:
-        request.refuse_codings()
 
 
 def _scheduled(
@@ -300,22 +300,21 @@ def _scheduled(
         priority = _priority(objectives, request, priority)
     prompt_tokens = len(request.body) // forms.BYTES_PER_TOKEN
     prefix: Sequence[int] = ()
+    blocks = hashing.USUAL
     block_tokens = 0.0
     if not is_form:
-        bytes_per_token = known.prompt_sizes.bytes_per_token(upstream_model)
         is_hashed = pool.policy.uses_prefix
         if is_hashed or match.route.limits is not None or len(request.body) >= READ_FROM_BYTES:
             read = known_prompt or prompt.read(fields, request.path)
-            if read.tokens:
-                bytes_per_token = read.size / read.tokens
-            elif not read.has_media:
-                decision.prompt_bytes = read.size
+            bytes_per_token = _bytes_per_token(decision, known, upstream_model, read)
             prompt_tokens = read.tokens or int(read.size / bytes_per_token)
-            if is_hashed and len(read.text) >= hashing.BLOCK_BYTES:
-                prefix = hashing.hashes(read.text, hashing.seed(upstream_model, _salt(fields)))
+            if is_hashed and pool.policy.first_block_bytes:
+                blocks = hashing.blocks_from(pool.policy.first_block_bytes)
+            if is_hashed and len(read.text) >= blocks.byte_ends[0]:
+                prefix = hashing.hashes(read.text, hashing.seed(upstream_model, _salt(fields)), blocks)
                 block_tokens = hashing.BLOCK_BYTES / bytes_per_token
         else:
-            prompt_tokens = int(len(request.body) / bytes_per_token)
+            prompt_tokens = int(len(request.body) / known.prompt_sizes.bytes_per_token(upstream_model))
     return scheduling.Request(
         model=upstream_model,
         prompt_tokens=prompt_tokens,
@@ -323,10 +322,23 @@ def _scheduled(
         output_tokens=known.answer_sizes.expected(upstream_model, fields.most_tokens),
         prefix=prefix,
         block_tokens=block_tokens,
-        block_ends=hashing.BLOCK_ENDS if prefix else (),
+        block_ends=blocks.ends if prefix else (),
         priority=priority,
         header=request.header,
     )
+
+
+def _bytes_per_token(decision: Decision, known: Surroundings, model: str, read: prompt.Prompt) -> float:
+    """Notes what the estimate goes by, so that the engine's count can correct it."""
+    if read.tokens:
+        return read.size / read.tokens
+    sizes = known.prompt_sizes
+    if not read.has_media:
+        decision.prompt_bytes = read.size
+        amounts = decision.prompt_amounts = scripts.amounts(read.text, read.size)
+        if amounts is not None:
+            return read.size / sizes.tokens(model, amounts)
+    return sizes.bytes_per_token(model)
 
 
 def _salt(fields: Fields) -> bytes:
@@ -354,7 +366,7 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
         why = f"the scheduling policy of {key} picks no endpoint: {refused.why}"
         if refused.is_busy:
             return Refusal.saturated(why, code="pool_saturated")
-        return Refusal.unavailable(why, code="no_suited_endpoint")
+        return Refusal.unavailable(why, code="no_suited_endpoint", dropped="rejected-no-endpoints")
     if not (pool.loads if pool.pairs is None else pool.pairs.decode):
         fault = pool.pool.fault
         no_pod = f"no Pod of it {'that decodes ' if pool.loads else ''}is ready"
@@ -362,6 +374,7 @@ def no_endpoint(pool: PoolState, max_requests: int, refused: scheduling.Refused 
         return Refusal.unavailable(
             f"{key} has no ready endpoint: {why}",
             code="no_ready_endpoint",
+            dropped="rejected-no-endpoints",
             logged=f"{key} has no ready endpoint: {fault}" if fault else "",
         )
     return Refusal.unavailable(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Request
+    from headgate.gateway.suspects import Suspects
     from headgate.gateway.upstream import UpstreamConnection
     from headgate.scheduling import Choice
 
@@ -65,6 +66,7 @@ class Delivery(ABC):
         "request_id",
         "reservation",
         "settled",
+        "suspects",
         "wait",
     )
 
@@ -91,6 +93,8 @@ class Delivery(ABC):
         """When the last attempt began."""
         self.failed_attempts: list[tuple[str, str, int]] | None = None
         """Those before it: the endpoint's name, what happened, milliseconds."""
+        self.suspects: Suspects | None = None
+        """The endpoints that rejected it, as long as it is open whose fault that was."""
         self.bytes_out = 0
         self.reservation: Reservation | None = None
         """What it holds of the token limit of its route, if that has one."""
@@ -213,7 +217,7 @@ class Delivery(ABC):
         pool = self._proxy.pools.get(key)
         if pool is None:
             why = f"{key} was deleted while the request waited {waited_for}"
-            self._refuse(Refusal.unavailable(why, code="no_ready_endpoint"))
+            self._refuse(Refusal.unavailable(why, code="no_ready_endpoint", dropped="rejected-no-endpoints"))
             return False
         self.pool = pool
         return True

@@ -14,7 +14,8 @@ from headgate.gateway import decision_header, large, learning, limiting, refusal
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
 from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.usage import Tail
+from headgate.gateway.suspects import ACCEPTED_AFTER_S
+from headgate.gateway.usage import tail_of
 
 if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
@@ -63,6 +64,11 @@ class Exchange(Answering):
         """By how much the answer became shorter on its way here."""
         return self._answer.taken_bytes if self._answer is not None else 0
 
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the bytes of its answer are compressed, so that they tell neither events nor counts."""
+        return self._answer is not None and self._answer.is_encoded
+
     def tried(self, now: float) -> list[tuple[str, str, int]]:
         """All attempts, once it is over: the endpoint's name, what happened, milliseconds."""
         tried = [*self.failed_attempts] if self.failed_attempts is not None else []
@@ -95,8 +101,22 @@ class Exchange(Answering):
                 self._upstream_idle()
         elif silent_s > self._head_timeout_s(settings):
             self._no_head_in_time()
-        elif silent_s > self.load.policy.hang_s:
-            self.load.hanging += 1
+        else:
+            self._waits_for_head(silent_s, now)
+
+    def _waits_for_head(self, silent_s: float, now: float) -> None:
+        """Judges endpoints by how long nothing has come."""
+        pool, load = self.pool, self.load
+        assert pool is not None
+        assert load is not None
+        if self.suspects is not None and silent_s > ACCEPTED_AFTER_S:
+            self.suspects.failed(pool)
+        hang_s = load.policy.hang_s
+        if silent_s > hang_s:
+            load.hanging += 1
+        long_s = pool.evidence.long_silence_s(self.decision.stream, hang_s, now)
+        if silent_s > long_s and self._proxy.health.is_stopped(pool, load, long_s, now):
+            self._stopped(now)
 
     def _head_timeout_s(self, settings: GatewaySettings) -> float:
         """How long the endpoint may take for the head of its answer, where the pool does not say: then a
@@ -218,7 +238,7 @@ class Exchange(Answering):
         self._answer = None
         self.bytes_out = self.status = self.upstream_status = 0
         self.head_at = self.first_byte_at = 0.0
-        self.tail = Tail()
+        self.tail = tail_of(self.request.path)
         return True
 
     def _settle(self, outcome: str, now: float) -> None:
@@ -227,6 +247,8 @@ class Exchange(Answering):
         self.outcome = outcome
         if self._timer is not None:
             self._cancel_timer()
+        if self.suspects is not None and self.pool is not None:
+            self.suspects.compare(self.pool, 0)
         if self.handover is not None:
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None and not self._answer.is_plain:

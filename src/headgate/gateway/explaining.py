@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
-from headgate.gateway import in_flight, large, refusals, trust
+from headgate.fleet.ejection import AVOID_AFTER_FAILURE_S
+from headgate.gateway import health, in_flight, large, refusals, trust
 from headgate.gateway.decision import Decision, decide, no_endpoint
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explaining_view import Supposing, View
@@ -202,6 +203,8 @@ def _routes(
                 why = "takes every name that nothing else is for"
         elif serving:
             why = f"not asked, as {serving} serves"
+        elif any(rule.fits for rule in found.rules):
+            why = "the weights of the rule that fits are all 0: the next route is asked"
         else:
             why = "no rule fits"
         shown.append(
@@ -271,9 +274,12 @@ class _Endpoints:
             return f"has {load.requests} requests, the most that one gateway gives it"
         if state == "ejected":
             left_s = load.ejected_until - now
-            return (
-                f"gets no requests for another {left_s:.1f} s, after {load.failures_in_row} failures in a row"
-            )
+            return f"gets no requests for another {left_s:.1f} s, after {health.why(load)}"
+        if state == "resting":
+            left_s = load.resting_until - now
+            return f"asked for no requests for another {left_s:.1f} s (Retry-After)"
+        if state == "avoided" and load.avoided_until > load.failed_at + AVOID_AFTER_FAILURE_S:
+            return "rejected a request that another endpoint is asked now: asked only if there is no other"
         if state == "avoided":
             return f"failed {now - load.failed_at:.1f} s ago: asked only if there is no other"
         if state == "returning":

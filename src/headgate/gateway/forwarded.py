@@ -74,7 +74,7 @@ class Paths:
 
     def refusal(self, path: str) -> Refusal | None:
         """Why a path, as the client wrote it and without its query, is not forwarded."""
-        if path in self._exact:
+        if self._is_forwarded(path):
             return None
         if not _PLAIN.fullmatch(path):
             return Refusal.bad_request(
@@ -82,8 +82,6 @@ class Paths:
                 "empty or dot segments, a slash at its end, backslashes and semicolons",
                 code="ambiguous_path",
             )
-        if self._prefixes and path.startswith(self._prefixes):
-            return None
         if _is_own(path):
             return self.wrong_method("POST", path)
         return Refusal.bad_request(
@@ -95,18 +93,21 @@ class Paths:
 
     def methods(self, path: str) -> bytes:
         """The methods that a path has, as the header `allow` lists them; empty if there is no such path."""
-        posted = path in self._exact or (
-            bool(self._prefixes) and path.startswith(self._prefixes) and _PLAIN.fullmatch(path) is not None
-        )
+        is_posted = self._is_forwarded(path)
         if _is_own(path):
-            return b"GET, HEAD, OPTIONS, POST" if posted else b"GET, HEAD, OPTIONS"
-        return b"OPTIONS, POST" if posted else b""
+            return b"GET, HEAD, OPTIONS, POST" if is_posted else b"GET, HEAD, OPTIONS"
+        return b"OPTIONS, POST" if is_posted else b""
 
     def wrong_method(self, method: str, path: str) -> Refusal:
         """For a path that there is, with a method that it does not have."""
         methods = self.methods(path)
         wanted = "GET" if methods.startswith(b"GET") else "POST"
         return Refusal.method_not_allowed(f"{method} is not served at {_shown(path)}: send {wanted}", methods)
+
+    def _is_forwarded(self, path: str) -> bool:
+        if path in self._exact:
+            return True
+        return bool(self._prefixes) and path.startswith(self._prefixes) and _PLAIN.fullmatch(path) is not None
 
 
 def problems(paths: Iterable[str]) -> list[str]:

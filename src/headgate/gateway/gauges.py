@@ -56,7 +56,7 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
         ),
         Gauge(
             f"{prefix}_pool_endpoints_ejected",
-            "Endpoints of a pool that get no requests for their failures.",
+            "Endpoints of a pool that get no requests for their failures, or as they asked for none.",
             ("pool",),
             read.ejected,
             over="max",
@@ -219,7 +219,8 @@ class _Reader:
 
     def ejected(self) -> _Samples:
         now = self._proxy.now()
-        return [((pool.name,), len(fleet.ejected(pool.loads, now))) for pool in self._proxy.pools.values()]
+        pools = self._proxy.pools.values()
+        return [((pool.name,), len(fleet.without_requests(pool.loads, now))) for pool in pools]
 
     def readings(self) -> _Samples:
         now = self._proxy.now()

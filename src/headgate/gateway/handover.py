@@ -74,7 +74,6 @@ class Handover:
         """Endpoints that failed to prefill it."""
         self.decision = ""
         """`remote`, or why the endpoint that answers does it all."""
-        request.refuse_codings()  # what the prefill answers is read here
 
     # -- who serves
 

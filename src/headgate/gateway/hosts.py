@@ -72,6 +72,19 @@ def is_plain(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def listening_problem(host: str) -> str | None:
+    """Why nothing can listen on this host; names are not looked up. Empty means all addresses."""
+    looks_like_address = ":" in host or host.rpartition(".")[2].isdigit()
+    if looks_like_address:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return f"{host[:64]!r} is not an address: 127.0.0.1, 0.0.0.0 or ::1 is one, without a port"
+    elif host and not _NAME.fullmatch(host):
+        return f"{host[:64]!r} is neither a name nor an address"
+    return None
+
+
 def bad_host(message: str) -> Refusal:
     return Refusal.bad_request(message, code="invalid_host")
 

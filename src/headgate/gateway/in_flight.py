@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headgate import engines, fleet
+from headgate.gateway import health
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
@@ -109,12 +110,16 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "work_tokens": load.work_tokens,
         "output_tokens_expected": load.output_tokens,
         "estimate": _estimate(load.estimator, now),
+        "adapters_lacking": sorted(load.lacking),
         "requests_started": load.started,
         "failures": load.failures,
         "failures_in_row": load.failures_in_row,
+        "last_failures": list(load.reasons),
         "last_failure_s_ago": round(now - load.failed_at, 3) if load.failures else None,
         "ejections": load.ejections,
         "ejected_for_another_s": round(load.ejected_until - now, 3) if is_ejected else 0,
+        "ejected_after": health.why(load) if load.ejected_until > now else None,
+        "resting_for_another_s": round(max(load.resting_until - now, 0), 3),
         "share": load.share(now) or float(not is_ejected),
         "connections": connections.statistics() if connections is not None else {"open": 0, "idle": 0},
     }
@@ -176,8 +181,10 @@ def state(load: fleet.EndpointLoad, is_ejected: bool, now: float) -> str:
     """How an endpoint is, in a word; docs/gateway.md has them."""
     if is_ejected:
         return "ejected"
+    if load.resting_until > now:
+        return "resting"
     if load.ejected_until > now:
-        return "needed"  # it would be ejected, were not half of its pool ejected already
+        return "needed"  # it would be ejected, were not as much of its pool ejected as may be
     if load.share(now) < 1:
         return "returning"
     return "avoided" if load.avoided(now) else "healthy"

@@ -8,6 +8,7 @@ used least recently, all that was used before the part that was missing is gone 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from headgate.fleet.prefix import hashing
@@ -29,8 +30,10 @@ engine could not use it."""
 def learn(proxy: Proxy, exchange: Exchange, usage: Usage, booking: Booking | None, now: float) -> None:
     """Takes the counts of a request that was served, at its end."""
     decision, prompt_tokens = exchange.decision, usage.prompt
-    if decision.prompt_bytes and prompt_tokens and not usage.cache_read_input_tokens:
-        proxy.prompt_sizes.learn(decision.scheduled.model, decision.prompt_bytes, prompt_tokens)
+    if decision.prompt_bytes and prompt_tokens:
+        proxy.prompt_sizes.learn(
+            decision.scheduled.model, decision.prompt_bytes, prompt_tokens, decision.prompt_amounts
+        )
     answer_tokens = usage.completion
     if answer_tokens:
         proxy.answer_sizes.learn(decision.scheduled.model, answer_tokens)
@@ -57,4 +60,4 @@ def _learn_answer(proxy: Proxy, exchange: Exchange, answer_tokens: int) -> None:
     if choice is None or exchange.handover is not None or not scheduled.prefix or not decision.prompt_bytes:
         return
     units = decision.prompt_bytes / hashing.BLOCK_BYTES + answer_tokens / scheduled.block_tokens
-    proxy.prefixes.answered(scheduled.prefix, choice.load, units)
+    proxy.prefixes.answered(scheduled.prefix, choice.load, bisect_right(scheduled.block_ends, units))

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from headgate.gateway import limits, local, refusals, turns
+from headgate import loop_turns as turns
+from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
 from headgate.gateway.refusals import Refusal
@@ -45,6 +46,7 @@ class ClientConnection(asyncio.Protocol):
         "_ahead_bytes",
         "_counted_as",
         "_exchange",
+        "_is_light",
         "_peer",
         "_proxy",
         "_reader",
@@ -73,6 +75,8 @@ class ClientConnection(asyncio.Protocol):
         self._rejected: Refusal | None = None
         self._unread = b""
         """What has come and is left for the next turn of the event loop."""
+        self._is_light = True
+        """Whether all that it ever brought was parsed in one turn."""
         self._waits_to_read = False
         """Whether reading is paused until it is this connection's turn among those that upload much."""
         self.is_paused = False
@@ -133,29 +137,43 @@ class ClientConnection(asyncio.Protocol):
         return self._reader.begun_at if is_reading else None
 
     def data_received(self, data: bytes) -> None:
-        if len(data) > turns.AT_ONCE_BYTES or self._unread:
-            self._receive_much(data)
+        uploads = self._proxy.uploads
+        if len(data) > turns.AT_ONCE_BYTES or self._unread or not uploads.has_time:
+            self._receive_in_turns(data, uploads)
         elif self._rejected is None:
+            began = perf_counter()
             refusal = self._reader.feed(data)
             if refusal is not None:
                 self._reject(refusal)
+            uploads.spent(perf_counter() - began)
 
-    def _receive_much(self, data: bytes) -> None:
-        """Data that may take long to parse, and behind which more may be waiting to be read."""
-        uploads = self._proxy.uploads
+    def _receive_in_turns(self, data: bytes, uploads: turns.Turns) -> None:
+        """Data that may take long to parse, and behind which more may be waiting to be read; or that comes in
+        a turn in which much was parsed."""
         if self._rejected is not None:
             pass
         elif self._unread or not uploads.has_time:
             self._leave_unread(data)  # where some was left, this was on its way as reading was paused
         else:
-            began = perf_counter()
-            if self._reader.is_amid_counted_body:
-                self._take_piece(data, False)
-            elif rest := turns.read_in_turn(data, self._take_piece):
+            rest = self._rest_of_counted_body(data, uploads)
+            if rest := uploads.read(rest, self._take_piece):
+                self._is_light = False
                 self._leave_unread(rest)
-            uploads.spent(perf_counter() - began)
-        if self._unread or len(data) >= turns.LONG_READ_BYTES:
+        if len(data) >= turns.LONG_READ_BYTES:
+            self._is_light = False
             self._wait_to_read()
+        elif self._unread:
+            self._wait_to_read()
+
+    def _rest_of_counted_body(self, data: bytes, uploads: turns.Turns) -> bytes:
+        """Takes what belongs to a body of known length, at which nobody looks; returns what follows it."""
+        left = self._reader.body_left
+        if not left:
+            return data
+        began = perf_counter()
+        rest = data[left:] if self._take_piece(data[:left], False) else b""
+        uploads.spent(perf_counter() - began)
+        return rest
 
     def _leave_unread(self, data: bytes) -> None:
         """Keeps data for a later turn. It counts as held, or clients could have as much of it as they are."""
@@ -187,17 +205,19 @@ class ClientConnection(asyncio.Protocol):
             return
         self._waits_to_read = True
         self._transport.pause_reading()
-        self._proxy.uploads.wait(self._read_on)
+        self._proxy.uploads.wait(self._read_on, is_light=self._is_light)
 
-    def _read_on(self) -> None:
+    def _read_on(self) -> bool:
         self._waits_to_read = False
         data = self._take_unread()
         if self._transport is None or self._transport.is_closing():
-            return
+            return False
         if data:
-            self._receive_much(data)
-        if not self._waits_to_read and (self._rejected is not None or not self._is_full):
-            self._transport.resume_reading()
+            self._receive_in_turns(data, self._proxy.uploads)
+        if self._waits_to_read or (self._rejected is None and self._is_full):
+            return False
+        self._transport.resume_reading()
+        return not data or len(data) >= turns.LONG_READ_BYTES
 
     def take(self, request: Request) -> Refusal | None:
         """Serves a request, or keeps it for later; says why if there is no room."""
@@ -284,7 +304,8 @@ class ClientConnection(asyncio.Protocol):
                 exchange.start(now)
             else:
                 self._proxy.bodies.release(request)
-                self.write(local.answer(self._proxy, request))
+                for part in local.answer(self._proxy, request):
+                    self.write(part)
                 self.exchange_done(request.keep_alive, now)
         except Exception:
             # llhttp would take it for a fault of the client, and the exchange would stay open for ever.

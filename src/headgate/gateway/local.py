@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.api import timestamps
 from headgate.gateway import forwarded, refusals
+from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ _READY = ("/readyz", "/health")
 _MODELS = ("/v1/models", "/models")
 
 
-def answer(proxy: Proxy, request: Request) -> bytes:
-    """The response to a request that is not posted, and so is not for an endpoint."""
+def answer(proxy: Proxy, request: Request) -> tuple[bytes, ...]:
+    """The parts of the response to a request that is not posted, and so is not for an endpoint."""
     path = request.path
     if request.method == b"OPTIONS":
-        return _options(proxy, request)
+        return (_options(proxy, request),)
     methods = proxy.paths.methods(path)
     if methods and (request.method not in _READING or not methods.startswith(b"GET")):
         refusal = proxy.paths.wrong_method(request.method.decode("latin-1"), path)
@@ -50,22 +51,25 @@ def answer(proxy: Proxy, request: Request) -> bytes:
         refusal = Refusal.model_not_found(name)
     else:
         refusal = Refusal.bad_request(
-            f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards",
+            f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards; "
+            f"only POST is forwarded, to inference paths and to those that {forwarded.SETTING} adds",
             code="not_found",
             status=404,
         )
-    return _for_method(request, _refused(request, refusal))
-
-
-def _refused(request: Request, refusal: Refusal) -> bytes:
-    return refusals.refused(
+    proxy.recorder.refused_here(refusal)
+    whole = refusals.refused(
         refusal, request.target, keep_alive=request.keep_alive, lines=request.answer_lines
     )
+    return (whole[: whole.index(b"\r\n\r\n") + 4] if request.method == b"HEAD" else whole,)
 
 
-def _reply(request: Request, status: int, body: bytes) -> bytes:
-    whole = refusals.response(status, body, keep_alive=request.keep_alive, lines=request.answer_lines)
-    return _for_method(request, whole)
+def _reply(request: Request, status: int, body: bytes) -> tuple[bytes, ...]:
+    """A long body is a part of its own: all clients that have not read it yet have the same one."""
+    keep_alive, lines = request.keep_alive, request.answer_lines
+    head = refusals.head(status, len(body), keep_alive=keep_alive, lines=lines)
+    if request.method == b"HEAD":
+        return (head,)
+    return (head, body) if len(body) > LONG_BYTES else (head + body,)
 
 
 def _options(proxy: Proxy, request: Request) -> bytes:
@@ -76,11 +80,6 @@ def _options(proxy: Proxy, request: Request) -> bytes:
         lines = proxy.policy.cors.preflight_lines(request.header(b"origin").encode("latin-1"), asked)
     methods = refusals.ALLOWED if request.target == b"*" else proxy.paths.methods(request.path) or b"OPTIONS"
     return refusals.no_content(lines + b"allow: %b\r\n" % methods, keep_alive=request.keep_alive)
-
-
-def _for_method(request: Request, whole: bytes) -> bytes:
-    """A response to HEAD has the head of the one to GET, and no body."""
-    return whole[: whole.index(b"\r\n\r\n") + 4] if request.method == b"HEAD" else whole
 
 
 class ModelList:

@@ -12,18 +12,22 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headgate.gateway.attempts import Attempts
+from headgate.fleet import blame
+from headgate.gateway.attempts import RESERVED, Attempts
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
+    from headgate.fleet import EndpointLoad
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.request import Header
     from headgate.scheduling import Choice
 
 
 log = logging.getLogger(__name__)
+
+_NOT_FOUND = 404
 
 
 class PairedDelivery(Attempts):
@@ -103,6 +107,7 @@ class PairedDelivery(Attempts):
                 f"{pool.pool.key} has no pair of endpoints that can serve the request: one that "
                 "prefills and one that decodes have to be ready in the same group",
                 code="no_ready_endpoint",
+                dropped="rejected-no-endpoints",
             )
         return no_endpoint(pool, most, self._proxy.refused(pool, self.decision.scheduled, self._tried))
 
@@ -161,13 +166,40 @@ class PairedDelivery(Attempts):
             self._ask(pool, load, now)
 
     def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None:
-        """The request is wrong, or what was made of it is: the endpoint that answers has the last word."""
-        assert self.handover is not None
-        if not self.handover.at_once:
-            self._do_all_of_it(f"prefill_status_{status}")
-        elif self._take_back_answer():
-            self._drop_upstream()
-            self._pass_on(status, headers, body)
+        """The request is wrong, or what was made of it is, or the endpoint. The endpoint that answers has the
+        last word; where it waits for the prefill, another pair has."""
+        handover, pool = self.handover, self.pool
+        assert handover is not None
+        assert handover.prefill is not None
+        assert pool is not None
+        now, reason, refusing = self._proxy.now(), f"prefill_status_{status}", handover.prefill.load
+        if not handover.at_once:
+            self._suspect_prefill(refusing, status, now)
+            self._do_all_of_it(reason)
+            return
+        if not self._take_back_answer():
+            return
+        self._drop_upstream()
+        is_shared = self.suspects is not None and self.suspects.have(status)
+        if blame.is_suspect(status) and self._is_open(pool, status, now, is_shared=is_shared):
+            self._leave_prefill(reason)
+            self._leave_endpoint()
+            if self._may_retry(pool, RESERVED):
+                self._proxy.recorder.attempt_failed(pool, reason)
+                self._suspect_prefill(refusing, status, now)
+                self._retry()
+                return
+        if self.suspects is not None:
+            self.suspects.compare(pool, status)
+        self._pass_on(status, headers, body)
+
+    def _suspect_prefill(self, load: EndpointLoad, status: int, now: float) -> None:
+        """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
+        adapter = self.decision.scheduled.adapter
+        if status == _NOT_FOUND and adapter:
+            load.lacks(adapter, now)
+        elif blame.is_suspect(status):
+            self._suspect(load, status, now)
 
     def prefill_impossible(self, message: str) -> None:
         if self._take_back_answer():
@@ -182,25 +214,36 @@ class PairedDelivery(Attempts):
         assert handover is not None
         assert handover.prefill is not None
         assert pool is not None
-        failed = handover.prefill
-        handover.tried.append(failed.load)
-        self._proxy.attempt_failed(pool, failed.load, f"prefill_{reason}")
-        self._note_tried(failed.load, f"prefill_{reason}", failed.began_at)
-        handover.discard()
+        failed, now = handover.prefill.load, self._proxy.now()
+        if failed.resting_until > now:
+            self._proxy.recorder.attempt_failed(pool, f"prefill_{reason}")
+        else:
+            self._proxy.health.attempt_failed(pool, failed, f"prefill_{reason}", now)
+        self._leave_prefill(f"prefill_{reason}")
         if not self._take_back_answer():
             self._drop_upstream()
             self._cut_off("prefill_failed", message)
             return
         self._drop_upstream()
         # The endpoint that answers is not to blame, unless the other waited for it in vain.
-        if not (handover.at_once and reason == "timeout"):
+        if handover.at_once and reason == "timeout":
+            self._end_booking(now)
+            self.load = None
+        else:
             self._leave_endpoint()
-        self._end_booking(self._proxy.now())
-        self.load = None
         if self._may_retry(pool):
             self._retry()
         else:
             self._give_up(reason, message)
+
+    def _leave_prefill(self, reason: str) -> None:
+        """Another endpoint has to prefill it, if any."""
+        handover = self.handover
+        assert handover is not None
+        assert handover.prefill is not None
+        handover.tried.append(handover.prefill.load)
+        self._note_tried(handover.prefill.load, reason, handover.prefill.began_at)
+        handover.discard()
 
     def _leave_endpoint(self) -> None:
         """The endpoint that was to answer counts as not tried."""

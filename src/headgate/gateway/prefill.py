@@ -14,6 +14,8 @@ import httptools
 import msgspec
 
 from headgate.engines.transfer import PrefillAnswer, answer
+from headgate.fleet import blame
+from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.pieces import Pieces
@@ -175,11 +177,14 @@ class Prefill:
         """Failures are told at once; of any other answer the body is read."""
         self._status, self._headers = status, headers
         self.heard_at = now
-        if status >= 500 or status < 200 or 300 <= status < 400:
+        rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
+        if rest_s is not None:
+            self._proxy.health.rests(self._pool, self.load, rest_s, now)
+        if rest_s is not None or status >= 500 or status < 200 or 300 <= status < 400:
             self._fail(f"status_{status}", f"answered the prefill with status {status}")
             return
-        if self.load.failures_in_row:
-            self.load.answered(now)
+        if self.load.suspect_until > now and not blame.is_suspect(status):
+            self.load.answered(now, self.began_at)
         length: int | None = None
         for name, value in headers:
             if name == b"content-length":
@@ -226,7 +231,7 @@ class Prefill:
                 self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")
                 return
         if self.load.failures_in_row:
-            self.load.succeeded(now)
+            self.load.succeeded(now, self.began_at)
         self.booking.first_token(now)
         self.took_s = max(now - self.began_at, 1e-9)
         self._proxy.recorder.prefilled(self._pool, self.took_s)
@@ -256,8 +261,12 @@ class Prefill:
         silent_s = now - self.heard_at
         if silent_s > self._proxy.settings.endpoints.stream_response_timeout_s:
             self._took_too_long()
-        elif silent_s > self.load.policy.hang_s:
+        elif silent_s > (hang_s := self.load.policy.hang_s):
             self.load.hanging += 1
+            health = self._proxy.health
+            if health.is_stopped(self._pool, self.load, hang_s, now):
+                health.hangs(self._pool, self.load, now)
+                self._fail("hang", "answers nothing at all")
 
     def _took_too_long(self) -> None:
         self._timer = None

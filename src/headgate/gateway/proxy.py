@@ -17,11 +17,12 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded, large, limits, local, trace, trust, turns
+from headgate.gateway import forwarded, large, limits, local, trace, trust
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.destinations import changed as changed_destinations
+from headgate.gateway.health import Health, ejection_policy
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
@@ -35,17 +36,12 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
+from headgate.loop_turns import Turns
 
 log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
 MAX_TURNED_AWAY = 64
-
-
-def _ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
-    return fleet.EjectionPolicy(
-        failures=settings.endpoints.ejection_failures, hang_s=settings.endpoints.hang_s
-    )
 
 
 class Proxy:
@@ -71,8 +67,8 @@ class Proxy:
         self.client_count = limits.ClientCount(settings)
         self._unused: limits.Unused[ClientConnection] = limits.Unused()
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
-        self.uploads = turns.Turns(loop)
-        self.downloads = turns.Turns(loop)
+        self.uploads = Turns(loop)
+        self.downloads = Turns(loop)
         self._turned_away: set[ClientConnection] = set()
         self.large_bodies = large.Reader(loop)
         self.left_prefills: set[Prefill] = set()
@@ -90,7 +86,7 @@ class Proxy:
         self.token_limits = RouteLimits(self.limit_sources.make)
         self.pools: dict[ObjectRef, PoolState] = {}
         self.destinations: dict[str, Destination] = {}
-        self.ledger = fleet.Ledger(_ejection_policy(settings))
+        self.ledger = fleet.Ledger(ejection_policy(settings))
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
@@ -110,6 +106,7 @@ class Proxy:
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
         self.scraper = Scraper(self, self.rng)
+        self.health = Health(recorder, self.scraper)
         self.kv_events = KvEventSources(self)
         self.queues = Queues(self)
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
@@ -121,7 +118,7 @@ class Proxy:
         self.client_count.change(settings)
         self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.limit_sources.change(settings)
-        self.ledger.change(_ejection_policy(settings))
+        self.ledger.change(ejection_policy(settings))
         self._connections.change(settings)
         for client in self.clients:
             client.change(settings)
@@ -200,7 +197,8 @@ class Proxy:
             return PoolState(pool, self.ledger, budget, policy, self.policies.decoding)
         is_as_before = known.pool.scheduling_profile == pool.scheduling_profile
         policy = known.policy if is_as_before else self.policies.of(pool)
-        return PoolState(pool, self.ledger, known.budget, policy, self.policies.decoding, known.rates)
+        decoding = self.policies.decoding
+        return PoolState(pool, self.ledger, known.budget, policy, decoding, known.rates, known.evidence)
 
     @property
     def paths(self) -> forwarded.Paths:
@@ -264,31 +262,6 @@ class Proxy:
         asked = self.candidates(pool, tried)
         return pool.policy.refusal(request, asked, self.now()) if asked else None
 
-    def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str) -> None:
-        """Counts an attempt for which the endpoint gave no answer, or one that says to try elsewhere."""
-        self.recorder.attempt_failed(pool, reason)
-        now = self.now()
-        if load.failed(now):
-            self._note_ejection(pool, load, reason, now)
-        if pool.queue is not None:
-            pool.queue.room.look_around()
-
-    def _note_ejection(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
-        if load in fleet.ejected(pool.loads, now):
-            self.recorder.ejected(pool, reason)
-            what = f"is ejected for {load.ejected_for_s:g} s"
-        else:
-            what = "is still asked, as the pool has no better,"
-        log.warning(
-            "%s (%s) of %s %s after %d failures in a row, the last: %s",
-            load.endpoint.name,
-            load.endpoint.address,
-            pool.name,
-            what,
-            load.failures_in_row,
-            reason,
-        )
-
     def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
         connections = pool.connections.get(load)
         if connections is None:
@@ -313,9 +286,9 @@ class Proxy:
         attempts = pool.pool.attempts
         return self.settings.endpoints.retries if attempts is None else attempts
 
-    def take_retry(self, pool: PoolState) -> bool:
-        """Spends a retry of the pool's budget, or says that there is none."""
-        granted = pool.budget.take(self.now())
+    def take_retry(self, pool: PoolState, reserved: float = 0.0) -> bool:
+        """Spends a retry of the pool's budget, or says that there is none beyond the reserved part."""
+        granted = pool.budget.take(self.now(), reserved)
         self.recorder.retry(pool, granted)
         return granted
 
@@ -339,14 +312,14 @@ class Proxy:
     def _sweep(self) -> None:
         self._sweeper = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
         now = self.now()
+        self.health.begin_sweep(now)
         for load in self.ledger.loads():
-            load.hanging = 0
+            load.sweep(now)
         for client in (*self.clients, *self._turned_away):
             client.sweep(now)
         for pool in self.pools.values():
             for load in fleet.hung(pool.loads, now):
-                if load.hangs(now):
-                    self._note_ejection(pool, load, "hang", now)
+                self.health.hangs(pool, load, now)
         self.prefixes.sweep(now)
         for pool in self.pools.values():
             pool.limit(self.prefixes, self.prompt_sizes)

@@ -48,6 +48,7 @@ class RequestReader:
     __slots__ = (
         "_answer_lines",
         "_body",
+        "_body_size",
         "_chunked_bytes",
         "_fed_bytes",
         "_first_data",
@@ -101,6 +102,8 @@ class RequestReader:
         """Bytes that came since the head began, or since the body last grew: so the extensions of chunks
         and the trailers are bounded too."""
         self._in_head = True
+        self._body_size = 0
+        """As its head says, of the request being read."""
         self._is_chunked = False
         self._chunked_bytes = 0
         """Bytes of a chunked body that came, with its framing."""
@@ -170,9 +173,9 @@ class RequestReader:
         return self._unused_bytes > 0 or not self._in_head
 
     @property
-    def is_amid_counted_body(self) -> bool:
-        """Whether what comes next is the body of a known length, whose bytes are not looked at."""
-        return not self._in_head and not self._is_chunked
+    def body_left(self) -> int:
+        """Bytes to come of a body of known length; 0 where something else comes next."""
+        return 0 if self._in_head or self._is_chunked else self._body_size - self.body_bytes
 
     @property
     def target(self) -> bytes:
@@ -231,7 +234,7 @@ class RequestReader:
         cors = self._policy.cors
         if cors is not None:
             self._answer_lines = cors.lines(origin) if origin else cors.unasked
-        size = int(length) if length else 0
+        size = self._body_size = int(length) if length else 0
         if size > self._settings.max_body_bytes:
             self._body_too_large()
         self._is_chunked = bool(coding)

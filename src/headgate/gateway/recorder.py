@@ -96,7 +96,7 @@ class Recorder:
         self.requests = Counter(
             "headgate_gateway_requests",
             "Requests by their end: the status that the client got (499: it left before), and `served`, "
-            "`client_gone`, or the code of the error.",
+            "`client_gone`, or the code of the error. Pages that the gateway serves itself do not count.",
             ("model", "route", "pool", "code", "outcome"),
         )
         self.duration = Histogram(
@@ -149,7 +149,8 @@ class Recorder:
         )
         self.attempts_failed = Counter(
             "headgate_gateway_attempts_failed",
-            "Attempts without a whole answer, or with 502, 503 or 504; what happened is the reason.",
+            "Attempts without a whole response, with 502, 503 or 504, or with a status for which another "
+            "endpoint was asked; what happened is the reason.",
             ("pool", "reason"),
         )
         self.retries = Counter(
@@ -159,7 +160,8 @@ class Recorder:
         )
         self.ejections = Counter(
             "headgate_gateway_ejections",
-            "Endpoints ejected from their pools, by the failure that made it enough.",
+            "Endpoints ejected from their pools, by the failure that made it enough; `retry_after` are those "
+            "that asked for no requests for a while.",
             ("pool", "reason"),
         )
         self.rejections = Counter(
@@ -292,6 +294,11 @@ class Recorder:
 
     def ejected(self, pool: PoolState, reason: str) -> None:
         self.ejections.labels(pool.name, reason).value += 1
+
+    def refused_here(self, refusal: Refusal) -> None:
+        """Called for a request that is not for an endpoint, and not for a page of the gateway: counted only,
+        since a flood of them would cost more as lines of access log than to answer."""
+        self.requests.labels(UNKNOWN, NONE, NONE, str(refusal.status), refusal.code).value += 1
 
     def displaced(self) -> None:
         """Called for a connection without a request that made room for another."""

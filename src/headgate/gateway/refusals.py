@@ -9,6 +9,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from headgate.flow.queue import Reason
+
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
@@ -16,18 +18,22 @@ _STATUS_LINES = {
 ALLOWED = b"GET, HEAD, OPTIONS, POST"
 """All methods of the gateway; a path has some of them."""
 
+DROPPED_HEADERS = (b"x-headgate-dropped-reason", b"x-llm-d-request-dropped-reason")
+
 _ANTHROPIC_PATH = b"/v1/messages"
 _RESPONSES_PATH = b"/v1/responses"
 _ANTHROPIC_TYPES = {
-    400: "invalid_request_error",
     401: "authentication_error",
+    402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
 }
+"""As Anthropic's API has them; of all others it calls a 4xx "invalid_request_error" and a 5xx "api_error"."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +85,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return cls.missing(f"{why}; check the path, the headers and the body", code="model_not_found")
 
     @classmethod
-    def unavailable(cls, message: str, *, code: str, retry_after_s: int = 1, logged: str = "") -> Refusal:
+    def unavailable(
+        cls,
+        message: str,
+        *,
+        code: str,
+        retry_after_s: int = 1,
+        logged: str = "",
+        dropped: Reason | None = None,
+    ) -> Refusal:
+        """`dropped` is what headers say where no endpoint can serve the request."""
         return cls(
             status=503,
             type="service_unavailable_error",
@@ -87,12 +102,18 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
             message=message,
             retry_after_s=retry_after_s,
             logged=logged,
+            lines=dropped_lines(dropped) if dropped is not None else b"",
         )
 
     @classmethod
     def saturated(cls, message: str, *, code: str, retry_after_s: int = 1) -> Refusal:
         return cls(
-            status=429, type="rate_limit_error", code=code, message=message, retry_after_s=retry_after_s
+            status=429,
+            type="rate_limit_error",
+            code=code,
+            message=message,
+            retry_after_s=retry_after_s,
+            lines=dropped_lines("rejected-saturated"),
         )
 
     @classmethod
@@ -106,10 +127,16 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     def body(self, *, anthropic: bool) -> bytes:
         if anthropic:
-            kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
+            other = "api_error" if self.status >= 500 else "invalid_request_error"
+            kind = _ANTHROPIC_TYPES.get(self.status, other)
             return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": self.message}})
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return msgspec.json.encode({"error": error})
+
+
+def dropped_lines(reason: Reason) -> bytes:
+    """The header lines that say why a request was not sent."""
+    return b"".join(b"%b: %b\r\n" % (name, reason.encode()) for name in DROPPED_HEADERS)
 
 
 def body(refusal: Refusal, target: bytes) -> bytes:
@@ -148,13 +175,22 @@ def response(
     lines: bytes = b"",
 ) -> bytes:
     """A whole HTTP/1.1 response; `lines` are further headers, each with its CRLF."""
-    parts = [status_line(status), lines]
-    parts += [b"%b: %b\r\n" % header for header in headers]
-    if not keep_alive:
-        parts.append(b"connection: close\r\n")
-    parts.append(b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (content_type, len(body)))
-    parts.append(body)
-    return b"".join(parts)
+    lines += b"".join([b"%b: %b\r\n" % header for header in headers])
+    return head(status, len(body), content_type=content_type, keep_alive=keep_alive, lines=lines) + body
+
+
+def head(
+    status: int,
+    length: int,
+    *,
+    content_type: bytes = b"application/json",
+    keep_alive: bool = True,
+    lines: bytes = b"",
+) -> bytes:
+    """The head of a response whose body has this length; `lines` as for `response`."""
+    close = b"" if keep_alive else b"connection: close\r\n"
+    framing = b"content-type: %b\r\ncontent-length: %d\r\n\r\n" % (content_type, length)
+    return b"".join((status_line(status), lines, close, framing))
 
 
 def no_content(lines: bytes, *, keep_alive: bool) -> bytes:

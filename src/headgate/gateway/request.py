@@ -27,6 +27,8 @@ HOP_BY_HOP = frozenset(
 """Headers that speak of one connection (RFC 9110, 7.6.1) and are never passed on."""
 
 _NOT_FORWARDED = HOP_BY_HOP | {
+    b"accept-encoding",
+    b"accept_encoding",
     b"content-length",
     b"content_length",
     b"content-encoding",
@@ -67,7 +69,6 @@ _JOINED_BYTES = 16 * 1024
 """A body up to this size is copied behind its head once; a longer one each time that it is sent, so that two
 copies are not kept while the endpoint works."""
 
-_CODINGS = re.compile(rb"\naccept-encoding: [^\r\n]*")
 _TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
 
 Header = tuple[bytes, bytes]
@@ -183,10 +184,6 @@ class Request:
                 return value.decode("latin-1")
         return ""
 
-    def refuse_codings(self) -> None:
-        """Asks the endpoint not to compress its answer, which has to be changed on the way."""
-        self._forwarded = _CODINGS.sub(b"\naccept-encoding: identity", self._forwarded)
-
     def begin_trace(self, traceparent: bytes) -> None:
         """Puts the request into another trace; what it said of one before is left out."""
         self._forwarded = b"%btraceparent: %b\r\n" % (_TRACE.sub(b"", self._forwarded), traceparent)
@@ -213,7 +210,10 @@ class Request:
         is_trusted = self._peer.is_trusted
         for name, value in headers:
             if name in _NOT_FORWARDED:
-                if name == b"x-request-id":
+                if name == b"accept-encoding":
+                    # The counts in an answer have to be read, and its events and names may be changed.
+                    lines.append(b"accept-encoding: identity\r\n")
+                elif name == b"x-request-id":
                     self.given_id = self.given_id or value
                 elif name in _TELL_CLIENT:
                     self._tells_client = True

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -281,11 +282,20 @@ class Endpoints(Section, frozen=True):
     ejection_failures: Annotated[
         int,
         _setting(
-            "Failures in a row after which an endpoint gets no requests for a while; 0 means never.",
+            "Failures in a row after which an endpoint gets no requests for a while; 0 means that none is "
+            "ejected, for whatever reason.",
             ge=0,
             le=1_000_000,
         ),
     ] = 5
+    max_ejection_percent: Annotated[
+        int,
+        _setting(
+            "How much of a pool may be ejected at a time, in percent; one endpoint always stays.",
+            ge=0,
+            le=100,
+        ),
+    ] = 50
     retries: Annotated[
         int,
         _setting("Retries on other endpoints, for pools without a number of their own.", ge=0, le=100),
@@ -625,14 +635,11 @@ def paths() -> dict[str, str]:
     return {path.replace(".", "_"): path for path in GatewaySettings().by_path()}
 
 
-def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
-    """Values that are valid on their own but not together or in detail: path of the setting, and why."""
-    found = []
-    taken = {(settings.listen.host, settings.listen.port): "listen.port"}
-    for path, page in (("metrics.port", settings.metrics), ("admin.port", settings.admin)):
-        other = taken.setdefault((page.host, page.port), path)
-        if other != path and page.port:
-            found.append((path, f"{page.port} is already used by {other}: choose another"))
+def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Values that are valid on their own but not together or in detail: path of the setting, and why.
+
+    `unclear` are sections of which a part could not be read: their ports may not be the wanted ones."""
+    found = _listening_problems(settings, unclear)
     clients = settings.clients
     if bodies.for_long(clients.max_bodies_bytes) < clients.max_body_bytes:
         longest, least = clients.max_body_bytes, bodies.least_limit(clients.max_body_bytes)
@@ -663,6 +670,22 @@ def conflicts(settings: GatewaySettings) -> list[tuple[str, str]]:
     return found
 
 
+def _listening_problems(settings: GatewaySettings, unclear: Collection[str]) -> list[tuple[str, str]]:
+    found = []
+    taken: dict[tuple[str, int], str] = {}
+    for section in ("listen", "metrics", "admin"):
+        page = getattr(settings, section)
+        if (problem := hosts.listening_problem(page.host)) is not None:
+            found.append((f"{section}.host", problem))
+        if section in unclear or not page.port:
+            continue
+        path = f"{section}.port"
+        other = taken.setdefault((page.host, page.port), path)
+        if other != path:
+            found.append((path, f"{page.port} is already used by {other}: choose another"))
+    return found
+
+
 def weight(text: str) -> tuple[str, float]:
     """A flow and its weight, from "team-a=2". Raises ValueError."""
     flow, _, number = text.rpartition("=")
@@ -671,6 +694,7 @@ def weight(text: str) -> tuple[str, float]:
 
 def _weight_problems(weights: tuple[str, ...]) -> list[str]:
     found = []
+    known: set[str] = set()
     for text in weights:
         try:
             flow, number = weight(text)
@@ -678,6 +702,9 @@ def _weight_problems(weights: tuple[str, ...]) -> list[str]:
             flow, number = "", 0.0
         if not flow or not 0 < number < math.inf:
             found.append(f"{text[:64]!r}: a flow and its weight above 0 are needed, as in team-a=2")
+        elif flow in known:
+            found.append(f"{text[:64]!r}: the flow {flow[:64]!r} has a weight already: remove one of the two")
+        known.add(flow)
     return found
 
 

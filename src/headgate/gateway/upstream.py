@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
-from headgate.gateway import turns
+from headgate import loop_turns as turns
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.pieces import Pieces
@@ -35,6 +36,8 @@ _MAX_HEADERS = 256
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _NOTHING = memoryview(b"")
 _SENT_AT_ONCE = 256 * 1024
+TOKEN_BYTES = 512
+"""Of a stream, what is no longer is parsed without looking at the time: mostly it is one token."""
 _NO_PARSER = httptools.HttpResponseParser(None)
 """Stands in once a connection has ended. A parser refers to its connection, and the cycle would keep both
 until the next garbage collection, which the gateway makes rare."""
@@ -77,6 +80,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_home",
         "_interim_bytes",
         "_is_given_up",
+        "_is_light",
         "_keep_alive",
         "_more",
         "_parser",
@@ -123,6 +127,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._waits_to_send = False
         """Whether the endpoint has to read before more is written."""
         self._waits_for_turn = False
+        self._is_light = True
+        """Whether all that it ever brought was parsed in one turn."""
         self._waits_to_read = False
         self._change: Callable[[bytes], bytes] | None = None
         self._write: Callable[[bytes], None] | None = None
@@ -181,9 +187,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._waits_for_turn = True
             self._home.uploads.wait(self._send_on)
 
-    def _send_on(self) -> None:
+    def _send_on(self) -> bool:
         self._waits_for_turn = False
         self._send_body()
+        return True
 
     @property
     def is_sending(self) -> bool:
@@ -238,10 +245,14 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if len(data) > turns.AT_ONCE_BYTES or self._unread:
-            self._receive_in_turns(data)
-        else:
+        if len(data) <= TOKEN_BYTES and not self._unread:
             self._receive(data)
+        elif len(data) <= turns.AT_ONCE_BYTES and not self._unread and self._home.downloads.has_time:
+            began = perf_counter()
+            self._receive(data)
+            self._home.downloads.spent(perf_counter() - began)
+        else:
+            self._receive_in_turns(data)
 
     def _receive(self, data: bytes) -> None:
         """Once an answer flows, its bytes go straight to the client's transport.
@@ -274,7 +285,12 @@ class UpstreamConnection(asyncio.Protocol):
         if self._unread:
             self._unread += data  # it was on its way as reading was paused
             return
-        self._unread = turns.read_in_turn(data, self._take_piece)
+        downloads = self._home.downloads
+        if downloads.has_time:
+            self._unread = downloads.read(data, self._take_piece)
+            self._is_light = self._is_light and not self._unread
+        else:
+            self._unread = data
         if self._unread and self.usable:
             assert self._transport is not None
             self._transport.pause_reading()
@@ -290,19 +306,21 @@ class UpstreamConnection(asyncio.Protocol):
         """Tiny chunks of many endpoints take a few milliseconds of a turn together."""
         if not self._waits_to_read:
             self._waits_to_read = True
-            self._home.downloads.wait(self._read_on)
+            self._home.downloads.wait(self._read_on, is_light=self._is_light)
 
-    def _read_on(self) -> None:
+    def _read_on(self) -> bool:
         """Goes on when it is this connection's turn, unless the client is too slow."""
         self._waits_to_read = False
         if self._paused or not self.usable:
-            return
+            return False
         data, self._unread = self._unread, b""
         if data:
             self._receive_in_turns(data)
-        if not self._unread and not self._paused and self.usable:
-            assert self._transport is not None
-            self._transport.resume_reading()
+        if self._unread or self._paused or not self.usable:
+            return False
+        assert self._transport is not None
+        self._transport.resume_reading()
+        return len(data) >= turns.LONG_READ_BYTES
 
     def _receive_first(self, exchange: Exchange | None, data: bytes) -> None:
         """The head of an answer with what came along, and all of an answer that is not passed on as it is."""

@@ -24,10 +24,13 @@ class Usage(CachedTokens, frozen=True):
     completion_tokens: Count = 0
     input_tokens: Count = 0
     output_tokens: Count = 0
+    cache_creation_input_tokens: Count | None = None
 
     @property
     def prompt(self) -> int:
-        return self.prompt_tokens or self.input_tokens
+        """All of it; the messages API counts apart what its cache held, and what it has put there."""
+        apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        return self.prompt_tokens or self.input_tokens + apart
 
     @property
     def completion(self) -> int:
@@ -37,6 +40,15 @@ class Usage(CachedTokens, frozen=True):
 _decode = msgspec.json.Decoder(Usage).decode
 _KEY = b'"usage":'
 _DATA = b"data:"
+_START = b"message_start"
+_MESSAGES = "/v1/messages"
+
+
+def _read(value: bytes) -> Usage | None:
+    try:
+        return _decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class Tail:
@@ -79,13 +91,47 @@ class Tail:
         while at >= 0 and looked_at < MOST_LOOKED_AT:
             value = _object(text, at + len(_KEY))
             if value:
-                try:
-                    return _decode(value)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    return None
+                return _read(value)
             at = text.rfind(_KEY, 0, at)
             looked_at += 1
         return None
+
+
+class MessagesTail(Tail):
+    """The same of an answer of the messages API, of which a stream says at its beginning how long its prompt
+    is, and at its end perhaps only how long the answer is."""
+
+    __slots__ = ("_head", "_is_beginning")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head = b""
+        """The first event."""
+        self._is_beginning = True
+
+    def add(self, data: bytes) -> None:
+        if self._is_beginning:
+            self._head += data[:KEEP_BYTES]
+            self._is_beginning = len(self._head) < KEEP_BYTES and b"\n\n" not in self._head
+        super().add(data)
+
+    def usage(self) -> Usage | None:
+        """The last `usage`, completed by that of `message_start`."""
+        last, first = super().usage(), self._usage_at_start()
+        if last is None or first is None:
+            return last or first
+        said = {name: getattr(last, name) or getattr(first, name) for name in Usage.__struct_fields__}
+        return Usage(**said)
+
+    def _usage_at_start(self) -> Usage | None:
+        text = self._head
+        at = text.find(_KEY, text.find(_START)) if _START in text else -1
+        return _read(_object(text, at + len(_KEY))) if at >= 0 else None
+
+
+def tail_of(path: str) -> Tail:
+    """What keeps the end of an answer on this path."""
+    return MessagesTail() if path == _MESSAGES else Tail()
 
 
 CACHED_TOKENS = b"cache"

@@ -10,6 +10,7 @@ import random
 import re
 
 import h11
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import HOP_BY_HOP, RESERVED, nominated
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
+
+pytestmark = pytest.mark.usefixtures("endless_turns")
 
 REQUEST = b'POST /v1/completions HTTP/1.%d\r\nhost: g\r\ncontent-length: 13\r\n\r\n{"model":"m"}'
 

@@ -17,6 +17,8 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
 
+pytestmark = pytest.mark.usefixtures("endless_turns")
+
 SETTINGS = GatewaySettings().replace(
     endpoints_retries=0,
     clients_trusted_networks=("127.0.0.1",),

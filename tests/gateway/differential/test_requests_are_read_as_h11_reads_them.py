@@ -11,6 +11,7 @@ import itertools
 import re
 
 import h11
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.telemetry import Registry
+
+pytestmark = pytest.mark.usefixtures("endless_turns")
 
 ABOUT_UPGRADES = {b"connection", b"upgrade", b"http2-settings"}
 """Taken out of a request that offers another protocol."""

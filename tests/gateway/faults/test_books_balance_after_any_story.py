@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -21,6 +22,8 @@ from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.telemetry import Registry
+
+pytestmark = pytest.mark.usefixtures("endless_turns")
 
 ANSWERS = (
     faults.plain(b'{"text":"deep","usage":{"prompt_tokens":3,"completion_tokens":5}}'),

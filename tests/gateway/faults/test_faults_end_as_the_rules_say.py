@@ -40,8 +40,8 @@ hangs at the end of the head        | late      | late      | late      | late
 says 502                            | status    | status    | status    | status
 says 503                            | status    | status    | status    | status
 says 504                            | status    | status    | status    | status
-says 500                            | says 500  | says 500  | says 500  | says 500
-says 429                            | says 429  | says 429  | says 429  | says 429
+says 500                            | status    | status    | status    | status
+says 429                            | status    | status    | status    | status
 
 speaks another protocol             | invalid   | invalid   | invalid   | invalid
 sends a bad status line             | invalid   | invalid   | invalid   | invalid

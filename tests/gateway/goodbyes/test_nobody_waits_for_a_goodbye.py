@@ -14,8 +14,8 @@ from headgate.gateway.connections import EndpointConnections
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
 from headgate.gateway.scraping import fetch
-from headgate.gateway.turns import Turns
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.loop_turns import Turns
 
 pytestmark = pytest.mark.every_loop
 

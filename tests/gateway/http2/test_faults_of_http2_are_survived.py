@@ -8,8 +8,10 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
+from headgate import loop_turns
 from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
 from headgate.gateway.scraping import fetch
+from headgate.loop_turns import Turns
 
 pytestmark = pytest.mark.every_loop
 
@@ -270,6 +272,14 @@ async def test_who_looks_at_an_endpoint_is_told_as_well(port_of_http_1):
     client.close()
 
 
+@pytest.fixture
+def turns():
+    """No turn of them comes."""
+    loop = asyncio.new_event_loop()
+    yield Turns(loop)
+    loop.close()
+
+
 class Unread(asyncio.Transport):
     """A socket whose other end reads nothing."""
 
@@ -290,9 +300,9 @@ class Unread(asyncio.Transport):
         self.is_aborted = True
 
 
-def test_an_endpoint_that_reads_no_acknowledgements_is_left():
+def test_an_endpoint_that_reads_no_acknowledgements_is_left(turns):
     """It could ask for them without end: what waits for it is bounded."""
-    translator, socket = Translator(asyncio.Protocol()), Unread()
+    translator, socket = Translator(asyncio.Protocol(), turns, turns), Unread()
     translator.connection_made(socket)
     translator.data_received(b"\0\0\0\x04\0\0\0\0\0")
     pings = b"\0\0\x08\x06\0\0\0\0\0abcdefgh" * 2
@@ -313,7 +323,7 @@ class Busy(Unread):
             self.translator.pause_writing()
 
 
-def test_a_long_prompt_in_frames_of_any_length_waits_for_the_socket():
+def test_a_long_prompt_in_frames_of_any_length_waits_for_the_socket(turns):
     """It is not taken for acknowledgements that an endpoint does not read which agrees to such frames."""
     server = H2Connection(H2Configuration(client_side=False))
     server.local_settings = Settings(
@@ -326,9 +336,37 @@ def test_a_long_prompt_in_frames_of_any_length_waits_for_the_socket():
     server.initiate_connection()
     server.increment_flow_control_window(1 << 24)
     socket = Busy()
-    socket.translator = translator = Translator(asyncio.Protocol())
+    socket.translator = translator = Translator(asyncio.Protocol(), turns, turns)
     translator.connection_made(socket)
     translator.data_received(server.data_to_send())
     translator.write(b"POST / HTTP/1.1\r\nhost: g\r\n\r\n" + bytes(2 * MAX_UNREAD_BYTES))
     translator.data_received(b"\0\0\x08\x06\0\0\0\0\0abcdefgh")
     assert (translator.error, socket.written < 1 << 18) == (None, True)
+
+
+async def test_frames_of_many_endpoints_take_turns(monkeypatch):
+    """Where the frames of one endpoint take as long as a turn may, those of one are read in each turn."""
+    monkeypatch.setattr(loop_turns, "TURN_S", 0.0)
+    turns = Turns(asyncio.get_running_loop())
+    sockets = [Eager() for _ in range(20)]
+    for socket in sockets:
+        translator = Translator(asyncio.Protocol(), turns, turns)
+        translator.connection_made(socket)
+        translator.data_received(b"\0\0\0\x04\0\0\0\0\0" + b"\0\0\x08\x06\0\0\0\0\0abcdefgh" * 200)
+    before = [socket.written for socket in sockets]
+    await asyncio.sleep(0)
+    served = [socket for socket, written in zip(sockets, before, strict=True) if socket.written > written]
+    assert len(served) == 1
+
+
+class Eager(Unread):
+    """Reads everything, and may be paused."""
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.http2.translator import Translator
+from headgate.loop_turns import Turns
 
 REQUEST = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: 5\r\n\r\nhello"
+
+
+class Loop:
+    """Nothing here is so long that it would have to wait for its turn."""
+
+
+TURNS = Turns(Loop())
 
 
 class Socket(asyncio.Transport):
@@ -67,7 +75,7 @@ def transcript(pieces, *, has_length):
 def told(sent):
     """What the user is told of these writes, and whether the connection goes on."""
     user, socket = User(), Socket()
-    translator = Translator(user)
+    translator = Translator(user, TURNS, TURNS)
     translator.connection_made(socket)
     translator.write(REQUEST)
     for data in sent:
@@ -121,7 +129,7 @@ def test_broken_bytes_end_no_more_than_the_connection(data):
 
 def test_streams_that_were_are_not_kept_account_of():
     """A connection serves for days."""
-    translator, server = Translator(User()), H2Connection(H2Configuration(client_side=False))
+    translator, server = Translator(User(), TURNS, TURNS), H2Connection(H2Configuration(client_side=False))
     server.initiate_connection()
     socket = Socket()
     socket.write = server.receive_data

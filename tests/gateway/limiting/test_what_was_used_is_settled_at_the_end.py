@@ -1,5 +1,6 @@
 """At the end of a request its route has used what the engine counted, and nothing if nothing was done."""
 
+import asyncio
 import json
 
 import pytest
@@ -146,11 +147,105 @@ async def test_an_answer_without_counts_is_estimated(start_gateway, start_endpoi
     assert left(gateway) == (992, 975)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_engines_are_asked_not_to_compress(gateway, endpoint, per_month, prompt, counted, left, stream):
+    """Counts cannot be read in compressed bytes; clients say by themselves that they take them."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(prompt(8, stream=stream), accept_encoding="gzip, deflate, br, zstd")
+    call = await endpoint.call()
+    assert [value for name, value in call.headers if name == "accept-encoding"] == ["identity"]
+    call.answer(counted(30, 7))
+    await client.response()
+    assert left(gateway) == (970, 993)
+
+
+@pytest.mark.parametrize(("length", "charged"), [(20, 20), (100, 100), (3000, 250)])
+async def test_a_compressed_answer_is_charged_by_what_is_known(
+    start_gateway, start_endpoint, per_month, prompt, left, length, charged
+):
+    """An answer of the usual length, at most a token for each byte: its own bytes tell nothing else."""
+    packed = {"content-encoding": "gzip", "content-type": "application/json"}
+    endpoint = await start_endpoint(
+        behave=lambda call: call.answer(b"\x1f\x8b" + b"x" * (length - 2), **packed)
+    )
+    gateway = await start_gateway(endpoint, limits=per_month(**LIMITS))
+    assert (await gateway.ask(prompt(8))).header("content-encoding") == "gzip"
+    assert left(gateway) == (992, 1000 - charged)
+
+
 async def test_what_was_cached_counts_in_anthropics_api_too(
     start_gateway, start_endpoint, per_month, prompt, left
 ):
-    """It tells cached tokens apart from the others of the prompt."""
-    answer = b'{"usage":{"input_tokens":10,"cache_read_input_tokens":90,"output_tokens":4}}'
-    gateway = await start_gateway(await start_endpoint(answer), limits=per_month(**LIMITS))
+    """It tells what its cache held, and what it put there, apart from the rest of the prompt."""
+    usage = (
+        b'"input_tokens":10,"cache_read_input_tokens":90,"cache_creation_input_tokens":50,"output_tokens":4'
+    )
+    endpoint = await start_endpoint(b'{"usage":{%b}}' % usage)
+    gateway = await start_gateway(endpoint, limits=per_month(**LIMITS))
     assert (await gateway.ask(prompt(8), "/v1/messages")).status == 200
-    assert left(gateway) == (900, 996)
+    assert left(gateway) == (850, 996)
+
+
+def message_start(**usage: int | None) -> bytes:
+    content = {"type": "message_start", "message": {"type": "message", "content": [], "usage": usage}}
+    return chunk(b"event: message_start\ndata: %b\n\n" % json.dumps(content).encode())
+
+
+def message_end(**usage: int) -> bytes:
+    content = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    last = b"event: message_delta\ndata: %b\n\n" % json.dumps(content).encode()
+    return chunk(last) + chunk(b'event: message_stop\ndata: {"type":"message_stop"}\n\n') + b"0\r\n\r\n"
+
+
+WORD = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"water"}}\n\n'
+BEGUN = {"input_tokens": 20, "cache_read_input_tokens": 300, "cache_creation_input_tokens": None}
+
+
+@pytest.mark.parametrize("words", [5, 500])
+@pytest.mark.parametrize("ended", [{}, {"input_tokens": 0}, {**BEGUN, "cache_creation_input_tokens": 0}])
+@pytest.mark.parametrize("cut", [0, 100])
+async def test_a_stream_of_messages_is_settled_by_its_first_and_last_event(
+    gateway, endpoint, per_month, prompt, left, words, ended, cut
+):
+    """The prompt is counted in `message_start`, however far behind the end is; the answer in the end."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(prompt(8, stream=True), "/v1/messages")
+    call = await endpoint.call()
+    begun = STREAM + message_start(**BEGUN, output_tokens=1)
+    call.write(begun[: len(STREAM) + cut])
+    await asyncio.sleep(0.02)  # what is cut is read in two parts
+    call.write(begun[len(STREAM) + cut :] + chunk(WORD) * words + message_end(**ended, output_tokens=words))
+    await client.response()
+    assert left(gateway) == (680, 1000 - words)
+
+
+async def test_a_stream_of_messages_that_breaks_off(gateway, endpoint, per_month, prompt, left):
+    """The prompt as the engine counted it, as that is known from the beginning, and what came."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(prompt(8, stream=True), "/v1/messages")
+    call = await endpoint.call()
+    call.write(STREAM + message_start(**BEGUN, output_tokens=1) + chunk(WORD) * 400)
+    await client.head()
+    call.close()
+    await client.rest()
+    remaining, produced = left(gateway)
+    assert remaining == 680
+    assert produced == pytest.approx(600, abs=10)
+
+
+@pytest.mark.parametrize("is_escaped", [False, True])
+@pytest.mark.parametrize(("text", "tokens"), [("\u6c34\u95f8" * 300, 375), ("\U0001f600" * 100, 130)])
+async def test_characters_count_however_they_are_written(
+    gateway, endpoint, per_month, left, text, tokens, is_escaped
+):
+    """Escaped by the client, Chinese has six bytes a character, and an emoji twelve; it is no more tokens."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(json.dumps({"model": "m", "prompt": text}, ensure_ascii=is_escaped).encode())
+    call = await endpoint.call()
+    assert left(gateway)[0] == pytest.approx(1000 - tokens, abs=2)
+    call.answer(b"{}")
+    await client.response()

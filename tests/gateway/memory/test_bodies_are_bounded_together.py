@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from headgate import loop_turns as turns
 from headgate import routing
-from headgate.gateway import GatewaySettings, settings, turns
+from headgate.gateway import GatewaySettings, settings
 from headgate.gateway.gauges import add_gauges
 from headgate.simulator.server.tls import self_signed
 

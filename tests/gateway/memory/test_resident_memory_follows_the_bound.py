@@ -122,3 +122,22 @@ async def test_bodies_of_many_clients(start_gateway, eventually, silent, state, 
     await eventually(lambda: not gateway.proxy.clients)
     assert not gateway.proxy.bodies.held
     await eventually(lambda: _allocated_bytes() - before < SLACK)
+
+
+async def test_a_long_list_of_models_is_shared(start_gateway, eventually, silent):
+    """Clients that do not read the list hold the same one: it is not copied for each of them."""
+    gateway = await start_gateway()
+    gateway.serve([silent], model="served")
+    gateway.proxy.models._body = b"[%b]" % (b" " * 8 * MB)
+    before = _allocated_bytes()
+    socks = []
+    for _ in range(30):
+        sock = socket.create_connection(("127.0.0.1", gateway.port))
+        sock.setblocking(False)
+        sock.send(b"GET /v1/models HTTP/1.1\r\nhost: g\r\n\r\n")
+        socks.append(sock)
+    await eventually(lambda: sum(client.is_paused for client in gateway.proxy.clients) == len(socks))
+    assert _allocated_bytes() - before < 4 * 8 * MB
+    for sock in socks:
+        sock.close()
+    await eventually(lambda: not gateway.proxy.clients)

@@ -469,3 +469,49 @@ async def test_a_group_whose_prefill_fails_again_and_again_is_left_out(split, ch
         assert (await some.gateway.ask(chat())).status == 200
     assert len(some.prefill[0].calls) == 2
     assert some.decisions("no_prefill") == 0
+
+
+def answer_soon(call):
+    """Unless the request was taken back by then."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.02, lambda: call.transport.is_closing() or call.answer(b"{}"))
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+@pytest.mark.parametrize("connector", CONNECTORS)
+async def test_a_rejection_by_the_endpoint_that_prefills(split, chat, handed_over, connector, status):
+    """Whoever serves the request then shows that it was the endpoint's own fault."""
+    some = await split(connector, prefill=2)
+    some.prefill[0].behave, some.prefill[1].behave = error(status), handed_over
+    for endpoint in some.decode:
+        endpoint.behave = answer_soon
+    assert (await some.gateway.ask(chat())).status == 200
+    assert some.load(some.prefill[0]).failures == 1
+    assert some.load(some.decode[0]).failures == 0
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+async def test_a_rejection_by_all(split, chat, connector):
+    """Nobody is to blame, and the client gets it."""
+    some = await split(connector, prefill=2)
+    for endpoint in (*some.prefill, *some.decode):
+        endpoint.behave = error(401)
+    response = await some.gateway.ask(chat())
+    assert (response.status, response.json) == (401, {"error": "theirs"})
+    assert [some.load(endpoint).failures for endpoint in (*some.prefill, *some.decode)] == [0] * 3
+    await some.gateway.idle()
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_endpoint_that_prefills_may_rest(split, chat, handed_over, connector, status):
+    """Another prefills until it is back, and it has not failed."""
+    some = await split(connector, prefill=2)
+    some.prefill[0].behave = lambda call: call.answer(b"", f"{status} Busy", **{"retry-after": "20"})
+    some.prefill[1].behave = handed_over
+    for endpoint in some.decode:
+        endpoint.behave = answer_soon
+    for _ in range(3):
+        assert (await some.gateway.ask(chat())).status == 200
+    assert len(some.prefill[0].calls) == 1
+    assert some.load(some.prefill[0]).failures == 0

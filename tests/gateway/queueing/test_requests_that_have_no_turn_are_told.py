@@ -51,6 +51,17 @@ async def test_the_queue_is_full(start_pool, endpoint):
     assert await pool.served() == "waits"
 
 
+async def test_the_queue_is_full_while_the_pool_is_empty(start_pool, endpoint):
+    """Nobody is served, so it is 503 and not 429: nothing that the client did less of would help."""
+    pool = await start_pool(queue_max_requests=1, queue_no_endpoint_wait_s=30)
+    pool.gateway.serve([])
+    await pool.wait("waits")
+    told(await pool.gateway.ask(), 503, "no_ready_endpoint", "rejected-no-endpoints")
+    assert pool.outcomes("rejected-no-endpoints") == 1
+    pool.gateway.serve([endpoint])
+    assert await pool.served() == "waits"
+
+
 async def test_the_bytes_of_bodies_count(start_pool, endpoint):
     """What waits is bounded in memory, too."""
     pool = await start_pool(queue_max_bytes=2000)

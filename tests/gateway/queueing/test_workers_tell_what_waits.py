@@ -102,6 +102,18 @@ async def test_what_runs_is_told_while_others_wait(start_worker, endpoint):
     assert tell() is None
 
 
+async def test_a_share_that_was_told_is_confirmed(start_worker, endpoint):
+    """Although nothing waits or runs here: until then, others may not have what it gave up."""
+    pool, tell, _ = await start_worker(queue_max_in_flight=4)
+    assert tell() is None
+    pool.gateway.proxy.queues.take_shares(share(room=0.1, turn=7))
+    report = tell()
+    assert (report.turn, report.room, report.fullness) == (7, pytest.approx(0.1), 0.0)
+    assert tell() is None
+    pool.gateway.proxy.queues.take_shares(share(room=0.1, turn=8))
+    assert tell() is None, "the same share needs no word"
+
+
 async def test_a_pool_is_as_full_as_all_workers_make_it(start_worker, endpoint):
     """Whatever this worker's part of the room is."""
     pool, _, _ = await start_worker(queue_max_in_flight=4)

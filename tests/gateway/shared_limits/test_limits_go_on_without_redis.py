@@ -113,6 +113,32 @@ async def test_a_redis_that_hangs_holds_nobody_up(limiter, redis_server, eventua
     await eventually(lambda: not one.source.trouble)
 
 
+async def test_a_redis_that_was_frozen_costs_nothing_of_the_limit_afterwards(limiter, redis_server):
+    """It answers at last what was asked seconds ago, and cannot know how long that was on its way: what came
+    in meanwhile covers what gateways let go by their shares."""
+    one, limit = limiter(wait_s=0.05), 1_000
+    budget = one.budget(limit, 1)
+    loop = asyncio.get_running_loop()
+
+    async def passed_in(seconds: float) -> int:
+        """Tokens, of three times as many as may go."""
+        before, until = budget.used, loop.time() + seconds
+        while loop.time() < until:
+            async with asyncio.TaskGroup() as asking:
+                for _ in range(3):
+                    asking.create_task(one.request(budget, limit // 100))
+            await asyncio.sleep(0.01)
+        return budget.used - before
+
+    await passed_in(2.0)
+    redis_server.freeze()
+    try:
+        assert await passed_in(3.9) > 2 * limit
+    finally:
+        redis_server.thaw()
+    assert await passed_in(2.0) > 1.4 * limit
+
+
 @pytest.mark.parametrize("cut_after", [1, 7, 60, 150])
 async def test_an_answer_that_breaks_off_is_asked_for_again(limiter, way, client, eventually, cut_after):
     """Wherever the connection breaks, no token is counted twice, and none is forgotten."""

@@ -70,7 +70,7 @@ def gateway(
             running.run(config, flags)
     except configuration.ConfigurationErrors as error:
         click.echo(error.shown(), err=True)
-        raise SystemExit(1) from error
+        raise SystemExit(error.exit_code) from error
 
 
 def _check(config: Path | None, flags: dict[str, Any], output: str) -> None:

@@ -47,11 +47,15 @@ _TEST_PREFIX = "HEADGATE_TEST_"
 class ConfigurationErrors(InvalidSettings):
     """Everything that is wrong with the settings, with its place; `findings` has the warnings, too."""
 
-    def __init__(self, findings: list[Finding], lines: validation.Lines) -> None:
+    def __init__(
+        self, findings: list[Finding], lines: validation.Lines, *, is_flag_unread: bool = False
+    ) -> None:
         wrong = [finding for finding in findings if finding.severity == "error"]
         super().__init__([click.unstyle(validation.line(finding)) for finding in wrong])
         self.findings = findings
         self.lines = lines
+        self.exit_code = 2 if is_flag_unread else 1
+        """As of any command: 2 for words that cannot be read."""
 
     def shown(self) -> str:
         """As a compiler prints it: each finding with the line of the file that it is about."""
@@ -99,18 +103,17 @@ def judge(file: Path | None, flags: Mapping[str, Any], environment: Mapping[str,
     reading.read_environment(environment)
     reading.read_flags(flags)
     settings = GatewaySettings().replace(**reading.values_by_key())
-    all_read = not reading.errors
-    for path, problem in conflicts(settings):
-        # A value that could not be read is replaced by the default, whose port nobody asked for.
-        if all_read or not path.endswith(".port"):
-            reading.report(path, problem)
+    for path, problem in conflicts(settings, reading.unclear):
+        reading.report(path, problem)
     said, around = scheduler.read(settings), kthena.read(environment)
     if said.unreadable:
         reading.report(scheduler.SETTING, f"{settings.scheduling.config_file}: {said.unreadable}")
     errors = reading.errors + said.errors + around.errors
     others = reading.warnings + said.others + around.others
     if errors:
-        raise ConfigurationErrors(errors + others, reading.lines | said.lines)
+        raise ConfigurationErrors(
+            errors + others, reading.lines | said.lines, is_flag_unread=reading.is_flag_unread
+        )
     if said.says_how_to_wait and around.environment:
         told = f"without effect: flowControl of {settings.scheduling.config_file} goes before the environment"
         others += [
@@ -145,6 +148,9 @@ class _Reading:
         self.errors: list[Finding] = []
         self.warnings: list[Finding] = []
         self.lines: validation.Lines = {}
+        self.unclear: set[str] = set()
+        """Sections of which a part could not be read: a default in its place is not what was wanted."""
+        self.is_flag_unread = False
 
     def values_by_key(self) -> dict[str, Any]:
         return {setting_types.settings()[path].key: value for path, value in self.values.items()}
@@ -156,13 +162,17 @@ class _Reading:
         self.lines = {self.file: lines}
         self.errors += [validation.of_problem(problem) for problem in problems]
         if tree is None or getattr(tree, "value", tree) is None:
+            if problems:
+                self._read_nothing()
             return
         if not isinstance(tree, Tree):
+            self._read_nothing()
             self._error(_Place(self.file, "", tree.span), "it must be a mapping from sections to settings")
             return
         if (other := recognizing.other_than_settings(tree, self.file)) is not None:
             # Its keys are not settings: one finding says more than one for each of them.
             self.errors = [other]
+            self._read_nothing()
             return
         sections = {section.name for section in setting_types.sections()}
         old = []
@@ -176,17 +186,22 @@ class _Reading:
                 old.append((name, entry))
             elif name in sections:
                 place = _Place(self.file, name, entry.value.span)
+                self.unclear.add(name)
                 self._error(place, "this is a section: it must be a mapping", suggesting.of_section(name))
             else:
                 self._error(place, "there is no such setting", suggesting.of_name(name))
         for name, entry in old:
             self._take_node(old_settings.RENAMED[name], name, entry.value, entry.key)
 
+    def _read_nothing(self) -> None:
+        self.unclear.update(section.name for section in setting_types.sections())
+
     def _read_section(self, section: str, tree: Tree) -> None:
         for name, entry in _entries(tree):
             path = f"{section}.{name}"
             if path not in setting_types.settings():
                 place = _Place(self.file, path, entry.key)
+                self.unclear.add(section)
                 self._error(place, "there is no such setting", suggesting.of_name(name, section))
             elif plain(entry.value) is not None:
                 self._take_node(path, path, entry.value, entry.key)
@@ -194,6 +209,10 @@ class _Reading:
     def _take_node(self, path: str, written: str, node: Node, key: Span) -> None:
         setting = setting_types.settings()[path]
         if written != path and not self._may_use_old_name(setting, _Place(self.file, written, key)):
+            return
+        if any(error.span == node.span for error in self.errors):
+            # A number that JSON has not, such as .nan, is told already.
+            self.unclear.add(setting.section)
             return
         self._take(setting, _value(setting, node), _Place(self.file, written, node.span))
 
@@ -233,6 +252,8 @@ class _Reading:
         try:
             self.values[setting.path] = convert(value)
         except ValueError as error:
+            self.unclear.add(setting.section)
+            self.is_flag_unread = self.is_flag_unread or place.source == COMMAND_LINE
             self._error(place, str(error), suggesting.of_value(setting, value))
 
     def _may_use_old_name(self, setting: Setting, place: _Place) -> bool:

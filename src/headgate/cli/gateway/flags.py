@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec import inspect
 
 from headgate.gateway import Setting, old_settings, setting_types
@@ -41,21 +42,27 @@ class SettingsCommand(click.Command):
             raise click.NoSuchOption(error.option_name, possibilities=[*possible], ctx=ctx) from None
 
 
-class _Number(click.ParamType[Any]):
-    """A number in the bounds of a setting."""
+class _Value(click.ParamType[Any]):
+    """A number, a truth value or a word of a setting. What is none stays as it was written: it is reported
+    with all other errors of the settings, instead of hiding them."""
 
-    name = "number"
+    name = "value"
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
+            if isinstance(self._setting.default, bool):
+                return click.BOOL.convert(value, param, ctx)
             return self._setting.parse(value) if isinstance(value, str) else self._setting.convert(value)
-        except ValueError as error:
-            from headgate.cli.gateway import suggesting  # takes long to import, which help should not
+        except (ValueError, click.BadParameter):
+            return value
 
-            self.fail(f"{error}; {suggesting.of_value(self._setting, value)}", param, ctx)
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in self._setting.choices if word.startswith(incomplete)]
 
 
 class GatewayCommand(SettingsCommand):
@@ -133,14 +140,14 @@ def _option(setting: Setting) -> dict[str, Any]:
         option["help"] += f" Default: {_shown(setting.default)}."
     match setting.type:
         case inspect.BoolType():
-            option["type"] = click.BOOL
+            option |= {"type": _Value(setting), "metavar": "BOOLEAN"}
         case inspect.IntType() | inspect.FloatType():
             metavar = {"seconds": "SECONDS", "bytes": "BYTES"}.get(setting.unit, "NUMBER")
-            option |= {"type": _Number(setting), "metavar": metavar}
-        case inspect.LiteralType(values=values):
-            option["type"] = click.Choice([str(value) for value in values])
+            option |= {"type": _Value(setting), "metavar": metavar}
+        case inspect.LiteralType():
+            option |= {"type": _Value(setting), "metavar": f"[{'|'.join(setting.choices)}]"}
         case inspect.StrType() if setting.name.endswith(("_file", "kubeconfig")):
-            option["type"] = click.Path(dir_okay=False)
+            option |= {"type": click.Path(), "metavar": "FILE"}
         case inspect.ListType() | inspect.VarTupleType():
             option["multiple"] = True
             option["help"] += " Repeat it for more."

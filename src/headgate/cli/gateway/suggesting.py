@@ -28,6 +28,9 @@ _MISSING = {
 
 def of_name(name: str, section: str = "") -> str:
     """For a name in the file that no setting has, in a section or outside of all."""
+    if not section and name in setting_types.settings():
+        outer, _, inner = name.partition(".")
+        return f"nest it: write {inner} below {outer}, as in {outer}: {{{inner}: ...}}"
     word = name.replace("-", "_").replace(".", "_")
     known = {f"{section}.{word}", *_by_word().get(word, ())} & setting_types.settings().keys()
     siblings = _settings_of(section) if section else ()
@@ -92,10 +95,20 @@ def of_value(setting: Setting, value: object) -> str:
         return f"its default is {str(default).lower()}"
     if not isinstance(default, int | float):
         return ""
+    if isinstance(value, str) and _is_number_of(setting, value):
+        return f"remove the quotes: {value}"
     number = numbers.without_unit(value) if isinstance(value, str) else None
     if number is not None and setting.takes(number):
         return f"write {number}"
     return f"its default is {default if isinstance(default, int) else f'{default:g}'}"
+
+
+def _is_number_of(setting: Setting, text: str) -> bool:
+    try:
+        setting.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _meant(*words: str) -> str:

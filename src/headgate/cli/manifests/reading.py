@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import re
@@ -19,6 +20,10 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_FILES = 1000
 MAX_DOCUMENTS = 10_000
 """In one file."""
+
+_BINARY_BYTES = 8192
+"""In so much of its beginning, a file that is no text has a byte 0, as Git takes it."""
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 """What ends a line in YAML 1.1."""
@@ -169,6 +174,8 @@ def _decoded(content: bytes | str) -> str:
         raise OSError(None, f"is longer than {MAX_FILE_BYTES} bytes")
     if isinstance(content, str):
         return content
+    if b"\0" in content[:_BINARY_BYTES] and not content.startswith(_UTF_16_MARKS):
+        raise OSError(None, "this is no text file: its first bytes have a zero among them")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

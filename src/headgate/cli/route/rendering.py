@@ -52,7 +52,9 @@ def _plain(line: str) -> str:
 
 def _lines(found: Explanation) -> Iterator[str]:
     stream = ", streamed" if found.stream else ""
-    yield f"POST {found.path}, model {json.dumps(found.model, ensure_ascii=False)}{stream}"
+    # Of a request that is refused before its body is looked at, the model is not known.
+    model = f", model {json.dumps(found.model, ensure_ascii=False)}" if found.model else ""
+    yield f"POST {found.path}{model}{stream}"
     for route in found.routes:
         yield ""
         yield from _route(route)

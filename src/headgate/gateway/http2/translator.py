@@ -22,6 +22,7 @@ from h2.settings import SettingCodes, Settings
 from headgate.gateway.http2 import heads
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.http2.frames import FrameFilter
+from headgate.loop_turns import Turns
 
 WINDOW_BYTES = 1 << 20
 """How much of an answer may be on its way: also the most that waits while its client reads nothing."""
@@ -54,9 +55,11 @@ class _Connection(H2Connection):
 class Translator(asyncio.Transport, asyncio.Protocol):
     """`user` is a protocol of HTTP/1.1 that writes each request whole, and asks one after the other."""
 
-    def __init__(self, user: asyncio.Protocol) -> None:
+    def __init__(self, user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> None:
         super().__init__()
         self._user = user
+        self._uploads = uploads
+        self._downloads = downloads
         self._socket: asyncio.Transport | None = None
         self._scheme = b"http"
         self._authority = b""
@@ -64,7 +67,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         self._http2: _Connection
         self._frames = FrameFilter(time.monotonic())
         self._unread = b""
-        """What the endpoint has sent and waits for the next turn of the event loop."""
+        """What the endpoint has sent and waits for the connection's next turn."""
         self._lost: tuple[Exception | None] | None = None
         """How the connection ended, while something is still unread."""
         self._is_paused = False
@@ -80,7 +83,7 @@ class Translator(asyncio.Transport, asyncio.Protocol):
         """What is to be sent after that."""
         self._may_write = True
         self._waits_for_turn = False
-        """Whether more of the body is sent in the next turn of the event loop."""
+        """Whether more of the body is sent in the connection's next turn."""
         self._is_leaving = False
         """Whether the endpoint has said that it takes no further requests."""
         self._closing = False
@@ -146,18 +149,19 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def _read_later(self, data: bytes) -> None:
         self._unread = data
         self._pause_socket()
-        asyncio.get_running_loop().call_soon(self._read_on)
+        self._downloads.wait(self._read_on)
 
-    def _read_on(self) -> None:
+    def _read_on(self) -> bool:
         data, self._unread = self._unread, b""
         if data:
             self._read(data)
         if self._unread:
-            return
+            return False
         if self._lost is not None:
             self.connection_lost(*self._lost)
         elif not self._is_paused:
             self._resume_socket()
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._socket = None
@@ -311,12 +315,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
     def _send_later(self) -> None:
         if not self._waits_for_turn:
             self._waits_for_turn = True
-            asyncio.get_running_loop().call_soon(self._send_on)
+            self._uploads.wait(self._send_on)
 
-    def _send_on(self) -> None:
+    def _send_on(self) -> bool:
         self._waits_for_turn = False
         if self._error is None and not self.is_closing():
             self._send_body()
+        return True
 
     def _flush(self) -> None:
         if self._socket is None:

@@ -105,7 +105,7 @@ class PromptTokens:
         size: int,
     ) -> None:
         scheduled = decision.scheduled
-        shares = [end * hashing.BLOCK_BYTES / size for end in hashing.BLOCK_ENDS[: len(scheduled.prefix)]]
+        shares = [end * hashing.BLOCK_BYTES / size for end in scheduled.block_ends[: len(scheduled.prefix)]]
         try:
             tokens = ids if ids is not None else await self._tokens(body, load, tls)
         except (FetchError, OverflowError, ssl.SSLError, *UNREADABLE) as error:

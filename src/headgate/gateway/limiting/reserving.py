@@ -54,6 +54,5 @@ def settle(exchange: Exchange, reservation: Reservation, now: float) -> None:
         answer = usage.completion
     else:
         answer = produced.tokens(exchange, reservation.output_tokens)
-    # Anthropic's API counts what is cached apart.
-    prompt = usage.prompt + (usage.cache_read_input_tokens or 0) if usage is not None else 0
+    prompt = usage.prompt if usage is not None else 0
     reservation.settle(prompt or reservation.input_tokens, answer, now)

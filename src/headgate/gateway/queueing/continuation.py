@@ -25,7 +25,7 @@ MAX_BODY_BYTES = 64 * 1024
 class Continuation:
     """One such answer; stands in the place of an `Answer`. Raises HttpParserError as that does."""
 
-    is_plain = False
+    is_plain = is_encoded = False
     unchunker = None
     """Its client knows chunks."""
 

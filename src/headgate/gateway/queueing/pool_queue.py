@@ -166,6 +166,10 @@ class PoolQueue:
         """What other workers have to know."""
         return self._flow.report(came, charges, now)
 
+    def parts(self) -> tuple[object, ...]:
+        """What this worker goes by of what is set for all."""
+        return (self.room.share if self.room.fullness() is not None else None, *self._flow.bounds.parts())
+
     def take_share(self, share: PoolShare, now: float) -> None:
         """What this worker may do from now on, and what flows had at others."""
         self.room.take_share(share.room, share.elsewhere)

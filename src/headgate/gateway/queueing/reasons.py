@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from headgate.flow.queue import Dropped, Reason
-from headgate.gateway.refusals import Refusal
+from headgate.gateway.refusals import Refusal, dropped_lines
 
 _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
-HEADERS = (b"x-headgate-dropped-reason", b"x-llm-d-request-dropped-reason")
 NO_ENDPOINTS: Reason = "rejected-no-endpoints"
 CANCELLED: Reason = "rejected-context-cancelled"
 DISPATCHED = "dispatched"
@@ -40,7 +39,7 @@ def refusal(dropped: Dropped, pool: str) -> Refusal:
 def without_endpoints(dropped: Dropped, none: Refusal, waited_s: float) -> Refusal:
     """The same where the pool has no endpoint; `none` says why, to those that do not wait for one."""
     if waited_s < 1:
-        return msgspec.structs.replace(none, lines=lines(dropped.reason))
+        return msgspec.structs.replace(none, lines=dropped_lines(dropped.reason))
     waited = f", and none came in {waited_s:.0f} s"
     logged = f"{none.logged}{waited}" if none.logged else ""
     return msgspec.structs.replace(_refusal(dropped, f"{none.message}{waited}"), logged=logged)
@@ -53,10 +52,5 @@ def _refusal(dropped: Dropped, message: str) -> Refusal:
         code=CODES[dropped.reason],
         message=f"{message}; try again in {dropped.retry_after_s} s",
         retry_after_s=dropped.retry_after_s,
-        lines=lines(dropped.reason),
+        lines=dropped_lines(dropped.reason),
     )
-
-
-def lines(reason: Reason) -> bytes:
-    """The header lines that tell a reason."""
-    return b"".join(b"%b: %b\r\n" % (name, reason.encode()) for name in HEADERS)

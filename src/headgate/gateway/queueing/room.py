@@ -48,6 +48,11 @@ class PoolRoom:
         self._share, self._elsewhere = share, elsewhere
         self.capacity.take_share(share)
 
+    @property
+    def share(self) -> float:
+        """This worker's of all the room."""
+        return self._share
+
     def fullness(self) -> float | None:
         """What this worker has in flight, as a share of all the room; None where that is not counted."""
         return self.capacity.fullness(self._proxy.now())

@@ -39,7 +39,7 @@ ALONE = Place(1, 0)
 class Tally:
     """What is to be told of one queue."""
 
-    __slots__ = ("came", "charges", "heard_at", "told", "was_active")
+    __slots__ = ("came", "charges", "heard_at", "told", "told_parts", "was_active")
 
     def __init__(self) -> None:
         self.came: Counter[int] = Counter()
@@ -50,6 +50,8 @@ class Tally:
         self.was_active = False
         self.told: float | None = None
         """How full the pool was with what runs here, as last told."""
+        self.told_parts: object = None
+        """What this worker went by then."""
 
     def served(self, priority: int, flow: str, taken: Usage, sent: int | None) -> None:
         """A request is over; `sent` is the work that was told when it went, if it had waited."""
@@ -75,9 +77,11 @@ class Tally:
         is_active = bool(queue.held or self.came or self.charges)
         fullness = queue.room.fullness()
         is_heeded = now - self.heard_at < HEED_S and fullness != self.told
-        if not (is_active or self.was_active or is_heeded):
+        parts = queue.parts()
+        is_confirmed = parts == self.told_parts or self.heard_at == -math.inf
+        if not (is_active or self.was_active or is_heeded) and is_confirmed:
             return None
-        self.was_active, self.told = is_active, fullness
+        self.was_active, self.told, self.told_parts = is_active, fullness, parts
         came, self.came = self.came, Counter()
         return queue.report(came, self.charges.take(), now)
 

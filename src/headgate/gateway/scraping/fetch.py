@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import httptools
 
 from headgate.gateway.connections import speaking_http2, why_unreachable
+from headgate.loop_turns import Turns
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024
@@ -86,7 +87,10 @@ class Client:
         loop = asyncio.get_running_loop()
         self.connects += 1
         connection = _Connection()
-        protocol = speaking_http2(connection) if self._http2 else connection
+        protocol: asyncio.Protocol = connection
+        if self._http2:
+            own = Turns(loop)
+            protocol = speaking_http2(connection, own, own)
         try:
             await loop.create_connection(
                 lambda: protocol, self._host, self._port, ssl=self._tls, server_hostname=self._server_name

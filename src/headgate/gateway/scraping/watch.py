@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from headgate import engines, fleet, routing
-from headgate.gateway.scraping.fetch import Client, FetchError
+from headgate.gateway.scraping.fetch import Answer, Client, FetchError
 
 if TYPE_CHECKING:
     from headgate.gateway.scraping.scraper import Scraper
@@ -23,6 +23,8 @@ MODELS_INTERVAL_S = 30.0
 SOONEST_S = 1.0
 """Between two of them where somebody asks for a new one."""
 MODELS_STALE_S = 3 * MODELS_INTERVAL_S
+UNANSWERED_S = 1.0
+"""A question that waits for longer is conspicuous: pages take milliseconds."""
 JITTER = 0.1
 """By this share the time to the next look is longer or shorter, so that looks do not fall into step."""
 TEXT = "text/plain; version=0.0.4"
@@ -40,6 +42,10 @@ class Watch:
         self.observation = fleet.Observation()
         self.problem = ""
         """What was wrong with the last look; empty if nothing was."""
+        self.heard_at = -math.inf
+        """When the endpoint itself last answered: not a page that another server has."""
+        self._asked_at = math.inf
+        """When the question that it has not answered was asked."""
         self._scraper = scraper
         self._failures = 0
         """Looks in a row at no page."""
@@ -92,6 +98,23 @@ class Watch:
             state,
             self.problem or "it takes too long for a page",
         )
+
+    def is_unanswered(self, now: float) -> bool:
+        """Whether the endpoint, which answered a while ago, leaves an open question unanswered."""
+        return now - self._asked_at >= UNANSWERED_S and now - self.heard_at <= MODELS_STALE_S
+
+    async def _ask(self, client: Client, path: str, accept: str) -> Answer:
+        """Raises FetchError."""
+        is_endpoint = client is self._client
+        if is_endpoint:
+            self._asked_at = self._scraper.now()
+        try:
+            answer = await client.get(path, accept, MAX_BODY_BYTES, self._scraper.timeout_s)
+        finally:
+            self._asked_at = math.inf
+        if is_endpoint:
+            self.heard_at = self._scraper.now()
+        return answer
 
     def list_models_soon(self) -> None:
         """Somebody knows of a model that is not in the list, or is there no more."""
@@ -156,7 +179,7 @@ class Watch:
     async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
         path = self.target.page_path
         try:
-            answer = await self._page_client.get(path, TEXT, MAX_BODY_BYTES, self._scraper.timeout_s)
+            answer = await self._ask(self._page_client, path, TEXT)
         except FetchError as error:
             self.problem = f"it {error}"
             return "failed"
@@ -181,9 +204,7 @@ class Watch:
     async def _list_models(self, at: float) -> None:
         """Without it, nothing is known of the adapters that nobody asks for just now."""
         with suppress(FetchError, ValueError):
-            answer = await self._client.get(
-                "/v1/models", "application/json", MAX_BODY_BYTES, self._scraper.timeout_s
-            )
+            answer = await self._ask(self._client, "/v1/models", "application/json")
             if answer.status == 200:
                 listed = engines.read_models(answer.body)
                 self.observation.list_models(listed.names, at, listed.adapters)

@@ -61,6 +61,8 @@ class Channel(Generic[Received, Sent]):
     async def flush(self, limit_s: float) -> None:
         """Until all is written, or the other end does not read for `limit_s` seconds."""
         transport = self._writer.transport
+        if transport.is_closing():
+            return  # which the limits of a transport of uvloop do not outlive
         transport.set_write_buffer_limits(0)
         try:
             async with asyncio.timeout(limit_s):

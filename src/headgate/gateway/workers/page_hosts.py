@@ -36,29 +36,36 @@ class KnownHosts:
         app: Application,
         settings: Callable[[], GatewaySettings],
         host: Callable[[GatewaySettings], str],
+        rejected: Callable[[str], None],
     ) -> None:
-        """`settings` are those of now; `host` is where the page listens by them."""
+        """`settings` are those of now; `host` is where the page listens by them; `rejected` is called for
+        each request that is rejected, with the reason."""
         self._app = app
         self._settings = settings
         self._host = host
+        self._rejected = rejected
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            await _answer(send, *refusal)
+            reason, status, message = refusal
+            self._rejected(reason)
+            await _answer(send, status, message)
         else:
             await self._app(scope, receive, send)
 
-    def _refusal(self, scope: dict[str, Any]) -> tuple[int, str] | None:
+    def _refusal(self, scope: dict[str, Any]) -> tuple[str, int, str] | None:
+        """The reason that is counted, status and message for a request that is not answered."""
         hosts = [value.strip() for name, value in scope["headers"] if name == b"host"]
         origins = [value.strip() for name, value in scope["headers"] if name == b"origin"]
         if scope["path"] not in PROBES and (len(hosts) != 1 or not self._knows(hosts[0], scope)):
-            return 421, (
+            message = (
                 f"this page does not answer by the host {_shown(b', '.join(hosts))}: use localhost, the "
                 "address that it listens on, or a name in the gateway's setting clients.allowed_hosts"
             )
+            return "unknown_host", 421, message
         for origin in origins:
             if scope["method"] not in _SAFE and not self._knows(origin.rpartition(b"//")[2], scope):
-                return 403, f"pages of the origin {_shown(origin)} may send nothing here"
+                return "other_origin", 403, f"pages of the origin {_shown(origin)} may send nothing here"
         return None
 
     def _knows(self, host: bytes, scope: dict[str, Any]) -> bool:

@@ -43,7 +43,7 @@ def metrics_page(supervisor: Supervisor) -> KnownHosts:
         return Response(page, headers={"content-type": content_type})
 
     app = Starlette(routes=[Route("/metrics", metrics)])
-    return KnownHosts(app, lambda: supervisor.configuration.settings, lambda settings: settings.metrics.host)
+    return _known_hosts(supervisor, app, "metrics", lambda settings: settings.metrics.host)
 
 
 def admin_page(supervisor: Supervisor) -> KnownHosts:
@@ -107,7 +107,16 @@ def admin_page(supervisor: Supervisor) -> KnownHosts:
             Route("/{path:path}", other, methods=["GET", "POST"]),
         ]
     )
-    return KnownHosts(app, lambda: supervisor.configuration.settings, lambda settings: settings.admin.host)
+    return _known_hosts(supervisor, app, "admin", lambda settings: settings.admin.host)
+
+
+def _known_hosts(
+    supervisor: Supervisor, app: Starlette, page: str, host: Callable[[GatewaySettings], str]
+) -> KnownHosts:
+    def rejected(reason: str) -> None:
+        supervisor.page_requests_rejected.labels(page, reason).value += 1
+
+    return KnownHosts(app, lambda: supervisor.configuration.settings, host, rejected)
 
 
 def _response(answered: Answered) -> Response:

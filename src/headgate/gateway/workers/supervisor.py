@@ -100,10 +100,17 @@ class Supervisor:
             "Connections to the metrics page and the admin pages that were ended for exceeding a limit.",
             ("page", "reason"),
         )
+        self.page_requests_rejected = telemetry.Counter(
+            "headgate_gateway_page_requests_rejected",
+            "Requests for the metrics page and the admin pages that were rejected for the host or the origin "
+            "that they name; reason is unknown_host (421) or other_origin (403).",
+            ("page", "reason"),
+        )
         telemetry.add_log_metrics(registry)
         registry.add(
             self._restarts,
             self.page_rejections,
+            self.page_requests_rejected,
             telemetry.Gauge(
                 "headgate_gateway_workers", "Worker processes by their state.", ("state",), self._states
             ),

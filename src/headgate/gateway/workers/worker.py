@@ -23,6 +23,7 @@ from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
+MEMORY_INTERVAL_S = 1.0
 COUNT_INTERVAL_S = 5.0
 """How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
 tells nothing for `workers.hang_s` seconds is taken to hang."""
@@ -105,6 +106,7 @@ class _Worker:
                     tasks.create_task(self._service.run(self._ready)),
                     tasks.create_task(self._tell_counts()),
                     tasks.create_task(self._obey()),
+                    tasks.create_task(self._return_memory()),
                 ]
                 await self._ended.wait()
                 for task in working:
@@ -137,6 +139,16 @@ class _Worker:
                 await asyncio.wait_for(self._changed.wait(), interval_s)
             if not self._is_hushed:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
+
+    async def _return_memory(self) -> None:
+        """What a wave of request bodies left behind goes back to the system when it is over."""
+        bodies = self._service.proxy.bodies
+        usual = allocator.resident_bytes() - bodies.held
+        while True:
+            await asyncio.sleep(MEMORY_INTERVAL_S)
+            if allocator.resident_bytes() - bodies.held - usual > allocator.WORTH_BYTES:
+                await asyncio.to_thread(allocator.return_free_memory)
+                usual = allocator.resident_bytes() - bodies.held
 
     async def _obey(self) -> None:
         try:

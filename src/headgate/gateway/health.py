@@ -1,0 +1,110 @@
+"""What becomes of endpoints by what was heard of them: failures, requests for a rest, silence."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from headgate import fleet
+
+if TYPE_CHECKING:
+    from headgate.gateway.pool_state import PoolState
+    from headgate.gateway.recorder import Recorder
+    from headgate.gateway.scraping import Scraper
+    from headgate.gateway.settings import GatewaySettings
+
+BEHIND_S = 1.5
+log = logging.getLogger(__name__)
+
+
+def ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
+    return fleet.EjectionPolicy(
+        failures=settings.endpoints.ejection_failures,
+        most_percent=settings.endpoints.max_ejection_percent,
+        hang_s=settings.endpoints.hang_s,
+    )
+
+
+class Health:
+    """Of all endpoints of a gateway process. What it knows of them is in their loads, and in their pools."""
+
+    def __init__(self, recorder: Recorder, scraper: Scraper) -> None:
+        self._recorder = recorder
+        self._scraper = scraper
+        self._swept_at = -math.inf
+        self._is_behind = True
+        """Whether the gateway itself was busy for long, so that it may not have read what endpoints sent."""
+
+    def begin_sweep(self, now: float) -> None:
+        """Requests are looked at for silence, as they are about once a second."""
+        self._is_behind = now - self._swept_at > BEHIND_S
+        self._swept_at = now
+
+    def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+        """Counts an attempt for which the endpoint is to blame: it gave no answer, or one like 503."""
+        self._recorder.attempt_failed(pool, reason)
+        self.failed(pool, load, reason, now)
+
+    def failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+        """Counts a failure of an endpoint, which may eject it."""
+        tally = pool.evidence.tally
+        load.tally.failed(now, load.started)
+        tally.failed(now, pool.budget.requests + pool.budget.granted)
+        if load.failed(now, reason) or load.stands_out(tally, now):
+            self._ejected(pool, load, reason, now)
+        if pool.queue is not None:
+            pool.queue.room.look_around()
+
+    def rests(self, pool: PoolState, load: fleet.EndpointLoad, seconds: float, now: float) -> float:
+        """Notes that an endpoint wants no requests for so long; says until when it gets none."""
+        if load.resting_until <= now:
+            self._recorder.ejected(pool, "retry_after")
+        return load.rests(now, seconds)
+
+    def hangs(self, pool: PoolState, load: fleet.EndpointLoad, now: float) -> None:
+        """Ejects an endpoint that answers nothing."""
+        if load.ejected_until <= now and load.hangs(now):
+            self._ejected(pool, load, "hang", now)
+            if pool.queue is not None:
+                pool.queue.room.look_around()
+
+    def is_stopped(self, pool: PoolState, load: fleet.EndpointLoad, long_s: float, now: float) -> bool:
+        """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's
+        own, while others of its pool are heard of. It is asked if it was not."""
+        watch = self._scraper.watch(load)
+        if watch is None or self._is_behind or now - load.heard_at <= long_s:
+            return False
+        if not watch.is_unanswered(now):
+            watch.list_models_soon()
+            return False
+        return any(
+            now - self._heard_at(other) <= long_s
+            for other in pool.loads
+            if other is not load and other.ejected_until <= now
+        )
+
+    def _heard_at(self, load: fleet.EndpointLoad) -> float:
+        """When it last sent a part of an answer to anybody here."""
+        watch = self._scraper.watch(load)
+        return load.heard_at if watch is None else max(load.heard_at, watch.heard_at)
+
+    def _ejected(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+        if load in fleet.ejected(pool.loads, now):
+            self._recorder.ejected(pool, reason)
+            what = f"is ejected for {load.ejected_for_s:g} s"
+        else:
+            what = "is still asked, as the pool has no better,"
+        log.warning(
+            "%s (%s) of %s %s after %s", load.endpoint.name, load.endpoint.address, pool.name, what, why(load)
+        )
+
+
+def why(load: fleet.EndpointLoad) -> str:
+    """What an endpoint was last ejected for, in words that follow "after"."""
+    counts = Counter(load.reasons)
+    told = ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
+    if load.ejected_share:
+        return f"failing {load.ejected_share:.0%} of its requests, far more than the others, the last: {told}"
+    return f"{load.failures_in_row} failures in a row, the last: {told}"

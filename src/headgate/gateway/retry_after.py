@@ -1,0 +1,50 @@
+"""Retry-After of an endpoint's response: seconds, or an HTTP date."""
+
+from __future__ import annotations
+
+import math
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Header
+
+STATUSES = frozenset({429, 503})
+"""Those with which it asks for fewer requests."""
+_NAME = b"retry-after"
+_MOST_DIGITS = 9
+
+
+def seconds(headers: list[Header]) -> float | None:
+    """How long the endpoint wants no requests; None where it does not say so in a valid way, or less than a
+    second: one that fails must not be excused by that.
+
+    A date is compared with that of the response: two clocks may differ.
+    """
+    after_s = _seconds(headers, _value(headers, _NAME))
+    return after_s if after_s >= 1.0 else None
+
+
+def _seconds(headers: list[Header], value: bytes) -> float:
+    if value.isdigit():
+        return float(value) if len(value) <= _MOST_DIGITS else math.inf
+    at = _date(value)
+    return 0.0 if at is None else at - (_date(_value(headers, b"date")) or time.time())
+
+
+def replaced(headers: list[Header], after_s: float) -> list[Header]:
+    """The headers with a Retry-After of so many seconds, which are rounded up."""
+    told = b"%d" % max(math.ceil(round(after_s, 3)), 0)
+    return [(name, told if name == _NAME else value) for name, value in headers]
+
+
+def _value(headers: list[Header], wanted: bytes) -> bytes:
+    return next((value.strip() for name, value in headers if name == wanted), b"")
+
+
+def _date(value: bytes) -> float | None:
+    try:
+        return parsedate_to_datetime(value.decode("ascii")).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,104 @@
+"""A connection that takes long to make does not hold up its request: another endpoint gets that meanwhile."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture
+def unreachable():
+    """A port whose backlog is full, so that the system drops what else would connect: as a dead host does."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield SimpleNamespace(port=listener.getsockname()[1], listener=listener)
+
+
+def know_connects(gateway, seconds=0.001):
+    (pool,) = gateway.proxy.pools.values()
+    for _ in range(50):
+        pool.evidence.connects.note(seconds)
+    return pool
+
+
+async def test_the_request_goes_elsewhere(start_gateway, start_endpoint, unreachable, eventually):
+    """Long before the connection has failed, which counts only then."""
+    gateway = await start_gateway(
+        unreachable, await start_endpoint(b"yes"), settings={"endpoints_connect_timeout_s": 1.0}
+    )
+    pool = know_connects(gateway)
+    began_at = asyncio.get_running_loop().time()
+    assert (await gateway.ask()).body == b"yes"
+    assert asyncio.get_running_loop().time() - began_at < 0.9
+    assert gateway.metric("headgate_gateway_attempts_failed_total", reason="slow_connect") == 1
+    assert (pool.loads[0].failures, pool.loads[0].avoided(gateway.proxy.now())) == (0, True)
+    await eventually(lambda: pool.loads[0].failures == 1)
+
+
+async def test_a_connection_that_comes_late_is_kept(start_gateway, start_endpoint, monkeypatch, eventually):
+    """It serves the next request, and nothing has failed."""
+    slow, other = await start_endpoint(b"slow"), await start_endpoint(b"yes")
+    gateway = await start_gateway(slow, other)
+    pool = know_connects(gateway)
+    connections = gateway.proxy.connections(pool, pool.loads[0])
+    connect = type(connections).connect
+
+    async def slowly(self):
+        if self is connections:
+            await asyncio.sleep(0.5)
+        return await connect(self)
+
+    monkeypatch.setattr(type(connections), "connect", slowly)
+    assert (await gateway.ask()).body == b"yes"
+    await eventually(lambda: connections.statistics()["idle"] == 1)
+    assert pool.loads[0].failures == 0
+    gateway.move(1.1)
+    assert (await gateway.ask()).body == b"slow"
+    assert len(slow.connections) == 1
+
+
+async def test_the_only_endpoint_is_waited_for(start_gateway, start_endpoint, unreachable):
+    """As long as connecting may take."""
+    gateway = await start_gateway(unreachable, settings={"endpoints_connect_timeout_s": 0.6})
+    know_connects(gateway)
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (503, "endpoint_unreachable")
+    assert gateway.metric("headgate_gateway_attempts_failed_total", reason="connect") == 1
+
+
+async def test_nobody_waits_for_it_any_more(start_gateway, start_endpoint, unreachable, eventually):
+    """A client that leaves ends the attempt and counts once."""
+    gateway = await start_gateway(unreachable, await start_endpoint())
+    know_connects(gateway)
+    client = await gateway.connect()
+    client.post()
+    await asyncio.sleep(0.05)
+    client.close()
+    await eventually(lambda: gateway.settled == 1)
+    assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
+
+
+async def test_a_busy_gateway_blames_nobody(start_gateway, start_endpoint, monkeypatch):
+    """Its own delay looks like a slow connection, which is here already."""
+    first = await start_endpoint(b"first")
+    gateway = await start_gateway(first, await start_endpoint(b"other"))
+    pool = know_connects(gateway)
+    connections = gateway.proxy.connections(pool, pool.loads[0])
+    connect = type(connections).connect
+
+    def busily(self):
+        time.sleep(0.5)
+        return connect(self)
+
+    monkeypatch.setattr(type(connections), "connect", busily)
+    assert (await gateway.ask()).body == b"first"
+    assert gateway.metric("headgate_gateway_attempts_failed_total") == 0

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs a command in a process group of its own, which Ctrl-C ends without its last words: Python would print
+# where it was interrupted.
+# usage: quietly.sh COMMAND [ARGUMENT ...]
+set -m
+"$@" </dev/null &
+running=$!
+end() {
+	kill -TERM -- -$running 2>/dev/null
+	wait $running 2>/dev/null
+	exit "$1"
+}
+trap 'end 130' INT
+trap 'end 143' TERM HUP
+wait $running
