@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.gateway import suspects
+from headgate.fleet import suspects
 
 STATUSES = [401, 403, 404, 429, 500, 501, 502, 503]
 PATH = "/v1/chat/completions"

@@ -9,6 +9,7 @@ from headgate.fleet.answer_sizes import AnswerSizes
 from headgate.fleet.blame import SharedStatuses
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung, most_ejected, without_requests
 from headgate.fleet.estimator import Estimator
+from headgate.fleet.evidence import Evidence
 from headgate.fleet.ledger import Booking, EndpointLoad, Ledger
 from headgate.fleet.observation import Observation, ReadingState
 from headgate.fleet.outliers import Tally
@@ -18,15 +19,18 @@ from headgate.fleet.prompt_sizes import PromptSizes
 from headgate.fleet.rates import Rates
 from headgate.fleet.reading import EngineReading
 from headgate.fleet.retry_budget import RetryBudget, RetryBudgetPolicy
+from headgate.fleet.suspects import ACCEPTED_AFTER_S, Suspect, Suspects
 from headgate.fleet.waits import Waits
 
 __all__ = [
+    "ACCEPTED_AFTER_S",
     "AnswerSizes",
     "Booking",
     "EjectionPolicy",
     "EndpointLoad",
     "EngineReading",
     "Estimator",
+    "Evidence",
     "Ledger",
     "Observation",
     "PoolRates",
@@ -37,6 +41,8 @@ __all__ = [
     "RetryBudget",
     "RetryBudgetPolicy",
     "SharedStatuses",
+    "Suspect",
+    "Suspects",
     "Tally",
     "Waits",
     "adapters",

@@ -6,7 +6,7 @@ answers with the same status, nobody has.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 TOO_MANY = 429
 UNAVAILABLE = frozenset({502, 503, 504})
@@ -15,6 +15,8 @@ OVERLOADED = UNAVAILABLE | {TOO_MANY}
 """A third endpoint may have capacity where two had none."""
 OF_CLIENTS = frozenset({401, 403, 404})
 """Mostly the client's own mistake, which it repeats."""
+RESERVED = 0.5
+"""The part of the retry budget that mistakes of clients leave to failures of endpoints."""
 
 REMEMBERED_S = 10.0
 MOST_REMEMBERED = 1024
@@ -23,6 +25,11 @@ MOST_REMEMBERED = 1024
 def is_suspect(status: int) -> bool:
     """Whether a status may be the fault of the endpoint that sent it."""
     return status >= 500 or status == TOO_MANY or status in OF_CLIENTS
+
+
+def reserved(status: int) -> float:
+    """The part of the retry budget that is not for a request with this status."""
+    return RESERVED if status < 500 else 0.0
 
 
 class SharedStatuses:
@@ -45,6 +52,18 @@ class SharedStatuses:
 
     def has(self, key: Hashable, now: float) -> bool:
         return self._until.get(key, now) > now
+
+    def is_open(self, status: int, key: Callable[[], Hashable], now: float, *, is_shared: bool) -> bool:
+        """Whether another endpoint's response to a request would tell more of the status. `is_shared` says
+        that an endpoint gave it before, and `key` what a client's mistake depends on."""
+        if status in OVERLOADED:
+            return True
+        if status not in OF_CLIENTS:
+            return not is_shared
+        of = key()
+        if is_shared:
+            self.note(of, now)
+        return not self.has(of, now)
 
     def statistics(self) -> dict[str, int]:
         return {"remembered": len(self._until)}

@@ -119,7 +119,7 @@ class Answering(PairedDelivery):
         else:
             pool.evidence.silences[self.decision.stream].note(now - self.sent_at)
             if self.suspects is not None:
-                self.suspects.failed(pool)
+                self._blame(self.suspects.served())
         if load.lacking and status < 400:
             load.lacking.pop(self.decision.scheduled.adapter, None)
         if load.suspect_until > now and not blame.is_suspect(status):
@@ -154,8 +154,7 @@ class Answering(PairedDelivery):
         if blame.is_suspect(status):
             return self._goes_elsewhere(status, rest_s, now)
         if self.suspects is not None:
-            assert self.pool is not None
-            self.suspects.failed(self.pool)  # a mistake of the client, which only this one has found
+            self._blame(self.suspects.served())  # a mistake of the client, which only this one has found
         return False
 
     def _answer_of(self, status: int, headers: list[Header], now: float) -> Answer | Continuation:

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.fleet import adapters, blame
+from headgate.fleet import Suspects, adapters, blame
 from headgate.gateway import learning
 from headgate.gateway.connections import ShortageError, why_unreachable
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.delivery import Delivery
 from headgate.gateway.refusals import Refusal
-from headgate.gateway.suspects import Suspects
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointLoad, Suspect
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.upstream import UpstreamConnection
 
 log = logging.getLogger(__name__)
 
-RESERVED = 0.5
-"""The part of the retry budget that mistakes of clients leave to failures of endpoints."""
 LATE_S = 0.05
 _NOT_FOUND = 404
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
@@ -226,7 +225,7 @@ class Attempts(Delivery):
         back_at = None if rest_s is None else self._proxy.health.rests(pool, load, rest_s, now)
         is_shared = suspects is not None and suspects.have(status)
         if self._is_open(pool, status, now, is_shared=is_shared) and self._may_retry(
-            pool, RESERVED if status < 500 else 0.0
+            pool, blame.reserved(status)
         ):
             self._suspect(load, status, now, back_at)
             self._go_elsewhere(f"status_{status}")
@@ -234,7 +233,7 @@ class Attempts(Delivery):
         if is_shared and status == blame.TOO_MANY:
             load.rested()
         if suspects is not None:
-            suspects.compare(pool, status)
+            self._blame(suspects.compare(status))
         if status in blame.UNAVAILABLE:
             self._proxy.recorder.attempt_failed(pool, f"status_{status}")
             if not is_shared and rest_s is None:
@@ -250,7 +249,7 @@ class Attempts(Delivery):
         self._proxy.scraper.list_models_soon(load)
         others = self._proxy.candidates(pool, self._tried)
         is_elsewhere = any(adapters.place(other, adapter) != "unknown" for other in others)
-        if not is_elsewhere or not self._may_retry(pool, RESERVED):
+        if not is_elsewhere or not self._may_retry(pool, blame.RESERVED):
             return False
         self._go_elsewhere("status_404")
         return True
@@ -258,19 +257,20 @@ class Attempts(Delivery):
     def _suspect(self, load: EndpointLoad, status: int, now: float, back_at: float | None = None) -> None:
         """The rejection may be the endpoint's own fault: the response of another will tell."""
         if self.suspects is None:
-            self.suspects = Suspects(self._proxy)
-        self.suspects.add(load, status, back_at, now)
+            self.suspects = Suspects()
+        self.suspects.add(load, status, now, back_at)
+
+    def _blame(self, suspects: Iterable[Suspect]) -> None:
+        """Counts the failures of endpoints that were found to be at fault."""
+        assert self.pool is not None
+        for each in suspects:
+            self._proxy.health.failed(self.pool, each.load, each.reason, self._proxy.now())
 
     def _is_open(self, pool: PoolState, status: int, now: float, *, is_shared: bool) -> bool:
         """Whether another endpoint's response to the request would tell more of the status."""
-        if status in blame.OVERLOADED:
-            return True
-        if status not in blame.OF_CLIENTS:
-            return not is_shared
-        key = self._shared_key(status)
-        if is_shared:
-            pool.evidence.shared.note(key, now)
-        return not pool.evidence.shared.has(key, now)
+        return pool.evidence.shared.is_open(
+            status, partial(self._shared_key, status), now, is_shared=is_shared
+        )
 
     def _shared_key(self, status: int) -> tuple[object, ...]:
         """What a rejection by all endpoints depends on; of credentials only a hash is kept."""

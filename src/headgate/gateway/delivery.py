@@ -19,7 +19,7 @@ from headgate.gateway.pieces import Pieces
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import Booking, EndpointLoad
+    from headgate.fleet import Booking, EndpointLoad, Suspects
     from headgate.flow.limits import Reservation
     from headgate.gateway.handover import Handover
     from headgate.gateway.limiting.waiter import Waiter
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Request
-    from headgate.gateway.suspects import Suspects
     from headgate.gateway.upstream import UpstreamConnection
     from headgate.scheduling import Choice
 

@@ -10,11 +10,11 @@ import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from headgate.fleet import ACCEPTED_AFTER_S
 from headgate.gateway import decision_header, large, learning, limiting, refusals
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
 from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.suspects import ACCEPTED_AFTER_S
 from headgate.gateway.usage import tail_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Exchange(Answering):
         assert pool is not None
         assert load is not None
         if self.suspects is not None and silent_s > ACCEPTED_AFTER_S:
-            self.suspects.failed(pool)
+            self._blame(self.suspects.served())
         hang_s = load.policy.hang_s
         if silent_s > hang_s:
             load.hanging += 1
@@ -248,7 +248,7 @@ class Exchange(Answering):
         if self._timer is not None:
             self._cancel_timer()
         if self.suspects is not None and self.pool is not None:
-            self.suspects.compare(self.pool, 0)
+            self._blame(self.suspects.compare(0))
         if self.handover is not None:
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None and not self._answer.is_plain:

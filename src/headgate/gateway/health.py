@@ -49,10 +49,7 @@ class Health:
 
     def failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
         """Counts a failure of an endpoint, which may eject it."""
-        tally = pool.evidence.tally
-        load.tally.failed(now, load.started)
-        tally.failed(now, pool.budget.requests + pool.budget.granted)
-        if load.failed(now, reason) or load.stands_out(tally, now):
+        if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
             pool.queue.room.look_around()

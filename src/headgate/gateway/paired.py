@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headgate.fleet import blame
-from headgate.gateway.attempts import RESERVED, Attempts
+from headgate.gateway.attempts import Attempts
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
@@ -184,13 +184,13 @@ class PairedDelivery(Attempts):
         if blame.is_suspect(status) and self._is_open(pool, status, now, is_shared=is_shared):
             self._leave_prefill(reason)
             self._leave_endpoint()
-            if self._may_retry(pool, RESERVED):
+            if self._may_retry(pool, blame.RESERVED):
                 self._proxy.recorder.attempt_failed(pool, reason)
                 self._suspect_prefill(refusing, status, now)
                 self._retry()
                 return
         if self.suspects is not None:
-            self.suspects.compare(pool, status)
+            self._blame(self.suspects.compare(status))
         self._pass_on(status, headers, body)
 
     def _suspect_prefill(self, load: EndpointLoad, status: int, now: float) -> None:

@@ -12,26 +12,6 @@ if TYPE_CHECKING:
     from headgate.gateway.queueing import PoolQueue
 
 
-class Evidence:
-    """What the requests of a pool tell about the health of its endpoints. Outlives the pool's snapshots."""
-
-    __slots__ = ("connects", "shared", "silences", "tally")
-
-    def __init__(self) -> None:
-        self.shared = fleet.SharedStatuses()
-        self.tally = fleet.Tally()
-        """Attempts and failures of all its endpoints of late."""
-        self.silences = fleet.Waits(0.25, 2.0), fleet.Waits(0.25, 2.0)
-        """How long endpoints are silent before their response, if it is not streamed, and if it is."""
-        self.connects = fleet.Waits(0.01, 0.25)
-        """How long new connections take."""
-
-    def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
-        """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
-        long_s = self.silences[is_streamed].long_s(now)
-        return otherwise_s if long_s is None else long_s
-
-
 class PoolState:
     """A pool of the snapshot with the loads of its endpoints, ready for the pick."""
 
@@ -58,7 +38,7 @@ class PoolState:
         policy: scheduling.Policy,
         decoding: scheduling.Policy,
         rates: fleet.Rates | None = None,
-        evidence: Evidence | None = None,
+        evidence: fleet.Evidence | None = None,
     ) -> None:
         self.pool = pool
         self.budget = budget
@@ -66,7 +46,7 @@ class PoolState:
         self._default_decoding = decoding
         self.rates = rates or fleet.Rates()
         """What endpoints go by that know too little of themselves yet."""
-        self.evidence = evidence or Evidence()
+        self.evidence = evidence or fleet.Evidence()
         self.name = pool.name
         self.loads = [ledger.load(endpoint) for endpoint in pool.endpoints]
         for load in self.loads:

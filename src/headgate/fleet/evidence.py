@@ -1,0 +1,35 @@
+"""What the requests of a pool tell about the health of its endpoints."""
+
+from __future__ import annotations
+
+from headgate.fleet.blame import SharedStatuses
+from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.outliers import Tally
+from headgate.fleet.waits import Waits
+
+
+class Evidence:
+    """Of one pool. Outlives its snapshots."""
+
+    __slots__ = ("connects", "shared", "silences", "tally")
+
+    def __init__(self) -> None:
+        self.shared = SharedStatuses()
+        self.tally = Tally()
+        """Attempts and failures of all its endpoints of late."""
+        self.silences = Waits(0.25, 2.0), Waits(0.25, 2.0)
+        """How long endpoints are silent before their response, if it is not streamed, and if it is."""
+        self.connects = Waits(0.01, 0.25)
+        """How long new connections take."""
+
+    def failed(self, load: EndpointLoad, reason: str, now: float, attempts: int) -> bool:
+        """Counts a failure of an endpoint; says whether it is ejected for it. `attempts` are all that the
+        pool has made so far."""
+        load.tally.failed(now, load.started)
+        self.tally.failed(now, attempts)
+        return load.failed(now, reason) or load.stands_out(self.tally, now)
+
+    def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
+        """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
+        long_s = self.silences[is_streamed].long_s(now)
+        return otherwise_s if long_s is None else long_s
