@@ -11,7 +11,7 @@ from headgate.fleet.waits import Waits
 class Evidence:
     """Of one pool. Outlives its snapshots."""
 
-    __slots__ = ("connects", "shared", "silences", "tally")
+    __slots__ = ("connects", "prefills", "shared", "silences", "tally")
 
     def __init__(self) -> None:
         self.shared = SharedStatuses()
@@ -19,6 +19,8 @@ class Evidence:
         """Attempts and failures of all its endpoints of late."""
         self.silences = Waits(0.25, 2.0), Waits(0.25, 2.0)
         """How long endpoints are silent before their response, if it is not streamed, and if it is."""
+        self.prefills = Waits(0.25, 2.0)
+        """How long endpoints are silent that prefill for others."""
         self.connects = Waits(0.01, 0.25)
         """How long new connections take."""
 
@@ -31,5 +33,12 @@ class Evidence:
 
     def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
         """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
-        long_s = self.silences[is_streamed].long_s(now)
-        return otherwise_s if long_s is None else long_s
+        return _or(self.silences[is_streamed].long_s(now), otherwise_s)
+
+    def long_prefill_s(self, otherwise_s: float, now: float) -> float:
+        """The same of an endpoint that prefills for another."""
+        return _or(self.prefills.long_s(now), otherwise_s)
+
+
+def _or(long_s: float | None, otherwise_s: float) -> float:
+    return otherwise_s if long_s is None else long_s

@@ -18,11 +18,13 @@ class Suspect(NamedTuple):
     status: int
     back_at: float | None
     """When it wants requests again; None where it did not say so."""
+    is_prefill: bool = False
+    """Whether it was asked only to prefill the prompt for another."""
 
     @property
     def reason(self) -> str:
         """What it has failed with, if it has."""
-        return f"status_{self.status}"
+        return f"prefill_status_{self.status}" if self.is_prefill else f"status_{self.status}"
 
 
 class Suspects:
@@ -34,10 +36,18 @@ class Suspects:
     def __init__(self) -> None:
         self._of: list[Suspect] = []
 
-    def add(self, load: EndpointLoad, status: int, now: float, back_at: float | None = None) -> None:
+    def add(
+        self,
+        load: EndpointLoad,
+        status: int,
+        now: float,
+        back_at: float | None = None,
+        *,
+        is_prefill: bool = False,
+    ) -> None:
         if back_at is None:
             load.suspected(now)
-        self._of.append(Suspect(load, status, back_at))
+        self._of.append(Suspect(load, status, back_at, is_prefill))
 
     def have(self, status: int) -> bool:
         return any(each.status == status for each in self._of)
@@ -51,6 +61,13 @@ class Suspects:
         for fewer requests is no failure."""
         failed = [each for each in self._of if each.back_at is None]
         self._of.clear()
+        return failed
+
+    def prefilled(self) -> list[Suspect]:
+        """Another endpoint has prefilled the prompt: rejections of the same task were the fault of those that
+        sent them. Of who rejected the rest of the request, this tells nothing."""
+        failed = [each for each in self._of if each.is_prefill and each.back_at is None]
+        self._of = [each for each in self._of if not each.is_prefill]
         return failed
 
     def compare(self, status: int) -> list[Suspect]:

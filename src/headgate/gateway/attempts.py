@@ -254,11 +254,19 @@ class Attempts(Delivery):
         self._go_elsewhere("status_404")
         return True
 
-    def _suspect(self, load: EndpointLoad, status: int, now: float, back_at: float | None = None) -> None:
+    def _suspect(
+        self,
+        load: EndpointLoad,
+        status: int,
+        now: float,
+        back_at: float | None = None,
+        *,
+        is_prefill: bool = False,
+    ) -> None:
         """The rejection may be the endpoint's own fault: the response of another will tell."""
         if self.suspects is None:
             self.suspects = Suspects()
-        self.suspects.add(load, status, now, back_at)
+        self.suspects.add(load, status, now, back_at, is_prefill=is_prefill)
 
     def _blame(self, suspects: Iterable[Suspect]) -> None:
         """Counts the failures of endpoints that were found to be at fault."""

@@ -81,7 +81,7 @@ class Exchange(Answering):
     def sweep(self, now: float) -> None:
         """Gives up what was silent for too long; called about once a second, which costs requests nothing."""
         if self.handover is not None:
-            self.handover.sweep(now)
+            self._sweep_prefill(self.handover, now)
         upstream = self._upstream
         if upstream is None:
             if self.wait is not None and not self.wait.is_over and not self._client.is_paused:
@@ -248,7 +248,8 @@ class Exchange(Answering):
         if self._timer is not None:
             self._cancel_timer()
         if self.suspects is not None and self.pool is not None:
-            self._blame(self.suspects.compare(0))
+            is_served = outcome == "served" and self.upstream_status < 400
+            self._blame(self.suspects.served() if is_served else self.suspects.compare(0))
         if self.handover is not None:
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None and not self._answer.is_plain:

@@ -152,8 +152,13 @@ class Handover:
         return self._connector is not None and self._connector.at_once
 
     @property
+    def running(self) -> Prefill | None:
+        """The prefill that is under way."""
+        return self.prefill if self.prefill is not None and not self.prefill.is_over else None
+
+    @property
     def is_prefilling(self) -> bool:
-        return self.prefill is not None and not self.prefill.is_over
+        return self.running is not None
 
     @property
     def is_prefilled(self) -> bool:
@@ -181,10 +186,6 @@ class Handover:
             return
         fetched = max(self._scheduled.prompt_tokens - self.pair.decode.cached_tokens, 0)
         self.pair.decode.load.estimator.rates.pool.learn_handover(fetched, took_s)
-
-    def sweep(self, now: float) -> None:
-        if self.prefill is not None and not self.prefill.is_over:
-            self.prefill.sweep(now)
 
     def discard(self) -> None:
         """What was prefilled is of no use any more."""

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headgate.fleet import blame
+from headgate.fleet import ACCEPTED_AFTER_S, blame
 from headgate.gateway.attempts import Attempts
 from headgate.gateway.decision import no_endpoint
 from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
@@ -146,6 +146,8 @@ class PairedDelivery(Attempts):
         handover, load, pool = self.handover, self.load, self.pool
         assert handover is not None
         assert pool is not None
+        if self.suspects is not None:
+            self._blame(self.suspects.prefilled())
         if handover.at_once:
             return
         assert load is not None
@@ -198,8 +200,10 @@ class PairedDelivery(Attempts):
         adapter = self.decision.scheduled.adapter
         if status == _NOT_FOUND and adapter:
             load.lacks(adapter, now)
+            self._proxy.scraper.list_models_soon(load)
         elif blame.is_suspect(status):
-            self._suspect(load, status, now)
+            back_at = load.resting_until if load.resting_until > now else None
+            self._suspect(load, status, now, back_at, is_prefill=True)
 
     def prefill_impossible(self, message: str) -> None:
         if self._take_back_answer():
@@ -214,9 +218,10 @@ class PairedDelivery(Attempts):
         assert handover is not None
         assert handover.prefill is not None
         assert pool is not None
-        failed, now = handover.prefill.load, self._proxy.now()
-        if failed.resting_until > now:
+        failed, status, now = handover.prefill.load, handover.prefill.status, self._proxy.now()
+        if blame.is_suspect(status):
             self._proxy.recorder.attempt_failed(pool, f"prefill_{reason}")
+            self._suspect_prefill(failed, status, now)
         else:
             self._proxy.health.attempt_failed(pool, failed, f"prefill_{reason}", now)
         self._leave_prefill(f"prefill_{reason}")
@@ -235,6 +240,50 @@ class PairedDelivery(Attempts):
             self._retry()
         else:
             self._give_up(reason, message)
+
+    def prefill_stopped(self) -> None:
+        """Another pair is asked, while the pool allows it and nothing has reached the client. Else the
+        request goes on waiting."""
+        handover, pool, load = self.handover, self.pool, self.load
+        assert handover is not None
+        assert handover.prefill is not None
+        assert pool is not None
+        assert load is not None
+        stopped = handover.prefill.load
+        may_retry = self._may_leave(handover, stopped, load, pool) and self._take_back_answer()
+        self._proxy.health.hangs(pool, stopped, self._proxy.now())
+        if may_retry:
+            self._proxy.recorder.attempt_failed(pool, "prefill_hang")
+            self._leave_prefill("prefill_hang")
+            self._drop_upstream()
+            self._leave_endpoint()
+            self._retry()
+
+    def _may_leave(
+        self, handover: Handover, prefill: EndpointLoad, decode: EndpointLoad, pool: PoolState
+    ) -> bool:
+        """Whether another pair may be asked without the endpoint that prefills."""
+        handover.tried.append(prefill)
+        self._tried.remove(decode)
+        try:
+            return self._may_retry(pool)
+        finally:
+            handover.tried.remove(prefill)
+            self._tried.append(decode)
+
+    def _waits_for_prefill(self) -> bool:
+        """Whether the endpoint that answers was asked before the prompt was prefilled: the head of its answer
+        tells nothing yet."""
+        return self.handover is not None and self.handover.at_once and self.handover.is_prefilling
+
+    def _sweep_prefill(self, handover: Handover, now: float) -> None:
+        """Judges the endpoint that prefills by how long nothing has come; called about once a second."""
+        prefill = handover.running
+        if prefill is None:
+            return
+        if self.suspects is not None and prefill.silent_s(now) > ACCEPTED_AFTER_S:
+            self._blame(self.suspects.prefilled())
+        prefill.sweep(now)
 
     def _leave_prefill(self, reason: str) -> None:
         """Another endpoint has to prefill it, if any."""

@@ -49,6 +49,9 @@ class Listener(Protocol):
     def prefill_failed(self, reason: str, message: str) -> None:
         """The endpoint did not do it."""
 
+    def prefill_stopped(self) -> None:
+        """Nothing at all is heard of the endpoint; it may have the prompt nevertheless."""
+
     def prefill_impossible(self, message: str) -> None:
         """The gateway itself cannot ask any endpoint."""
 
@@ -59,6 +62,7 @@ class _Nobody:
     def prefilled(self) -> None: ...
     def prefill_refused(self, status: int, headers: list[Header], body: bytes) -> None: ...
     def prefill_failed(self, reason: str, message: str) -> None: ...
+    def prefill_stopped(self) -> None: ...
     def prefill_impossible(self, message: str) -> None: ...
 
 
@@ -81,7 +85,6 @@ class Prefill:
         "_pool",
         "_proxy",
         "_size",
-        "_status",
         "_timer",
         "answer",
         "began_at",
@@ -91,6 +94,7 @@ class Prefill:
         "is_over",
         "load",
         "now",
+        "status",
         "tail",
         "took_s",
     )
@@ -120,7 +124,8 @@ class Prefill:
         self.took_s = 0.0
         """How long it took; 0 as long as it has not succeeded."""
         self.is_over = False
-        self._status = 0
+        self.status = 0
+        """Of its answer; 0 until that has begun."""
         self._headers: list[Header] = []
         self._body: list[bytes] = []
         self._size = 0
@@ -161,7 +166,9 @@ class Prefill:
             self._fail("connect", why_unreachable(error))
             return
         self._connecting = None
-        self._proxy.recorder.connected(self._pool, self._proxy.now() - began_at)
+        took_s = self._proxy.now() - began_at
+        self._proxy.recorder.connected(self._pool, took_s)
+        self._pool.evidence.connects.note(took_s)
         self._send_on(connection)
 
     def _send_on(self, connection: UpstreamConnection) -> None:
@@ -175,7 +182,9 @@ class Prefill:
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None:
         """Failures are told at once; of any other answer the body is read."""
-        self._status, self._headers = status, headers
+        self.status, self._headers = status, headers
+        if status < 400:
+            self._pool.evidence.prefills.note(now - self.heard_at)
         self.heard_at = now
         rest_s = retry_after.seconds(headers) if status in retry_after.STATUSES else None
         if rest_s is not None:
@@ -221,8 +230,8 @@ class Prefill:
             return
         self._connection = None
         body = b"".join(self._body)
-        if self._status >= 400:
-            self._end().prefill_refused(self._status, self._headers, body)
+        if self.status >= 400:
+            self._end().prefill_refused(self.status, self._headers, body)
             return
         try:
             self.answer = answer.read(body)
@@ -254,19 +263,24 @@ class Prefill:
 
     # -- time
 
+    def silent_s(self, now: float) -> float:
+        """For how long the endpoint, which was asked, has sent nothing."""
+        return now - self.heard_at if self._connection is not None else 0.0
+
     def sweep(self, now: float) -> None:
-        """Gives up an endpoint that is silent, where the pool has no timeout; called about once a second."""
-        if self._timer is not None or self._connection is None:
-            return
-        silent_s = now - self.heard_at
-        if silent_s > self._proxy.settings.endpoints.stream_response_timeout_s:
+        """Judges an endpoint by how long nothing has come; called about once a second. One that is silent for
+        too long is given up here where the pool has no timeout."""
+        silent_s = self.silent_s(now)
+        has_timer = self._timer is not None
+        if not has_timer and silent_s > self._proxy.settings.endpoints.stream_response_timeout_s:
             self._took_too_long()
-        elif silent_s > (hang_s := self.load.policy.hang_s):
+            return
+        hang_s = self.load.policy.hang_s
+        if silent_s > hang_s:
             self.load.hanging += 1
-            health = self._proxy.health
-            if health.is_stopped(self._pool, self.load, hang_s, now):
-                health.hangs(self._pool, self.load, now)
-                self._fail("hang", "answers nothing at all")
+        long_s = self._pool.evidence.long_prefill_s(hang_s, now)
+        if silent_s > long_s and self._proxy.health.is_stopped(self._pool, self.load, long_s, now):
+            self._listener.prefill_stopped()
 
     def _took_too_long(self) -> None:
         self._timer = None

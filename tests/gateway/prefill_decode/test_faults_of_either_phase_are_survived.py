@@ -502,6 +502,47 @@ async def test_a_rejection_by_all(split, chat, connector):
     await some.gateway.idle()
 
 
+@pytest.mark.parametrize(
+    ("connector", "status"), [("http", 500), ("nixl", 500), ("nixl", 503), ("sglang", 500)]
+)
+async def test_a_failure_of_all(split, chat, connector, status):
+    """A request that every endpoint answers with the same error takes nobody out, however often it comes."""
+    some = await split(connector, prefill=2)
+    for endpoint in (*some.prefill, *some.decode):
+        endpoint.behave = error(status)
+    for _ in range(6):
+        assert (await some.gateway.ask(chat())).status in (status, 502)
+    assert [some.load(endpoint).failures for endpoint in (*some.prefill, *some.decode)] == [0] * 3
+    await some.gateway.idle()
+
+
+async def test_a_failure_is_counted_as_soon_as_another_has_prefilled(split, chat, handed_over):
+    """However long the answer takes then."""
+    some = await split("nixl", prefill=2)
+    some.prefill[0].behave = error(500)
+    client = await some.gateway.connect()
+    client.post(chat())
+    prefill = await some.prefill[1].call()
+    assert some.load(some.prefill[0]).failures == 0
+    assert some.load(some.prefill[0]).avoided(some.gateway.proxy.now())
+    handed_over(prefill)
+    await some.decode[0].call()
+    assert some.load(some.prefill[0]).failures == 1
+    assert list(some.load(some.prefill[0]).reasons) == ["prefill_status_500"]
+
+
+async def test_the_head_of_a_stream_tells_nothing_of_its_prefill(split, chat, events):
+    """SGLang sends it before the prompt is prefilled."""
+    some = await split("sglang", prefill=3, attempts=1)
+    for endpoint in some.prefill:
+        endpoint.behave = error(500)
+    some.decode[0].behave = lambda call: call.write(events.head)
+    response = await some.gateway.ask(chat(stream=True))
+    assert response.status == 502
+    assert [some.load(endpoint).failures for endpoint in some.prefill] == [0] * 3
+    await some.gateway.idle()
+
+
 @pytest.mark.parametrize("connector", CONNECTORS)
 @pytest.mark.parametrize("status", [429, 503])
 async def test_an_endpoint_that_prefills_may_rest(split, chat, handed_over, connector, status):
