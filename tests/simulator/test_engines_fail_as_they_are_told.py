@@ -255,6 +255,35 @@ async def test_slow_and_stalled_engines_say_nothing(serve, eventually, fast):
         assert server.live.statistics().busy_s_total == pytest.approx(0.08)
 
 
+async def test_a_stopped_engine_answers_nothing_until_it_goes_on(serve):
+    """Neither requests nor probes; all of them are answered then."""
+    paths = ("/health", "/metrics", "/v1/models")
+    async with serve() as server:
+        await set_failures(server, faults=[{"kind": "stop", "at_s": 0, "duration_s": EVER}])
+        asking = [asyncio.ensure_future(server.client.get(path)) for path in paths]
+        asking.append(asyncio.ensure_future(server.client.post(TEXT, json=BODY)))
+        done, _ = await asyncio.wait(asking, timeout=0.3)
+        assert not done
+        await set_failures(server, faults=[])
+        assert [(await each).status_code for each in asking] == [200] * 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ({"status": 429}, "1"),
+        ({"status": 429, "retry_after_s": 0}, None),
+        ({"status": 503, "retry_after_s": 7}, "7"),
+    ],
+)
+async def test_errors_say_when_to_come_back(serve, fault, told):
+    """As the schedule has it."""
+    async with serve() as server:
+        await set_failures(server, faults=[{"kind": "error", "at_s": 0} | fault])
+        answer = await server.client.post(TEXT, json=BODY)
+        assert (answer.status_code, answer.headers.get("retry-after")) == (fault["status"], told)
+
+
 async def test_metrics_fail_by_schedule(serve):
     """A blackout cuts the scraper; stale figures are those of when that began."""
     count = 'vllm:generation_tokens_total{engine="0",model_name="tiny"}'

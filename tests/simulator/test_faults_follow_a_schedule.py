@@ -58,7 +58,25 @@ def test_metrics_may_be_absent_or_old():
 def test_a_share_of_requests_is_answered_with_an_error():
     """Whom it meets is for the caller's random number."""
     faults = faults_of(Fault(kind="error", at_s=0, status=503, share=0.25))
-    assert [faults.answer(0, draw) for draw in (0.0, 0.2, 0.25, 0.9)] == [503, 503, None, None]
+    errors = [faults.error(0, draw) for draw in (0.0, 0.2, 0.25, 0.9)]
+    assert [error and error.status for error in errors] == [503, 503, None, None]
+
+
+def test_a_stopped_process_does_nothing():
+    """Steps and pages wait for its end."""
+    faults = faults_of(Fault(kind="stop", at_s=1, duration_s=3))
+    assert [faults.stopped_until(now) for now in (0, 1, 4)] == [0, 4, 4]
+    assert [faults.stalled_until(now) for now in (0, 1, 4)] == [0, 4, 4]
+    assert [faults.has_metrics(now) for now in (0, 1, 4)] == [True, False, True]
+
+
+def test_errors_may_ask_for_a_rest():
+    """As engines do with 429, unless it is said otherwise."""
+    rests = [
+        Fault(kind="error", at_s=0, status=status, retry_after_s=rest_s).rest_s
+        for status, rest_s in ((429, None), (503, None), (429, 0), (503, 20))
+    ]
+    assert rests == [1.0, None, None, 20]
 
 
 def test_all_mistakes_of_a_schedule_are_told():
@@ -72,6 +90,7 @@ def test_all_mistakes_of_a_schedule_are_told():
                 Fault(kind="error", at_s=0, status=200),
                 Fault(kind="unready", at_s=0, period_s=0.1),
                 Fault(kind="crash", at_s=0, duration_s=0, period_s=1),
+                Fault(kind="stop", at_s=0, retry_after_s=1),
             )
         )
     for path in (
@@ -83,6 +102,7 @@ def test_all_mistakes_of_a_schedule_are_told():
             "faults[2].delay_s",
         ),
         *("faults[3].status", "faults[4].period_s", "faults[5].duration_s", "faults[5].period_s"),
+        *("faults[6].duration_s", "faults[6].retry_after_s"),
     ):
         assert path in str(error.value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from headgate.fleet import blame
@@ -48,6 +49,38 @@ class Suspects:
         if back_at is None:
             load.suspected(now)
         self._of.append(Suspect(load, status, back_at, is_prefill))
+
+    def rejected(
+        self,
+        load: EndpointLoad,
+        status: int,
+        back_at: float | None,
+        statuses: blame.SharedStatuses,
+        key: Callable[[], Hashable],
+        may_retry: Callable[[float], bool],
+        now: float,
+    ) -> tuple[bool, list[Suspect]]:
+        """An endpoint rejects the request. Says whether another is asked, and who has failed.
+
+        `statuses` are those of its pool, with `key` as `is_open` has it; `may_retry` is told which part of
+        the retry budget is not for this, and spends a retry if it says yes.
+        """
+        is_shared = self.have(status)
+        is_open = statuses.is_open(status, key, now, is_shared=is_shared)
+        if is_open and may_retry(blame.reserved(status)):
+            self.add(load, status, now, back_at)
+            return True, []
+        if is_shared and status == blame.TOO_MANY:
+            load.rested()
+        failed = self.compare(status)
+        if status in blame.UNAVAILABLE and not is_shared and back_at is None:
+            failed.append(Suspect(load, status, None))
+        return False, failed
+
+    @property
+    def are_open(self) -> bool:
+        """Whether there are any."""
+        return bool(self._of)
 
     def have(self, status: int) -> bool:
         return any(each.status == status for each in self._of)

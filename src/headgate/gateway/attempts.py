@@ -219,26 +219,21 @@ class Attempts(Delivery):
     def _goes_elsewhere(self, status: int, rest_s: float | None, now: float) -> bool:
         """Drops a rejection that may be the endpoint's own fault, where another endpoint can be asked. The
         response of that one tells whose fault it was. `rest_s` is how long it wants no requests."""
-        pool, load, suspects = self.pool, self.load, self.suspects
+        pool, load = self.pool, self.load
         assert pool is not None
         assert load is not None
         back_at = None if rest_s is None else self._proxy.health.rests(pool, load, rest_s, now)
-        is_shared = suspects is not None and suspects.have(status)
-        if self._is_open(pool, status, now, is_shared=is_shared) and self._may_retry(
-            pool, blame.reserved(status)
-        ):
-            self._suspect(load, status, now, back_at)
+        suspects = self.suspects = self.suspects or Suspects()
+        key, may_retry = partial(self._shared_key, status), partial(self._may_retry, pool)
+        is_retried, failed = suspects.rejected(
+            load, status, back_at, pool.evidence.shared, key, may_retry, now
+        )
+        self._blame(failed)
+        if is_retried:
             self._go_elsewhere(f"status_{status}")
-            return True
-        if is_shared and status == blame.TOO_MANY:
-            load.rested()
-        if suspects is not None:
-            self._blame(suspects.compare(status))
-        if status in blame.UNAVAILABLE:
+        elif status in blame.UNAVAILABLE:
             self._proxy.recorder.attempt_failed(pool, f"status_{status}")
-            if not is_shared and rest_s is None:
-                self._proxy.health.failed(pool, load, f"status_{status}", now)
-        return False
+        return is_retried
 
     def _goes_where_adapter_is(self, adapter: str, now: float) -> bool:
         """Drops a 404 for an adapter, where another endpoint may have it; this one is well, and lacks it."""

@@ -58,7 +58,7 @@ def test_failures_in_a_row_eject(run, timed):
     """As the policy says: here one is enough, for a hundred seconds."""
     error = Fault(kind="error", engines="e-0", at_s=0.0, status=503)
     policy = EjectionPolicy(failures=1, base_s=100.0)
-    requests = [timed(at_s * 2.0) for at_s in range(40)]
+    requests = [timed(at_s * 3.0) for at_s in range(30)]
     result = run(requests, error, ejection=policy)
     assert (result.engines[0].ejections, result.engines[0].requests) == (1, 1)
 

@@ -37,11 +37,17 @@ class Listener(Protocol):
     def refused(self) -> None:
         """The engine does not take it, and no other would."""
 
-    def answered(self, status: int) -> None:
-        """An error came instead of an answer."""
+    def answered(self, status: int, rest_s: float | None) -> None:
+        """An error came instead of an answer; `rest_s` is its Retry-After."""
 
     def broken(self, cut_off: FinishedRequest | None) -> None:
         """The endpoint cannot be reached, or is gone; `cut_off` is how far it was."""
+
+    def is_late(self, silent_s: float) -> bool:
+        """Whether it is suspicious that nothing has come for so long."""
+
+    def leave(self) -> None:
+        """The endpoint is stopped: another may be asked instead."""
 
 
 class Watcher(Protocol):
@@ -139,6 +145,26 @@ class SimulatedEndpoint:
 
     # -- what a client hears
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process does nothing at all."""
+        now = self._timeline.now
+        return bool(self._faults) and self._faults.stopped_until(now) > now
+
+    @property
+    def answers_questions(self) -> bool:
+        """Whether it would answer the gateway's own questions now."""
+        return self.is_running and not self.is_down and not self.is_stopped
+
+    def late(self) -> list[Listener]:
+        """Those whose requests have had no token for suspiciously long, nor has any other here."""
+        now, heard_at = self._timeline.now, self.heard_at()
+        return [
+            self._listeners[request_id]
+            for request_id, sent_s in self._silent.items()
+            if self._listeners[request_id].is_late(now - max(sent_s, heard_at))
+        ]
+
     def requests_silent_for(self, seconds: float) -> int:
         """How many of its requests have waited for longer for their first token."""
         before_s = self._timeline.now - seconds
@@ -159,12 +185,12 @@ class SimulatedEndpoint:
             self._take(request, listener)
             return
         now = self._timeline.now
-        status = self._faults.answer(now, self._rng.random())
+        error = self._faults.error(now, self._rng.random())
         late_s = self._faults.late_s(now, self._rng.random())
         if self.is_down:
             listener.broken(None)
-        elif status is not None:
-            listener.answered(status)
+        elif error is not None and not self.is_stopped:
+            listener.answered(error.status, error.rest_s)
         elif late_s:
             self._timeline.at(now + late_s, partial(self._take_late, request, listener))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate import scheduling
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointLoad, Suspects
 from headgate.simulator.fleet.blocks import hashes_of, of_adapter
 from headgate.simulator.fleet.records import Outcome, RequestRecord
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
@@ -24,6 +24,7 @@ class Flight:
         "prefill",
         "scheduled",
         "sent_s",
+        "suspects",
         "timed",
         "tried",
         "tried_prefill",
@@ -50,6 +51,8 @@ class Flight:
         """Who answers, as of the last attempt."""
         self.prefill: scheduling.Choice | None = None
         """Who prefills for it, if another does."""
+        self.suspects = Suspects()
+        """Endpoints that rejected it, as long as it is open whose fault that was."""
         self.first_token_s: float | None = None
         self.sent_s: float | None = None
         """When it first went to an endpoint."""
@@ -57,6 +60,11 @@ class Flight:
         """What it was taken for where requests wait for their turn, in tokens."""
         self.order = 0
         """Of its place there; 0 if it did not wait."""
+
+    @property
+    def request_id(self) -> RequestId:
+        """Of its last attempt."""
+        return RequestId(f"{self.number}.{self.attempts}")
 
     def _header(self, name: bytes) -> str:
         """A client says which conversation a request belongs to, if it knows."""
@@ -74,7 +82,7 @@ class Flight:
         timed = self.timed
         hashes = hashes_of(timed, config.block_size)
         return SimulatedRequest(
-            request_id=RequestId(f"{self.number}.{self.attempts}"),
+            request_id=self.request_id,
             prompt_tokens=timed.prompt_tokens,
             output_tokens=timed.output_tokens if output_tokens is None else output_tokens,
             blocks=hashes.prompt,

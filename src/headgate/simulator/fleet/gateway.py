@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from headgate import routing, scheduling
-from headgate.fleet import Booking, EndpointLoad, RetryBudget
+from headgate.fleet import (
+    ACCEPTED_AFTER_S,
+    Booking,
+    EndpointLoad,
+    Evidence,
+    RetryBudget,
+    Suspect,
+    adapters,
+    blame,
+)
 from headgate.fleet.prefix import PrefixIndex
 from headgate.simulator.fleet.attempts import Attempt
 from headgate.simulator.fleet.description import FleetDescription
@@ -21,8 +31,7 @@ from headgate.simulator.fleet.waiting_room import WaitingRoom
 from headgate.simulator.model import FinishedRequest
 from headgate.simulator.traces import TimedRequest
 
-RETRIED = frozenset({502, 503, 504})
-"""Answers that say to try elsewhere; others are the client's."""
+NOT_FOUND = 404
 PAIR_GROUP = "fleet"
 
 
@@ -44,6 +53,7 @@ class SimulatedGateway:
         """`answered` is told each request whose client has all that it gets; `waits` that any are waiting."""
         self.observer = observer
         self.budget = RetryBudget(timeline.now, description.retry_budget)
+        self.evidence = Evidence()
         self._answered = answered
         self.records: dict[int, RequestRecord] = {}
         self.unfinished = 0
@@ -66,7 +76,7 @@ class SimulatedGateway:
                 rng,
                 timeline,
                 prefixes,
-                self._attempt,
+                self.attempt,
                 self._dropped,
                 waits,
             )
@@ -95,7 +105,7 @@ class SimulatedGateway:
         self.budget.requests += 1
         flight = Flight(number, timed)
         if self._room is None:
-            self._attempt(flight)
+            self.attempt(flight)
         else:
             self._room.arrive(flight)
 
@@ -107,35 +117,78 @@ class SimulatedGateway:
         self._endpoints[booking.load].used_s = self.now
         self.observer.ended(flight.timed, booking.load, self.now)
 
-    def is_retried(self, status: int) -> bool:
-        return status in RETRIED
-
-    def answered(self, flight: Flight, load: EndpointLoad, status: int) -> None:
-        """The endpoint answered with an error."""
-        if self.is_retried(status):
-            self.failed(flight, load, None)
+    def rejected(self, flight: Flight, load: EndpointLoad, status: int, rest_s: float | None) -> None:
+        """The endpoint answered with a status that may be its own fault: what another answers tells."""
+        adapter = flight.timed.adapter
+        if status == NOT_FOUND and adapter:
+            self._lacks(flight, load, adapter)
+            return
+        back_at = load.rests(self.now, rest_s) if rest_s is not None else None
+        is_retried, failed = flight.suspects.rejected(
+            load,
+            status,
+            back_at,
+            self.evidence.shared,
+            lambda: (status, adapter),
+            partial(self.may_retry, flight),
+            self.now,
+        )
+        self.blame(failed)
+        if is_retried:
+            self.attempt(flight)
         else:
             self.end(flight, "failed")
 
+    def _lacks(self, flight: Flight, load: EndpointLoad, adapter: str) -> None:
+        """A 404 for an adapter: the endpoint is well, and the request goes where the adapter may be."""
+        load.lacks(adapter, self.now)
+        others = (other for other in self._pool if self._may_be_asked(other, flight))
+        is_elsewhere = any(adapters.place(other, adapter) != "unknown" for other in others)
+        if is_elsewhere and self.may_retry(flight, blame.RESERVED):
+            self.attempt(flight)
+        else:
+            self.end(flight, "failed")
+
+    def suspect_prefill(self, flight: Flight, load: EndpointLoad, status: int, rest_s: float | None) -> None:
+        """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
+        if status == NOT_FOUND and flight.timed.adapter:
+            load.lacks(flight.timed.adapter, self.now)
+        elif blame.is_suspect(status):
+            back_at = load.rests(self.now, rest_s) if rest_s is not None else None
+            flight.suspects.add(load, status, self.now, back_at, is_prefill=True)
+
+    def blame(self, suspects: Iterable[Suspect]) -> None:
+        """Counts the failures of endpoints that were found to be at fault."""
+        for each in suspects:
+            self._count(each.load, each.reason)
+
     def failed(self, flight: Flight, load: EndpointLoad, cut_off: FinishedRequest | None) -> None:
         """The endpoint gave no answer, or a part of one: another is tried if the client has got nothing."""
-        load.failed(self.now)
-        if flight.first_token_s is None and self._may_retry(flight):
-            self._attempt(flight)
+        self._count(load, "reset")
+        self.again_or_failed(flight, cut_off)
+
+    def again_or_failed(self, flight: Flight, cut_off: FinishedRequest | None = None) -> None:
+        if flight.first_token_s is None and self.may_retry(flight):
+            self.attempt(flight)
         else:
             self.end(flight, "failed", cut_off)
 
-    def _may_retry(self, flight: Flight) -> bool:
-        """Whether there are attempts left, somebody else to ask, and a retry to spare, which is spent."""
+    def _count(self, load: EndpointLoad, reason: str) -> None:
+        self.evidence.failed(load, reason, self.now, self.budget.requests + self.budget.granted)
+
+    def may_retry(self, flight: Flight, reserved: float = 0.0) -> bool:
+        """Whether there are attempts left, somebody else to ask, and a retry to spare besides those reserved,
+        which is spent."""
         return (
             flight.attempts <= self._description.retries
             and any(self._may_be_asked(load, flight) for load in self._pool)
-            and self.budget.take(self.now)
+            and self.budget.take(self.now, reserved)
         )
 
     def _may_be_asked(self, load: EndpointLoad, flight: Flight) -> bool:
         return (
             load not in flight.tried
+            and load.resting_until <= self.now
             and load.requests < self._description.max_requests
             and self._endpoints[load].group.role != "prefill"
         )
@@ -150,6 +203,7 @@ class SimulatedGateway:
 
     def end(self, flight: Flight, outcome: Outcome, finished: FinishedRequest | None = None) -> None:
         """The client has all that it gets."""
+        self.blame(flight.suspects.compare(0))
         self.records[flight.number] = flight.record(outcome, self.now, finished)
         self.unfinished -= 1
         self._answered(flight.timed)
@@ -165,14 +219,25 @@ class SimulatedGateway:
 
     # -- attempts
 
-    def _attempt(self, flight: Flight) -> None:
+    def attempt(self, flight: Flight) -> None:
+        """Sends a request to an endpoint that it has not had."""
         if flight.sent_s is None:
             flight.sent_s = self.now
         attempt = self._pick(flight) if self._pairs is None else self._pick_pair(flight, self._pairs)
         if attempt is None:
             self.end(flight, "failed" if flight.attempts else "refused")
-        else:
-            attempt.start()
+            return
+        if flight.suspects.are_open:
+            at_s = self.now + ACCEPTED_AFTER_S
+            accepted = partial(self._accepted, flight, flight.attempts)
+            self._timeline.at(at_s, accepted, is_awaited=False)
+        attempt.start()
+
+    def _accepted(self, flight: Flight, attempts: int) -> None:
+        """An endpoint that still works on a request has not rejected it."""
+        if flight.attempts == attempts and flight.number not in self.records:
+            suspects = flight.suspects
+            self.blame(suspects.prefilled() if flight.prefill is not None else suspects.served())
 
     def _pick(self, flight: Flight) -> Attempt | None:
         choice = scheduling.pick(

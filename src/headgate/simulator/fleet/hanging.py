@@ -10,14 +10,22 @@ from headgate.simulator.fleet.timeline import Timeline
 
 EVERY_S = 1.0
 """How often the gateway looks."""
+UNANSWERED_S = 1.0
+"""A question of its own that is open for as long is not answered."""
 
 
 class HangWatch:
     """Looks at all endpoints now and then, for as long as anything else goes on."""
 
-    def __init__(self, timeline: Timeline, endpoints: Sequence[SimulatedEndpoint]) -> None:
+    def __init__(
+        self, timeline: Timeline, endpoints: Sequence[SimulatedEndpoint], *, asks_questions: bool
+    ) -> None:
+        """Only a gateway that reads the engines' metrics asks them anything itself."""
         self._timeline = timeline
         self._endpoints = endpoints
+        self._asks_questions = asks_questions
+        self._asked_s: dict[SimulatedEndpoint, float] = {}
+        """When those were asked that have not answered since."""
 
     def begin(self) -> None:
         self._timeline.at(self._timeline.now + EVERY_S, self._look, is_awaited=False)
@@ -33,4 +41,25 @@ class HangWatch:
             pool = [endpoint.load for endpoint in self._endpoints if endpoint.is_ready]
             for load in fleet.hung(pool, now):
                 load.hangs(now)
+        if self._asks_questions:
+            for endpoint in self._endpoints:
+                self._look_for_stop(endpoint, now)
         self.begin()
+
+    def _look_for_stop(self, endpoint: SimulatedEndpoint, now: float) -> None:
+        """Requests that have waited for long leave an endpoint that answers no question, while others do."""
+        late = endpoint.late() if not endpoint.answers_questions else []
+        if not late:
+            self._asked_s.pop(endpoint, None)
+            return
+        is_heard_of = any(
+            other.answers_questions and other.load.ejected_until <= now
+            for other in self._endpoints
+            if other is not endpoint
+        )
+        if now - self._asked_s.setdefault(endpoint, now) < UNANSWERED_S or not is_heard_of:
+            return
+        if endpoint.load.ejected_until <= now:
+            endpoint.load.hangs(now)
+        for listener in late:
+            listener.leave()

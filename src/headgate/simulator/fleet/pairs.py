@@ -46,7 +46,7 @@ class PairedAttempt(Attempt):
         if not received_tokens:
             self.prefilled_s = None
         self.endpoint.unwatch(self)
-        self.endpoint.send(self.flight.asked(self.endpoint.config, received_tokens=received_tokens), self)
+        self.ask(self.flight.asked(self.endpoint.config, received_tokens=received_tokens))
 
     def first_token(self) -> None:
         choice = self.flight.choice
@@ -56,14 +56,35 @@ class PairedAttempt(Attempt):
             self.booking.load.estimator.rates.pool.learn_handover(fetched, took_s)
         super().first_token()
 
-    def prefill_failed(self) -> None:
-        """The endpoint that was to answer is not to blame, and may be asked again."""
+    def prefill_failed(self, status: int | None = None, rest_s: float | None = None) -> None:
+        """The endpoint that was to answer is not to blame, and may be asked again. A status of the one that
+        prefills is its fault if another does it."""
         self.endpoint.unwatch(self)
         self.settle()
-        failed = self.prefill.booking.load
+        self._leave_both()
+        if status is None:
+            self.gateway.failed(self.flight, self.prefill.booking.load, None)
+            return
+        self.gateway.suspect_prefill(self.flight, self.prefill.booking.load, status, rest_s)
+        self.gateway.again_or_failed(self.flight)
+
+    def may_leave(self) -> bool:
+        """Whether another pair may be asked, as the endpoint that prefills is stopped."""
+        self._leave_both()
+        if self.gateway.may_retry(self.flight):
+            return True
+        self.flight.tried.append(self.booking.load)
+        self.flight.tried_prefill.remove(self.prefill.booking.load)
+        return False
+
+    def prefill_left(self) -> None:
+        self.endpoint.unwatch(self)
+        self.settle()
+        self.gateway.attempt(self.flight)
+
+    def _leave_both(self) -> None:
         self.flight.tried.remove(self.booking.load)
-        self.flight.tried_prefill.append(failed)
-        self.gateway.failed(self.flight, failed, None)
+        self.flight.tried_prefill.append(self.prefill.booking.load)
 
     def gone(self) -> None:
         """The endpoint that was to answer died before it was asked."""
@@ -84,6 +105,7 @@ class Prefill:
         self._request = attempt.flight.asked(endpoint.config, output_tokens=1, keeps_kv=True)
         self._transfer: Transfer | None = None
         self._is_given_up = False
+        self._sent_s = attempt.gateway.now
 
     def start(self) -> None:
         self._endpoint.send(self._request, self)
@@ -105,7 +127,11 @@ class Prefill:
 
     def finished(self, finished: FinishedRequest) -> None:
         self._settle()
-        self._attempt.prefilled_s = self._attempt.gateway.now
+        gateway = self._attempt.gateway
+        gateway.evidence.prefills.note(gateway.now - self._sent_s)
+        gateway.blame(self._attempt.flight.suspects.prefilled())
+        self._succeeded()
+        self._attempt.prefilled_s = gateway.now
         target = self._attempt.endpoint
         there = target.cached_tokens(self._attempt.flight.asked(target.config))
         size = (finished.prompt_tokens - there) * self._endpoint.config.kv_bytes_per_token
@@ -116,17 +142,36 @@ class Prefill:
         self._settle()
         self._attempt.answer(received_tokens=0)
 
-    def answered(self, status: int) -> None:
+    def answered(self, status: int, rest_s: float | None) -> None:
+        """Where the request may be wrong, the endpoint that answers has the last word."""
         self._settle()
-        if self._attempt.gateway.is_retried(status):
-            self._attempt.prefill_failed()
-        else:
-            self._attempt.answer(received_tokens=0)
+        if status >= 500 or rest_s is not None:
+            self._attempt.prefill_failed(status, rest_s)
+            return
+        self._attempt.gateway.suspect_prefill(self._attempt.flight, self.booking.load, status, None)
+        self._attempt.answer(received_tokens=0)
 
     def broken(self, cut_off: FinishedRequest | None) -> None:
         if not self._is_given_up:
             self._settle()
             self._attempt.prefill_failed()
+
+    def is_late(self, silent_s: float) -> bool:
+        gateway, hang_s = self._attempt.gateway, self.booking.load.policy.hang_s
+        return silent_s > gateway.evidence.long_prefill_s(hang_s, gateway.now)
+
+    def leave(self) -> None:
+        if self._attempt.may_leave():
+            self._endpoint.cancel(self._request.request_id)
+            self._settle()
+            self._attempt.prefill_left()
+
+    def _succeeded(self) -> None:
+        load, now = self.booking.load, self._attempt.gateway.now
+        if load.suspect_until > now:
+            load.answered(now, self._sent_s)
+        if load.failures_in_row:
+            load.succeeded(now, self._sent_s)
 
     def gone(self) -> None:
         """It died while it handed the cache over."""

@@ -84,7 +84,7 @@ class _Run:
         if description.scrape_s:
             self._plan_readings()
         if description.ejection.failures:
-            HangWatch(self._timeline, self._endpoints).begin()
+            HangWatch(self._timeline, self._endpoints, asks_questions=description.scrape_s > 0).begin()
         self._clients.expect_next()
 
     def result(self) -> FleetRun:

@@ -15,11 +15,13 @@ import msgspec
 
 from headgate.simulator.model.config import ConfigError
 
-FaultKind = Literal["crash", "slow", "stall", "blackout", "stale", "unready", "latency", "error"]
+FaultKind = Literal["crash", "slow", "stall", "stop", "blackout", "stale", "unready", "latency", "error"]
 """
 - `crash`: the process dies, with all of its requests and its cache, and is back at the end.
 - `slow`: every step takes `factor` times as long. Nothing else tells: a gray failure.
 - `stall`: no step begins; requests are taken and wait.
+- `stop`: the process does nothing at all, as after SIGSTOP. Requests are taken, nothing is answered, not even
+  pages and lists of models, and all goes on at the end.
 - `blackout`: the metrics page does not answer.
 - `stale`: the metrics page shows what it showed as this began.
 - `unready`: the endpoint is not in its pool, while its requests go on; with `period_s` it flaps.
@@ -29,8 +31,9 @@ FaultKind = Literal["crash", "slow", "stall", "blackout", "stale", "unready", "l
 ENDLESS: frozenset[FaultKind] = frozenset(
     {"crash", "slow", "blackout", "stale", "unready", "latency", "error"}
 )
-"""Kinds that may last for ever: of a stall, requests would never end."""
+"""Kinds that may last for ever: of a stall or a stop, requests would never end."""
 MAX_FLAPS = 10_000
+TOO_MANY = 429
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Of `latency`."""
     status: int = 500
     """Of `error`."""
+    retry_after_s: float | None = None
+    """Of `error`: for how many seconds the answer asks for no requests (Retry-After), 0 for no such header;
+    None is what engines say: a second with 429, and nothing else."""
     share: float = 1.0
     """Of `latency` and `error`: how likely a request is concerned."""
     period_s: float = 0.0
@@ -55,6 +61,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def until_s(self) -> float:
         return self.at_s + self.duration_s
+
+    @property
+    def rest_s(self) -> float | None:
+        """What the answer of an `error` has as Retry-After; None where it has none."""
+        if self.retry_after_s is None:
+            return 1.0 if self.status == TOO_MANY else None
+        return self.retry_after_s or None
 
     def is_on(self, now: float) -> bool:
         """Whether it is in force: from `at_s`, and no more at its end."""
@@ -83,6 +96,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _checks(self) -> list[tuple[str, bool, str]]:
         kind = self.kind
         endless = not math.isfinite(self.duration_s)
+        rest_s = self.retry_after_s
         flaps = self.period_s and self.duration_s / (self.period_s / 2) > MAX_FLAPS
         return [
             (
@@ -97,6 +111,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ("delay_s", not 0 <= self.delay_s < math.inf, f"must be at least 0, got {self.delay_s}"),
             ("delay_s", kind == "latency" and self.delay_s == 0, "say how many seconds"),
             ("status", not 400 <= self.status <= 599, f"must be 400 to 599, got {self.status}"),
+            (
+                "retry_after_s",
+                rest_s is not None and not 0 <= rest_s < math.inf,
+                f"must be at least 0, got {rest_s}",
+            ),
+            ("retry_after_s", rest_s is not None and kind != "error", "only an `error` asks for a rest"),
             ("share", not 0 < self.share <= 1, f"must be more than 0 and at most 1, got {self.share}"),
             ("period_s", not 0 <= self.period_s < math.inf, f"must be at least 0, got {self.period_s}"),
             ("period_s", bool(self.period_s) and kind != "unready", "only `unready` flaps"),
@@ -161,10 +181,15 @@ class EngineFaults:
 
     def stalled_until(self, now: float) -> float:
         """When steps begin again; `now` if nothing keeps them."""
-        return max((fault.until_s for fault in self._on("stall", now)), default=now)
+        stalls = (*self._on("stall", now), *self._on("stop", now))
+        return max((fault.until_s for fault in stalls), default=now)
+
+    def stopped_until(self, now: float) -> float:
+        """When the process goes on; `now` if it is not stopped."""
+        return max((fault.until_s for fault in self._on("stop", now)), default=now)
 
     def has_metrics(self, now: float) -> bool:
-        return not self._any("blackout", now)
+        return not self._any("blackout", now) and not self._any("stop", now)
 
     def has_old_metrics(self, now: float) -> bool:
         """Whether the metrics page still shows what it showed as this began."""
@@ -174,9 +199,9 @@ class EngineFaults:
         """How much later a request reaches the engine; `draw` is a random number from 0 to 1."""
         return sum(fault.delay_s for fault in self._on("latency", now) if draw < fault.share)
 
-    def answer(self, now: float, draw: float) -> int | None:
-        """The status that a request is answered with at once; None for no error."""
-        return next((fault.status for fault in self._on("error", now) if draw < fault.share), None)
+    def error(self, now: float, draw: float) -> Fault | None:
+        """With what a request is answered at once; None for no error."""
+        return next((fault for fault in self._on("error", now) if draw < fault.share), None)
 
     def _on(self, kind: FaultKind, now: float) -> list[Fault]:
         return [fault for fault in self._faults if fault.kind == kind and fault.is_on(now)]

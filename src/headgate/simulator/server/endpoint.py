@@ -51,7 +51,8 @@ class Endpoint:
     async def _refuse(self, exchange: Exchange, error: ApiError) -> None:
         try:
             await exchange.require_up()  # an engine that crashed meanwhile says nothing
-            await exchange.answer(self._error_body(error), status=error.status)
+            body = self._error_body(error)
+            await exchange.answer(body, status=error.status, retry_after_s=error.retry_after_s)
         except ClientGoneError:
             pass
 

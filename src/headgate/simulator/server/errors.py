@@ -13,18 +13,27 @@ _TYPES = {
     422: "UnprocessableEntityError",
     429: "RateLimitError",
 }
+RETRY_AFTER_S = {429: 1.0}
 
 
 class ApiError(Exception):
-    """An answer other than 200; `param` names the field of the body at fault, `kind` is the type."""
+    """An answer other than 200; `param` names the field of the body at fault, `kind` is the type.
+    `retry_after_s` is for the header of that name: 0 leaves it out, None is what goes with the status."""
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, kind: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        kind: str | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
         self.status = status
         self.message = message
         self.param = param
         self.kind = kind or _TYPES.get(status, "InternalServerError")
+        self.retry_after_s = RETRY_AFTER_S.get(status, 0.0) if retry_after_s is None else retry_after_s
         super().__init__(message)
 
     def body(self) -> bytes:

@@ -1,6 +1,7 @@
 """One HTTP exchange over raw ASGI: a bounded body in, headers that every answer carries out."""
 
 import asyncio
+import math
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
@@ -20,7 +21,6 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 MAX_REQUEST_ID_LENGTH = 256
 _EXTRA_HEADERS = {
     408: [(b"connection", b"close")],  # the rest of its body may never come
-    429: [(b"retry-after", b"1")],
 }
 
 T = TypeVar("T")
@@ -103,7 +103,9 @@ class Exchange:
         """`ClientGoneError` if the engine has crashed; the client's connection is cut then."""
         await self._guard(self)
 
-    async def start(self, status: int, content_type: bytes, *, length: int | None = None) -> None:
+    async def start(
+        self, status: int, content_type: bytes, *, length: int | None = None, retry_after_s: float = 0
+    ) -> None:
         """Send the head; without a length the body follows in chunks."""
         headers = [(b"content-type", content_type)]
         if length is not None:
@@ -115,6 +117,8 @@ class Exchange:
         if self._settings.pod_namespace:
             headers.append((b"x-inference-namespace", self._settings.pod_namespace.encode()))
         headers += _EXTRA_HEADERS.get(status, ())
+        if retry_after_s:
+            headers.append((b"retry-after", b"%d" % math.ceil(retry_after_s)))
         headers.append((b"x-inference-port", b"%d" % self._scope["server"][1]))
         self.started = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -126,14 +130,16 @@ class Exchange:
         else:
             await self.mishap.write(self, body, streamed=True, more=more)
 
-    async def answer(self, body: bytes, *, status: int = 200, content_type: bytes = JSON) -> None:
+    async def answer(
+        self, body: bytes, *, status: int = 200, content_type: bytes = JSON, retry_after_s: float = 0
+    ) -> None:
         """Send a whole answer."""
         if self.mishap is None:
-            await self.start(status, content_type, length=len(body))
+            await self.start(status, content_type, length=len(body), retry_after_s=retry_after_s)
             await self.send_body(body, more=False)
             return
         body = self.mishap.whole(body)
-        await self.start(status, content_type, length=len(body))
+        await self.start(status, content_type, length=len(body), retry_after_s=retry_after_s)
         await self.mishap.write(self, body, streamed=False, more=False)
 
     async def send_body(self, body: bytes, *, more: bool) -> None:

@@ -16,6 +16,7 @@ from headgate.simulator.server.failures.settings import REFUSALS, FailureSetting
 from headgate.simulator.server.metrics import fake_forms
 from headgate.simulator.server.ranks import Ranks
 
+LOOK_AGAIN_S = 0.1
 JUST_AFTER_S = 1e-6
 """Faults are asked about a moment after a change, when it is in force."""
 
@@ -81,6 +82,7 @@ class Failures:
 
     async def admit_call(self, forced: str) -> None:
         """As `admit`, for a call that is not HTTP/1.1: what would go wrong with its answer is a 503."""
+        await self._until_it_goes_on()
         if self.is_down:
             raise ApiError(503, "The engine has crashed")
         if kind := await self._pass(forced):
@@ -95,15 +97,16 @@ class Failures:
         if late_s := self._faults.late_s(now, draw):
             self.injected["late"] += 1
             await asyncio.sleep(late_s)
-        if (status := self._faults.answer(now, draw)) is not None:
+        if (error := self._faults.error(now, draw)) is not None:
             self.injected["error"] += 1
-            raise ApiError(status, "The schedule of faults says so")
+            raise ApiError(error.status, "The schedule of faults says so", retry_after_s=error.rest_s or 0)
         if self._rng.random() * 100 < self.settings.failure_injection_rate and self.settings.failure_types:
             return await self._fail()
         return None
 
     async def require_up(self, exchange: Exchange) -> None:
-        """Who asks an engine that has crashed is cut."""
+        """Who asks an engine that has crashed is cut, and who asks one that is stopped waits."""
+        await self._until_it_goes_on()
         if self.is_down:
             await exchange.reset()
 
@@ -117,6 +120,11 @@ class Failures:
         if self.settings.metrics == "off" or not self._faults.has_metrics(self._now()):
             await exchange.reset()
         return self._stale_page or self._render()
+
+    async def _until_it_goes_on(self) -> None:
+        """Waits for the end of a stop."""
+        while (left_s := self._faults.stopped_until(self._now()) - self._now()) > 0:  # noqa: ASYNC110 - another schedule may end it
+            await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
 
     async def _fail(self) -> MishapKind | None:
         kind = self._rng.choice(self.settings.failure_types)
