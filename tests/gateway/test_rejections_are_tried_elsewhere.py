@@ -95,6 +95,21 @@ async def test_a_wrong_key_is_retried_only_now_and_then(start_gateway, start_end
     assert [load_of(gateway, place).failures for place in range(2)] == [0, 0]
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_two_endpoints_that_agree_may_both_be_at_fault(start_gateway, start_endpoint, status):
+    """As soon as a third one serves the like, requests are tried elsewhere again, and both go."""
+    wrong = [await start_endpoint(behave=rejecting(status)) for _ in range(2)]
+    right = [await start_endpoint(behave=serving) for _ in range(2)]
+    gateway = await start_gateway(*wrong, *right, settings={"scheduling_policy": "round-robin"})
+    statuses = []
+    for _ in range(40):
+        statuses.append((await gateway.ask()).status)
+        later(gateway, 0.3)
+    assert statuses.count(status) <= 8
+    assert set(statuses[-10:]) == {200}
+    assert all(load_of(gateway, place).ejections for place in range(2))
+
+
 async def test_mistakes_of_clients_leave_retries_for_failures(start_gateway, start_endpoint):
     """However many keys are tried, half of the retry budget stays for endpoints that fail."""
     endpoints = [await start_endpoint(behave=rejecting(401)) for _ in range(2)]

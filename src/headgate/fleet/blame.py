@@ -6,7 +6,7 @@ answers with the same status, nobody has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 TOO_MANY = 429
 UNAVAILABLE = frozenset({502, 503, 504})
@@ -19,6 +19,7 @@ RESERVED = 0.5
 """The part of the retry budget that mistakes of clients leave to failures of endpoints."""
 
 REMEMBERED_S = 10.0
+REFUTED_S = 60.0
 MOST_REMEMBERED = 1024
 
 
@@ -38,17 +39,26 @@ class SharedStatuses:
     A client with a wrong key sends many requests: one of them each ten seconds is retried.
     """
 
-    __slots__ = ("_until",)
+    __slots__ = ("_refuted", "_until")
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}
+        self._refuted: dict[Hashable, float] = {}
+        """Until when two endpoints that agree are not believed."""
 
     def note(self, key: Hashable, now: float) -> None:
         """Notes that endpoints agree. `key` has the status and what it depends on."""
-        until = self._until
-        if len(until) >= MOST_REMEMBERED:
-            until.clear()
-        until[key] = now + REMEMBERED_S
+        _bound(self._until)
+        self._until[key] = now + REMEMBERED_S
+
+    def served(self, keys: Callable[[], Iterable[Hashable]], now: float) -> None:
+        """An endpoint serves a request with these keys: if others agree on a rejection of the like, they are
+        at fault, and for `REFUTED_S` that is not enough."""
+        if self._until:
+            for key in keys():
+                if self._until.pop(key, 0.0) > now:
+                    _bound(self._refuted)
+                    self._refuted[key] = now + REFUTED_S
 
     def has(self, key: Hashable, now: float) -> bool:
         return self._until.get(key, now) > now
@@ -61,9 +71,15 @@ class SharedStatuses:
         if status not in OF_CLIENTS:
             return not is_shared
         of = key()
-        if is_shared:
+        if is_shared and self._refuted.get(of, now) <= now:
             self.note(of, now)
         return not self.has(of, now)
 
     def statistics(self) -> dict[str, int]:
         return {"remembered": len(self._until)}
+
+
+def _bound(times: dict[Hashable, float]) -> None:
+    """Clients make keys up."""
+    if len(times) >= MOST_REMEMBERED:
+        times.clear()

@@ -118,6 +118,7 @@ class Answering(PairedDelivery):
                 headers = retry_after.replaced(headers, min(back_at) - now)
         else:
             pool.evidence.silences[self.decision.stream].note(now - self.sent_at)
+            pool.evidence.shared.served(self._shared_keys, now)
             if self.suspects is not None and not self._waits_for_prefill():
                 self._blame(self.suspects.served())
         if load.lacking and status < 400:

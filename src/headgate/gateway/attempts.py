@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -274,6 +274,10 @@ class Attempts(Delivery):
         return pool.evidence.shared.is_open(
             status, partial(self._shared_key, status), now, is_shared=is_shared
         )
+
+    def _shared_keys(self) -> Iterator[tuple[object, ...]]:
+        """Those of all rejections that say nothing of an endpoint."""
+        return (self._shared_key(status) for status in blame.OF_CLIENTS)
 
     def _shared_key(self, status: int) -> tuple[object, ...]:
         """What a rejection by all endpoints depends on; of credentials only a hash is kept."""

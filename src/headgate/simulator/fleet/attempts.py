@@ -50,6 +50,9 @@ class Attempt:
         flight.first_token_s = now
         self.gateway.evidence.silences[flight.timed.is_streamed].note(now - self.sent_s)
         self.gateway.blame(flight.suspects.served())
+        adapter = flight.timed.adapter
+        keys = ((status, adapter) for status in blame.OF_CLIENTS)
+        self.gateway.evidence.shared.served(lambda: keys, now)
         if load.lacking:
             load.lacking.pop(flight.timed.adapter, None)
         self.booking.first_token(now)
