@@ -125,6 +125,22 @@ async def test_a_stopped_process(start_looking, start_endpoint, eventually):
         await process.wait()
 
 
+async def test_a_process_that_is_stopped_for_long(start_looking, start_endpoint, eventually):
+    """Requests that it gets as it returns leave it as well, however long it has been silent."""
+    engines = [Engine(), Engine()]
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
+    engines[0].is_stopped = True
+    watch = gateway.proxy.scraper.watch(pool.loads[0])
+    await eventually(lambda: gateway.proxy.now() - watch.heard_at > 0.3)
+    gateway.move(600)
+    asking = asyncio.create_task(gateway.ask())
+    await eventually(lambda: engines[0].requests)
+    await asyncio.sleep(0.2)
+    gateway.move(LONG_S)
+    assert (await asking).body == b"yes"
+    assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
+
+
 async def test_who_answers_questions_is_only_slow(start_looking, start_endpoint, eventually):
     """A long queue, or a long answer that comes in one piece, looks the same but for that."""
     engines = [Engine(), Engine()]

@@ -46,6 +46,8 @@ class Watch:
         """When the endpoint itself last answered: not a page that another server has."""
         self._asked_at = math.inf
         """When the question that it has not answered was asked."""
+        self._silent_since = math.inf
+        """When it was asked the first of the questions that it has not answered since `heard_at`."""
         self._scraper = scraper
         self._failures = 0
         """Looks in a row at no page."""
@@ -100,20 +102,23 @@ class Watch:
         )
 
     def is_unanswered(self, now: float) -> bool:
-        """Whether the endpoint, which answered a while ago, leaves an open question unanswered."""
-        return now - self._asked_at >= UNANSWERED_S and now - self.heard_at <= MODELS_STALE_S
+        """Whether the endpoint, which used to answer, leaves an open question unanswered."""
+        used_to_answer = self._silent_since - self.heard_at <= MODELS_STALE_S
+        return now - self._asked_at >= UNANSWERED_S and used_to_answer
 
     async def _ask(self, client: Client, path: str, accept: str) -> Answer:
         """Raises FetchError."""
         is_endpoint = client is self._client
         if is_endpoint:
             self._asked_at = self._scraper.now()
+            self._silent_since = min(self._silent_since, self._asked_at)
         try:
             answer = await client.get(path, accept, MAX_BODY_BYTES, self._scraper.timeout_s)
         finally:
             self._asked_at = math.inf
         if is_endpoint:
             self.heard_at = self._scraper.now()
+            self._silent_since = math.inf
         return answer
 
     def list_models_soon(self) -> None:
