@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling.predicted import in_flight_tokens
+from headgate.simulator.fleet import EngineGroup, FleetDescription, run_fleet
+from headgate.simulator.model import EngineConfig, StepCosts
+from headgate.simulator.traces import TimedRequest
 
 BLOCK_TOKENS = 64
 
@@ -47,6 +50,17 @@ def prompt(*blocks: int) -> scheduling.Request:
     return scheduling.Request(
         model="m", prompt_tokens=len(blocks) * BLOCK_TOKENS, prefix=blocks, block_tokens=BLOCK_TOKENS
     )
+
+
+def engine(token_s: float) -> EngineConfig:
+    """One that takes so long for each prompt token while it decodes nothing."""
+    costs = StepCosts(
+        base_s=512 * token_s,
+        per_decode_sequence_s=token_s,
+        per_kv_token_s=token_s / 1_600,
+        per_prefill_token_s=0.75 * token_s,
+    )
+    return EngineConfig(costs=costs, max_model_len=50_000, prefill_budget_tokens=2_048, kv_blocks=100_000)
 
 
 def imbalance(amounts) -> float:
@@ -155,6 +169,61 @@ def test_a_slow_endpoint_gets_less():
         pool.send(prompt(*range(1000 * number, 1000 * number + 80)), 10_000.0)
     shares = Counter(choice.load is slow for choice in pool.picked)
     assert 0.05 < shares[True] / 120 < 0.2
+
+
+def learned(loads, token_s_of):
+    """Endpoints that have shown how fast they prefill, and that do nothing now."""
+    rates = fleet.Rates()
+    for load in loads:
+        load.estimator.join(rates)
+    for number in range(60):
+        for load in loads:
+            now = 100.0 * number
+            booking = load.book(5_000, 0, now)
+            booking.first_token(now + 5_000 * token_s_of(load))
+            booking.end(now + 60.0)
+
+
+def test_what_a_prompt_takes_from_others_costs_the_same_on_a_slow_endpoint():
+    """In a flood a prompt goes where it is done first, though the endpoint takes twice as long for it: a slow
+    one that idles beside the queue of a fast one would be no help to anybody."""
+    pool = Pool(2)
+    slow, fast = pool.loads
+    learned(pool.loads, lambda load: 2e-4 if load is slow else 1e-4)
+    pool.policy.price = 9.0
+    fast.book(3_000, 0, 10_000.0)
+    request = prompt(*range(80))
+    assert pool.pick(request, 10_000.0).load is fast
+    fast.book(3_000, 0, 10_000.0)
+    choice = pool.pick(request, 10_000.0)
+    assert choice.load is slow
+    rates = slow.estimator.rates
+    assert rates.pool.token_s == pytest.approx(1.4e-4, rel=0.1)
+    assert (
+        f"prefill at {1 / rates.token_s:.0f}/s (0 are cached), counted 9.0 times, "
+        f"all but once at the pool's {1 / rates.pool.token_s:.0f}/s"
+        in pool.policy.why(request, slow, choice, 10_000.0)
+    )
+
+
+def test_slow_engines_do_their_share_of_a_flood():
+    """Four of eight take twice as long: at four fifths of what all can do they are busy as well, and nobody
+    waits behind the fast ones while they idle. The mean TTFT was 1.1 s where each paid the price at its own
+    rate."""
+    mean_tokens, fast_per_s = 4_000, 16_000
+    fast, slow = engine(1 / fast_per_s), engine(2 / fast_per_s)
+    rng, now, requests = random.Random(7), 0.0, []
+    while (now := now + rng.expovariate(0.8 * 6 * fast_per_s / mean_tokens)) < 60.0:
+        tokens = int(min(rng.expovariate(1 / mean_tokens) + 1, 8 * mean_tokens))
+        requests.append(TimedRequest(at_s=now, prompt_tokens=tokens, output_tokens=2))
+    groups = EngineGroup(name="slow", engine=slow, count=4), EngineGroup(name="fast", engine=fast, count=4)
+    policy = scheduling.PredictedFirstToken(PrefixIndex())
+    run = run_fleet(requests, FleetDescription(groups=groups), policy, seed=1)
+    busy_s = {
+        name: sum(each.busy_s for each in run.engines if each.group == name) for name in ("slow", "fast")
+    }
+    assert run.summary().ttft_s.mean < 0.75
+    assert busy_s["slow"] > 0.6 * busy_s["fast"]
 
 
 def test_who_returns_from_an_ejection_counts_as_slower():

@@ -3,13 +3,18 @@
 How long it takes to fetch what a request needs (an adapter's weights, a prompt's KV cache) depends on the
 network and on storage that they share. What it costs a step that sequences are decoded in it is told from
 streams beside few and beside many others, which are seen sooner on several endpoints; it is counted in tokens
-of prefill, so that an endpoint that is twice as fast is so in this as well.
+of prefill, so that an endpoint that is twice as fast is so in this as well. How fast they prefill on average
+says what their time is worth where they differ.
 """
 
 from __future__ import annotations
 
 from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 
+PRIOR_TOKEN_S = 1 / 10_000
+"""A guess, before anything is known: between a small model on a large GPU and the reverse."""
+MOST_PREFILLS = 32
+"""The mean rate of the pool is that of about so many observations of prefill."""
 PRIOR_ADAPTER_S = 0.3
 """A guess: an adapter of some hundred MB is read from a disk in a second, from the host's memory at once."""
 ADAPTER_SHARE = 1 / 8
@@ -29,15 +34,18 @@ from prompts."""
 class PoolRates:
     """What was learned of all of it."""
 
-    __slots__ = ("_handover", "_pace", "adapter_s", "adapters", "beside_tokens")
+    __slots__ = ("_handover", "_pace", "_prefills", "adapter_s", "adapters", "beside_tokens", "token_s")
 
-    def __init__(self) -> None:
+    def __init__(self, token_s: float = PRIOR_TOKEN_S) -> None:
+        self.token_s = token_s
+        """Seconds for each token of a prompt, on average: each endpoint counts by how much it prefills."""
         self.adapter_s = PRIOR_ADAPTER_S
         """Seconds by which a first token is later that has to wait for its adapter."""
         self.adapters = 0
         """Observations of that."""
         self.beside_tokens = PRIOR_BESIDE_TOKENS
         """A sequence that is decoded makes a step as much longer as so many prompt tokens would."""
+        self._prefills = 0
         self._handover = Fit(PRIOR_HANDOVER_S, PRIOR_HANDOVER_TOKEN_S * 1e3)
         self._pace: Fit | None = None
 
@@ -55,6 +63,11 @@ class PoolRates:
         """Seconds from the end of a prefill elsewhere to the first token, where so many tokens of KV cache
         come from there."""
         return self._handover.each_s + tokens * self._handover.per_s * 1e-3
+
+    def learn_prefill(self, token_s: float) -> None:
+        """An endpoint has prefilled some prompts, each token of which takes it so long."""
+        self._prefills = min(self._prefills + 1, MOST_PREFILLS)
+        self.token_s += (token_s - self.token_s) / self._prefills
 
     def learn_handover(self, tokens: float, took_s: float) -> None:
         """A prompt was handed over, and has its first token."""

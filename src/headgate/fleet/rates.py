@@ -8,10 +8,8 @@ late, and what each of them takes from the others.
 from __future__ import annotations
 
 from headgate.fleet.fit import LARGEST_SURPRISE, Fit
-from headgate.fleet.pool_rates import PoolRates
+from headgate.fleet.pool_rates import PRIOR_TOKEN_S, PoolRates
 
-PRIOR_TOKEN_S = 1 / 10_000
-"""A guess, before anything is known: between a small model on a large GPU and the reverse."""
 PRIOR_DELAY_S = 0.02
 STEP_SHARE = 1 / 32
 """How far one stream moves the pace."""
@@ -31,7 +29,7 @@ class Rates:
         """Seconds that an idle endpoint takes besides those."""
         self.step_s = 0.0
         """Seconds from one token of a stream to the next; 0 until a stream has ended."""
-        self.pool = pool or PoolRates()
+        self.pool = pool or PoolRates(token_s)
         """The same for all endpoints of a pool."""
         self.observations = 0
         """Of prefill."""
@@ -57,6 +55,7 @@ class Rates:
         expected_s = fit.learn(starts, tokens * 1e-3, took_s)
         self.observations += 1
         self.delay_s, self.token_s = fit.each_s, fit.per_s * 1e-3
+        self.pool.learn_prefill(self.token_s)
         return expected_s
 
     def learn_step(self, step_s: float) -> None:
