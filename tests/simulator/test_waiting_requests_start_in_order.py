@@ -45,6 +45,16 @@ def test_a_full_queue_refuses(small_engine, request_of):
     assert engine.statistics().refused_total == 1
 
 
+def test_tokens_that_wait_are_counted_without_those_that_are_cached(small_engine, request_of):
+    """Those of requests in the batch do not wait."""
+    engine = Engine(small_engine(max_num_seqs=1))
+    engine.submit(request_of("a", 20, blocks=tuple(range(5))), 0.0)
+    engine.submit(request_of("b", 30, blocks=tuple(range(7))), 0.0)
+    assert engine.waiting_tokens() == 50
+    engine.step(0.0)
+    assert engine.waiting_tokens() == 10
+
+
 def test_an_id_is_unique_in_the_engine(small_engine, request_of):
     """A second request with an id that is in the engine is a mistake of the caller."""
     engine = Engine(small_engine())

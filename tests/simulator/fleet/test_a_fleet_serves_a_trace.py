@@ -113,6 +113,28 @@ def test_loads_are_read_at_the_scrape_period(fleet_of, timed):
     assert Looks.readings == [(0.0, 0, 0, 0.0), (2.0, 1, 0, 0.01), (4.0, 2, 0, 0.021)]
 
 
+def test_an_observer_sees_more_than_the_gateway(fleet_of, timed):
+    """The first token of an answer in one piece, and what an engine shows when it is read."""
+
+    class Sees(Observer):
+        def __init__(self):
+            self.entries = []
+
+        def generated(self, request, load, now):
+            self.entries.append(("generated", now, load.decoding))
+
+        def first_token(self, request, load, now):
+            self.entries.append(("seen", now, load.decoding))
+
+        def read(self, endpoint, now):
+            self.entries.append(("read", now, endpoint.load.reading.running))
+
+    sees = Sees()
+    whole = msgspec.structs.replace(timed(0.0), is_streamed=False)
+    run_fleet([whole], fleet_of(1, scrape_s=3.0), LeastWork(), seed=1, observer=sees)
+    assert sees.entries == [("read", 0.0, 0), ("generated", 2.0, 0), ("read", 3.0, 1), ("seen", 4.0, 1)]
+
+
 def test_kv_events_tell_what_engines_hold(fleet_of, timed):
     """An observer that wants them can follow each cache."""
 

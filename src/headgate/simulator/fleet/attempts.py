@@ -40,6 +40,7 @@ class Attempt:
     # -- what the endpoint tells
 
     def first_token(self) -> None:
+        self.gateway.observer.generated(self.flight.timed, self.booking.load, self.gateway.now)
         if self.flight.timed.is_streamed:
             self._first_byte()
 

@@ -196,6 +196,7 @@ class _Run:
             endpoint.load.restarted()
             if self._prefixes is not None:
                 self._prefixes.forget(endpoint.load)
+        self._observer.read(endpoint, self._timeline.now)
         self._gateway.look_at_queue()
         next_s = self._timeline.now + self._description.scrape_s
         self._timeline.at(next_s, partial(self._read, endpoint), is_awaited=False)

@@ -191,6 +191,13 @@ class Engine:
         """How much of a prompt would be found in the cache now."""
         return self._batch.kv.cached_tokens(request)
 
+    def waiting_tokens(self) -> int:
+        """Uncached tokens of the requests that wait, as SGLang reports them."""
+        return sum(
+            max(0, each.prefill_target - self._batch.kv.cached_tokens(each.request))
+            for each in self._batch.waiting
+        )
+
     def clear_prefix_cache(self) -> bool:
         """Forget all cached blocks; False, and no change, while requests hold some."""
         return self._batch.kv.clear()
