@@ -1,11 +1,12 @@
 """Which router gets the most out of a fleet: published formulas and ours on published traces, in one table.
 
 Each policy picks through `headgate.scheduling.pick` with the gateway's own ledger, in virtual time. Engines
-are of first order (`contest/replicas.py`), or step (`contest/stepped.py`). docs/benchmarks.md says more.
+are of first order (`contest/replicas.py`), or step (`contest/stepped.py`). Rows (`contest/rows.py`) differ in
+engines or requests, and each is a cell for each trace and size of cache. docs/benchmarks.md says more.
 
     make bench-routing ARGS="--traces DIR"
     make bench-routing ARGS="--traces DIR --engine step --quick"
-    make bench-routing ARGS="--traces DIR --quick --only 'headgate,Dynamo lmetric'"
+    make bench-routing ARGS="--traces DIR --quick --rows mixed-speeds,no-prefix --only 'headgate,DualMap'"
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from contest.capacity import SHARE, TARGET_S, highest_rate
-from contest.policies import ORACLES, POLICIES
+from contest.capacity import SHARE, highest_rate
+from contest.policies import ORACLES, OURS, POLICIES
 from contest.replay import Replay
 from contest.replicas import Fleet
+from contest.rows import PLAIN, ROWS, Row
+from contest.standings import Standing, standings
 from contest.stepped import Stepped
 from headgate.simulator import traces
 from headgate.simulator.fleet.summary import percentiles
@@ -33,20 +36,22 @@ from headgate.simulator.traces import TimedRequest
 
 LOWEST_RATE, HIGHEST_RATE = 0.5, 20.0
 QUICK_REQUESTS = 2000
-STEPS, QUICK_STEPS = 9, 5
+STEPS, QUICK_STEPS = 9, 8
 SHOWN = ("p50", "p90", "p99")
 
 progress = Console(stderr=True)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace on a fleet."""
+    """A row: a trace on a fleet."""
 
     name: str
-    trace: str
+    requests: list[TimedRequest]
     fleet: Fleet
     fixed_rate: float
     """Requests a second at which hit rate and percentiles are taken."""
+    target_s: float
+    """Of the first token."""
     ideal_hit_rate: float
 
 
@@ -56,11 +61,11 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     cell: str
     highest_rate: float
-    """Requests a second at which 90 % of the first tokens come within 2 s."""
+    """Requests a second at which 90 % of the first tokens come within the target."""
     fixed_rate: float
     hit_rate: float
     of_ideal: float
-    """The hit rate over that of one endless cache."""
+    """The hit rate over that of one endless cache; 1 where nothing can be hit."""
     ttft_s: dict[str, float]
     within_target: float
     decision_us: float
@@ -99,16 +104,22 @@ def ideal_hit_rate(requests: Sequence[TimedRequest]) -> float:
     return hits / blocks
 
 
-def score(
-    policy: str, cell: Cell, requests: Sequence[TimedRequest], engine: str, steps: int, seed: int
-) -> Score:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `--output json` has."""
+
+    scores: list[Score]
+    standings: list[Standing]
+
+
+def score(policy: str, cell: Cell, engine: str, steps: int, seed: int) -> Score:
+    requests = cell.requests
     usual_rate = traces.mean_rate(requests)
 
     def replay() -> Replay | Stepped:
         return ENGINES[engine](cell.fleet, POLICIES[policy], seed)
 
     def is_met(rate: float) -> bool:
-        return replay().keeps(requests, rate / usual_rate, TARGET_S, SHARE)
+        return replay().keeps(requests, rate / usual_rate, cell.target_s, SHARE)
 
     highest = highest_rate(is_met, LOWEST_RATE, HIGHEST_RATE, steps)
     fixed = replay().run(requests, cell.fixed_rate / usual_rate)
@@ -119,9 +130,9 @@ def score(
         highest_rate=round(highest, 2),
         fixed_rate=cell.fixed_rate,
         hit_rate=round(fixed.hit_rate, 4),
-        of_ideal=round(fixed.hit_rate / cell.ideal_hit_rate, 3),
+        of_ideal=round(fixed.hit_rate / cell.ideal_hit_rate, 3) if cell.ideal_hit_rate else 1.0,
         ttft_s={name: round(getattr(ttft_s, name), 3) for name in SHOWN},
-        within_target=round(fixed.within(TARGET_S), 4),
+        within_target=round(fixed.within(cell.target_s), 4),
         decision_us=round(fixed.decision_us, 1),
     )
 
@@ -131,7 +142,9 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
     out.add_column("policy")
     for cell in cells:
         out.add_column(f"{cell.name}: most req/s", justify="right")
-        out.add_column(f"at {cell.fixed_rate:g}/s: in 2 s, hits, TTFT p50/p90/p99", justify="right")
+        out.add_column(
+            f"at {cell.fixed_rate:g}/s: in {cell.target_s:g} s, hits, TTFT p50/p90/p99", justify="right"
+        )
     out.add_column("µs a decision", justify="right")
     for policy in dict.fromkeys(each.policy for each in scores):
         row = [policy]
@@ -144,17 +157,40 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
     return out
 
 
+def standings_of(scores: Sequence[Score]) -> list[Standing]:
+    """Of a rate that was never kept nothing counts."""
+    rates: dict[str, dict[str, float]] = {}
+    for each in scores:
+        kept = each.highest_rate if each.highest_rate > LOWEST_RATE else 0.0
+        rates.setdefault(each.policy, {})[each.cell] = kept
+    return standings(rates, OURS, list(ORACLES))
+
+
+def standings_table(all_standings: Sequence[Standing]) -> Table:
+    out = Table(box=box.MARKDOWN)
+    for name in ("most req/s in", "first", "req/s", "second", "req/s", f"{OURS}", "to the first"):
+        out.add_column(name, justify="left" if name in ("most req/s in", "first", "second") else "right")
+    for each in all_standings:
+        distance = f"{each.our_distance:+.1%}" if each.our_distance else "first"
+        best, second, ours = (f"{rate:.2f}" for rate in (each.best_rate, each.second_rate, each.our_rate))
+        out.add_row(each.cell, each.best, best, each.second, second, ours, distance)
+    return out
+
+
 @click.command()
 @click.option(
     "--traces", "folder", type=click.Path(path_type=Path), required=True, help="The folder of the traces."
 )
 @click.option("--trace", "chosen", default="conversation,synthetic", help="Of mooncake_*.jsonl.")
 @click.option("--cache", "caches", default="6000,600", help="Blocks of 512 tokens of each replica.")
+@click.option(
+    "--rows", "row_names", default=",".join(ROWS), help=f"Of {', '.join(ROWS)}.", show_default="all"
+)
 @click.option("--only", help="Names of policies; all if not given.")
 @click.option("--engine", type=click.Choice(list(ENGINES)), default="first-order")
 @click.option("--replicas", default=8, type=click.IntRange(1))
 @click.option("--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens a second of each.")
-@click.option("--steps", type=click.IntRange(1), help="Of the bisection; 9, or 5 if it is to be quick.")
+@click.option("--steps", type=click.IntRange(1), help="Of the bisection; 9, or 8 if it is to be quick.")
 @click.option("--quick", is_flag=True, help="The first 2,000 requests of each trace.")
 @click.option("--seed", default=1, help="Of jitter and ties.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
@@ -163,17 +199,24 @@ def main(**options: Any) -> None:
     names = _names(options["only"], options["engine"])
     if unknown := [name for name in names if name not in POLICIES]:
         raise click.UsageError(f"--only: no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
-    cells, requests = _cells(options)
+    if unknown := [name for name in options["row_names"].split(",") if name not in ROWS]:
+        raise click.UsageError(f"--rows: no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    cells = _cells(options)
     steps = options["steps"] or (QUICK_STEPS if options["quick"] else STEPS)
     scores = []
     for name in names:
         for cell in cells:
-            scores.append(score(name, cell, requests[cell.trace], options["engine"], steps, options["seed"]))
+            scores.append(score(name, cell, options["engine"], steps, options["seed"]))
             progress.print(f"{name}, {cell.name}: {scores[-1].highest_rate:.2f} req/s", highlight=False)
+    all_standings = standings_of(scores)
     if options["output"] == "json":
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(scores)) + b"\n")
-    else:
-        Console(width=400).print(table(cells, scores))
+        report = Report(scores=scores, standings=all_standings)
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        return
+    console = Console(width=200 + 80 * len(cells))
+    console.print(table(cells, scores))
+    if all_standings:
+        console.print(standings_table(all_standings))
 
 
 def _names(only: str | None, engine: str) -> list[str]:
@@ -182,24 +225,36 @@ def _names(only: str | None, engine: str) -> list[str]:
     return [name for name in POLICIES if engine == "first-order" or name not in ORACLES]
 
 
-def _cells(options: dict[str, Any]) -> tuple[list[Cell], dict[str, list[TimedRequest]]]:
-    requests: dict[str, list[TimedRequest]] = {}
-    cells = []
+def _cells(options: dict[str, Any]) -> list[Cell]:
+    """For each row those of each trace and size of cache; where no prompt begins like another, the size says
+    nothing, and the first one is all."""
+    plain: dict[str, list[TimedRequest]] = {}
     for trace in options["chosen"].split(","):
         path = options["folder"] / f"mooncake_{trace}.jsonl"
         if not path.is_file():
             raise click.UsageError(f"--traces: there is no {path}; docs/benchmarks.md says where to get it")
-        requests[trace] = read(path, QUICK_REQUESTS if options["quick"] else None, options["seed"])
-        ideal = ideal_hit_rate(requests[trace])
-        for blocks in map(int, options["caches"].split(",")):
-            size = Fleet(options["replicas"], options["prefill_rate"], blocks)
-            rate = FIXED_RATES.get((options["engine"], trace, blocks), USUAL_FIXED_RATE)
-            cells.append(
-                Cell(
-                    name=f"{trace}, {blocks}", trace=trace, fleet=size, fixed_rate=rate, ideal_hit_rate=ideal
-                )
-            )
-    return cells, requests
+        plain[trace] = read(path, QUICK_REQUESTS if options["quick"] else None, options["seed"])
+    sizes = [int(blocks) for blocks in options["caches"].split(",")]
+    cells = []
+    for row in map(ROWS.__getitem__, options["row_names"].split(",")):
+        for trace, plain_requests in plain.items():
+            requests = row.requests(plain_requests)
+            for blocks in sizes if row.shares_prefixes else sizes[:1]:
+                cells.append(_cell(row, trace, requests, blocks, options))
+    return cells
+
+
+def _cell(row: Row, trace: str, requests: list[TimedRequest], blocks: int, options: dict[str, Any]) -> Cell:
+    rate = FIXED_RATES.get((options["engine"], trace, blocks), USUAL_FIXED_RATE)
+    name = f"{trace}, {blocks}"
+    return Cell(
+        name=name if row.name == PLAIN else f"{row.name}: {name}",
+        requests=requests,
+        fleet=row.fleet(Fleet(options["replicas"], options["prefill_rate"], blocks)),
+        fixed_rate=rate * row.share_of_rate,
+        target_s=row.target_s,
+        ideal_hit_rate=ideal_hit_rate(requests),
+    )
 
 
 if __name__ == "__main__":

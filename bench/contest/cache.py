@@ -16,6 +16,9 @@ class BlockCache:
     def __len__(self) -> int:
         return len(self._blocks)
 
+    def __contains__(self, block: int) -> bool:
+        return block in self._blocks
+
     def matched(self, prefix: Sequence[int]) -> int:
         """How many blocks of a prompt are held, from its front."""
         blocks = self._blocks
@@ -26,11 +29,17 @@ class BlockCache:
             count += 1
         return count
 
-    def use(self, prefix: Sequence[int]) -> None:
-        """The prompt is in the cache from now on, its front for longest."""
+    def use(self, prefix: Sequence[int]) -> list[int]:
+        """The prompt is in the cache from now on, its front for longest; returns the blocks that left."""
         blocks = self._blocks
         for block in reversed(prefix):
             blocks[block] = None
             blocks.move_to_end(block)
+        gone = []
         while len(blocks) > self.capacity:
-            blocks.popitem(last=False)
+            gone.append(blocks.popitem(last=False)[0])
+        return gone
+
+    def oldest(self, count: int) -> list[int]:
+        """The blocks that would leave next, so many of them."""
+        return [block for block, _ in zip(self._blocks, range(count))]  # noqa: B905 - whichever ends first

@@ -1,25 +1,31 @@
 """A trace meets a policy: requests come at their times, are picked an endpoint for, and are served.
 
-The ledger, the bookings and `scheduling.pick` are those of the gateway. First tokens and ends reach them at
-their times, in virtual time.
+The ledger, the bookings and `scheduling.pick` are those of the gateway. First tokens, ends, and readings of
+the engines' metrics reach them at their times, in virtual time. Of an answer that is not streamed the gateway
+sees nothing before its end; TTFT is that of the engine's first token all the same, for all policies.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from contest.policies.published import Published, View
-from contest.replicas import BLOCK_TOKENS, Fleet, Replica
+from contest.policies import Make, Oracle, Page, Published, Setup
+from contest.replicas import BLOCK_TOKENS, Fleet, Job, Replica
 from headgate import fleet, routing, scheduling
 from headgate.fleet import Booking, EndpointLoad
+from headgate.fleet.observation import Observation
 from headgate.simulator.traces import TimedRequest
 
 MODEL = "model"
+SCRAPE_S = 1.0
+"""How often our gateway reads a page, as its defaults are for engines without a queue in the gateway."""
 
 
 class Result(NamedTuple):
@@ -37,79 +43,105 @@ class Result(NamedTuple):
         return sum(ttft <= target_s for ttft in self.ttfts_s) / len(self.ttfts_s)
 
 
-class ReplicaView(View):
-    """What is known of replicas of first order, which is all; also of requests that still wait in a queue."""
+def setup_of(size: Fleet) -> Setup:
+    """What policies are told of a fleet."""
+    return Setup(size.replicas, size.cache_blocks, size.prefill_tokens_per_s)
 
-    def __init__(self, size: Fleet, replicas: Mapping[EndpointLoad, Replica]) -> None:
-        super().__init__(size)
+
+def most_late(requests: Sequence[TimedRequest], share: float) -> int:
+    """How many may be late if such a share is to be in time."""
+    return len(requests) - math.ceil(round(share * len(requests), 6))
+
+
+class ReplicaTruth:
+    """All that there is to know of replicas of first order, for oracles."""
+
+    def __init__(self, replicas: Mapping[EndpointLoad, Replica]) -> None:
         self._replicas = replicas
 
-    def held(self, request: scheduling.Request, load: EndpointLoad) -> int:
-        return self._replicas[load].cache.matched(request.prefix)
+    def queue_s(self, request: scheduling.Request, load: EndpointLoad, now: float) -> float:
+        return self._replicas[load].queue_s(request.prompt_tokens, now)
 
-    def queue_s(self, load: EndpointLoad, now: float) -> float:
-        return max(0.0, self._replicas[load].free_at - now)
+    def waiting(self, load: EndpointLoad) -> int:
+        return self._replicas[load].waiting
+
+    def prefill_tokens_per_s(self, load: EndpointLoad) -> float:
+        return self._replicas[load].prefill_tokens_per_s
 
 
 class Event(NamedTuple):
-    """A first token or an end that is due."""
+    """Something that is due: an engine has prefilled a prompt, if it is nothing else."""
 
     at: float
     number: int
-    is_end: bool
-    booking: Booking
-    request: TimedRequest
+    load: EndpointLoad
+    ends: Job | None
+    """Whose answer is complete."""
+    observation: Observation | None
+    """For which the engine's page is read."""
 
 
 class Replay:
     """One policy on its own replicas."""
 
-    def __init__(self, size: Fleet, make: Callable[[View], scheduling.Policy], seed: int) -> None:
+    def __init__(self, size: Fleet, make: Make, seed: int) -> None:
         ledger = fleet.Ledger()
         endpoints = [routing.Endpoint(f"replica-{at}", "127.0.0.1", 8000 + at) for at in range(size.replicas)]
-        self._replicas = {ledger.load(endpoint): Replica(size) for endpoint in endpoints}
+        self._replicas = {ledger.load(endpoint): Replica(size, at) for at, endpoint in enumerate(endpoints)}
         self._loads = list(self._replicas)
         rates = fleet.Rates()
         for load in self._loads:
             load.estimator.join(rates)
-        self._policy = make(ReplicaView(size, self._replicas))
+        self._policy = _made(make, setup_of(size), self._replicas)
         self._told = self._policy if isinstance(self._policy, Published) else None
         self._rng = random.Random(seed)
         self._due: list[Event] = []
         self._number = 0
+        self._unanswered = 0
         self._decisions_ns: list[int] = []
+        beliefs = self._told.beliefs if self._told is not None else None
+        self._hears = beliefs if beliefs is not None and beliefs.wants_kv_events else None
+        self._scrape_s = SCRAPE_S if self._told is None else self._told.scrape_s
+        if self._scrape_s:
+            for at, load in enumerate(self._loads):
+                self._expect(at * self._scrape_s / size.replicas, load, observation=Observation())
 
     def run(self, requests: Sequence[TimedRequest], speed: float) -> Result:
         """Brings all requests to the replicas, `speed` times as fast as they came."""
-        ttfts_s: list[float] = []
-        hits = blocks = 0
-        for request, ttft_s, cached_blocks in self._served(requests, speed):
-            ttfts_s.append(ttft_s)
-            hits += cached_blocks
-            blocks += len(request.prefix)
-        return Result(sorted(ttfts_s), hits / blocks, statistics.median(self._decisions_ns) / 1e3)
+        jobs = [job for job, _ in self._sent(requests, speed)]
+        self._await_first_tokens()
+        blocks = sum(len(job.request.prefix) for job in jobs)
+        return Result(
+            sorted(job.ttft_s for job in jobs),
+            sum(job.cached_blocks for job in jobs) / max(blocks, 1),
+            statistics.median(self._decisions_ns) / 1e3,
+        )
 
     def keeps(self, requests: Sequence[TimedRequest], speed: float, target_s: float, share: float) -> bool:
         """Whether so many first tokens come in time; ends as soon as too many have not."""
-        late, most = 0, (1.0 - share) * len(requests)
-        for _, ttft_s, _ in self._served(requests, speed):
-            late += ttft_s > target_s
-            if late > most:
-                return False
-        return True
+        late, most = 0, most_late(requests, share)
+        unjudged: deque[Job] = deque()
+        for job, now in self._sent(requests, speed):
+            unjudged.append(job)
+            while unjudged[0].ttft_s < math.inf or now - unjudged[0].arrived_at > target_s:
+                late += unjudged.popleft().ttft_s > target_s
+                if late > most:
+                    return False
+                if not unjudged:
+                    break
+        self._await_first_tokens()
+        return late + sum(job.ttft_s > target_s for job in unjudged) <= most
 
-    def _served(
-        self, requests: Sequence[TimedRequest], speed: float
-    ) -> Iterator[tuple[TimedRequest, float, int]]:
-        """Each request, its TTFT, and how many of its blocks were cached."""
+    def _sent(self, requests: Sequence[TimedRequest], speed: float) -> Iterator[tuple[Job, float]]:
+        """Each request, as soon as it is on its way, and when that is."""
         for request in requests:
             now = request.at_s / speed
             self._until(now)
-            booking = self._decide(request, now)
-            served = self._replicas[booking.load].serve(request, now)
-            self._expect(served.first_token_at, False, booking, request)
-            self._expect(served.end_at, True, booking, request)
-            yield request, served.first_token_at - now, served.cached_blocks
+            job = Job(request, self._decide(request, now), now)
+            self._unanswered += 1
+            replica = self._replicas[job.booking.load]
+            self._begun(job.booking.load, replica.arrive(job, now))
+            yield job, now
 
     def _decide(self, timed: TimedRequest, now: float) -> Booking:
         request = scheduling.Request(
@@ -118,25 +150,89 @@ class Replay:
         began = time.perf_counter_ns()
         choice = scheduling.pick(self._policy, request, self._loads, now, self._rng)
         assert choice is not None
-        booking = choice.load.book(max(timed.prompt_tokens - choice.cached_tokens, 0), 0, now)
+        uncached_tokens = max(timed.prompt_tokens - choice.cached_tokens, 0)
+        booking = choice.load.book(uncached_tokens, 0, now, self._is_streamed(timed))
         self._policy.booked(request, choice, now)
         self._decisions_ns.append(time.perf_counter_ns() - began)
         return booking
 
-    def _expect(self, at: float, is_end: bool, booking: Booking, request: TimedRequest) -> None:
-        self._number += 1
-        heapq.heappush(self._due, Event(at, self._number, is_end, booking, request))
+    # -- what happens meanwhile
 
     def _until(self, now: float) -> None:
         """Lets happen what is due."""
         while self._due and self._due[0].at <= now:
-            event = heapq.heappop(self._due)
-            if event.is_end:
-                event.booking.end(event.at)
-                event.booking.paced(event.request.output_tokens, event.at)
-                if self._told is not None:
-                    self._told.ended(event.request, event.booking.load)
-            else:
-                event.booking.first_token(event.at)
-                if self._told is not None:
-                    self._told.first_token(event.request, event.booking.load)
+            self._happen(heapq.heappop(self._due))
+
+    def _await_first_tokens(self) -> None:
+        while self._unanswered:
+            self._happen(heapq.heappop(self._due))
+
+    def _happen(self, event: Event) -> None:
+        if event.observation is not None:
+            self._read(event.load, event.observation, event.at)
+        elif event.ends is not None:
+            self._end(event.load, event.ends, event.at)
+        else:
+            self._first_token(event.load, event.at)
+
+    def _expect(
+        self, at: float, load: EndpointLoad, ends: Job | None = None, observation: Observation | None = None
+    ) -> None:
+        self._number += 1
+        heapq.heappush(self._due, Event(at, self._number, load, ends, observation))
+
+    def _begun(self, load: EndpointLoad, done_at: float | None) -> None:
+        """An engine has begun to prefill a prompt, or has none. As in vLLM, its KV events say so then."""
+        if done_at is None:
+            return
+        self._expect(done_at, load)
+        if self._hears is not None:
+            replica = self._replicas[load]
+            self._hears.stored(replica.stored, load)
+            self._hears.removed(replica.evicted, load)
+
+    def _first_token(self, load: EndpointLoad, now: float) -> None:
+        replica = self._replicas[load]
+        job, next_done_at = replica.prefilled(now)
+        job.ttft_s = now - job.arrived_at
+        self._unanswered -= 1
+        self._begun(load, next_done_at)
+        self._expect(now + replica.step_s * job.request.output_tokens, load, ends=job)
+        if self._is_streamed(job.request):
+            self._first_byte(job, now)
+
+    def _is_streamed(self, request: TimedRequest) -> bool:
+        """Whether the router sees an answer as it comes."""
+        return request.is_streamed or (self._told is not None and self._told.sees_first_tokens)
+
+    def _first_byte(self, job: Job, now: float) -> None:
+        """The gateway sees something of the answer."""
+        job.booking.first_token(now)
+        if self._told is not None:
+            self._told.first_token(job.request, job.booking.load, now)
+
+    def _end(self, load: EndpointLoad, job: Job, now: float) -> None:
+        self._replicas[load].ended(job, now)
+        if not self._is_streamed(job.request):
+            self._first_byte(job, now)
+        job.booking.end(now)
+        if self._is_streamed(job.request):
+            job.booking.paced(job.request.output_tokens, now)
+        if self._told is not None:
+            self._told.ended(job.request, load, now)
+
+    def _read(self, load: EndpointLoad, observation: Observation, now: float) -> None:
+        """The router reads the page of an engine."""
+        replica = self._replicas[load]
+        observation.see(replica.figures(now), now)
+        load.read(observation.reading)
+        if self._told is not None:
+            self._told.scraped(load, Page(replica.waiting_tokens, replica.output_tokens(now)), now)
+        self._expect(now + self._scrape_s, load, observation=observation)
+
+
+def _made(make: Make, setup: Setup, replicas: Mapping[EndpointLoad, Replica]) -> scheduling.Policy:
+    """A policy, which sees its engines only if it is an oracle."""
+    if isinstance(make, type) and issubclass(make, Oracle):
+        return make(setup, ReplicaTruth(replicas))
+    return make(setup)

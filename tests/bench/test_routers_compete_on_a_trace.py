@@ -11,7 +11,9 @@ from contest.cache import BlockCache
 from contest.capacity import highest_rate
 from contest.policies import POLICIES
 from contest.replay import Replay
-from contest.replicas import Fleet, Replica
+from contest.replicas import Fleet
+from contest.rows import ROWS
+from contest.standings import standings
 from contest.stepped import Stepped
 from headgate.simulator.traces import TimedRequest
 
@@ -50,10 +52,11 @@ def folder(tmp_path):
 def test_every_policy_is_in_the_table(folder):
     """One row each, with a rate, a hit rate, percentiles, and the cost of a decision."""
     options = ["--traces", str(folder), "--trace", "made-up", "--cache", "400", "--replicas", "3"]
+    options += ["--rows", "plain"]
     ran = CliRunner(catch_exceptions=False).invoke(
         routing.main, [*options, "--steps", "3", "--output", "json"]
     )
-    scores = json.loads(ran.stdout)
+    scores = json.loads(ran.stdout)["scores"]
     assert [score["policy"] for score in scores] == list(POLICIES)
     by_policy = {score["policy"]: score for score in scores}
     assert all(0.0 <= score["hit_rate"] <= 1.0 and score["decision_us"] > 0 for score in scores)
@@ -66,11 +69,56 @@ def test_every_policy_is_in_the_table(folder):
     assert "made-up, 400: most req/s" in shown.stdout
 
 
+def test_each_row_is_a_cell_and_the_sum_says_who_is_first(folder):
+    """By default all rows; the size of caches makes no second cell where nothing is found in them. Distances
+    are to the best gateway, as oracles know what no gateway knows."""
+    options = ["--traces", str(folder), "--trace", "made-up", "--cache", "400,200", "--replicas", "4"]
+    options += ["--steps", "2", "--only", "headgate,random,oracle"]
+    ran = CliRunner(catch_exceptions=False).invoke(routing.main, [*options, "--output", "json"])
+    report = json.loads(ran.stdout)
+    cells = [score["cell"] for score in report["scores"] if score["policy"] == "headgate"]
+    assert cells[:2] == ["made-up, 400", "made-up, 200"]
+    assert cells[2:] == [
+        *(f"{row}: made-up, {size}" for row in list(ROWS)[1:-1] for size in (400, 200)),
+        "no-prefix: made-up, 400",
+    ]
+    assert [standing["cell"] for standing in report["standings"]][-1] == "sum"
+    assert {standing["best"] for standing in report["standings"]} <= {"headgate", "random"}
+    shown = CliRunner(catch_exceptions=False).invoke(
+        routing.main, [*options, "--rows", "mixed-speeds,no-prefix"]
+    )
+    assert "| mixed-speeds: made-up, 200" in shown.stdout
+    assert "shortest-first" not in shown.stdout
+    assert "| sum" in shown.stdout
+
+
+def test_distances_are_to_the_best_gateway():
+    """In each cell that any gateway keeps up with, and in the sum; a tie is ours."""
+    rates = {
+        "headgate": {"a": 8.0, "b": 5.0, "c": 0.0},
+        "other": {"a": 10.0, "b": 5.0, "c": 0.0},
+        "slow": {"a": 1.0, "b": 0.0, "c": 0.0},
+        "oracle": {"a": 20.0, "b": 20.0, "c": 20.0},
+    }
+    told = [
+        (each.cell, each.best, each.best_rate, each.second, each.our_rate, each.our_distance)
+        for each in standings(rates, "headgate", oracles=["oracle"])
+    ]
+    assert told == [
+        ("a", "other", 10.0, "headgate", 8.0, -0.2),
+        ("b", "headgate", 5.0, "other", 5.0, 0.0),
+        ("sum", "other", 15.0, "headgate", 13.0, -0.1333),
+    ]
+    assert standings({"other": {"a": 1.0}}, "headgate") == []
+
+
 def test_unknown_names_are_refused(folder):
     """With the names that there are; and a trace that is not there with its path."""
     ran = CliRunner().invoke(routing.main, ["--traces", str(folder), "--only", "magic"])
     assert ran.exit_code == 2
     assert "no policy magic; there are headgate" in ran.output
+    ran = CliRunner().invoke(routing.main, ["--traces", str(folder), "--rows", "odd"])
+    assert "no row odd; there are plain, mixed-speeds" in ran.output
     ran = CliRunner().invoke(routing.main, ["--traces", str(folder), "--trace", "lost"])
     assert "mooncake_lost.jsonl" in ran.output
 
@@ -116,15 +164,6 @@ def test_the_ideal_cache_forgets_nothing():
         for prefix in ((1, 2), (1, 2, 3), (7, 2))
     ]
     assert routing.ideal_hit_rate(requests) == pytest.approx(2 / 7)
-
-
-def test_a_replica_serves_in_order():
-    """The second prompt waits for the first, and finds in the cache what both have."""
-    replica = Replica(Fleet(replicas=1, prefill_tokens_per_s=1024.0, cache_blocks=10))
-    first = TimedRequest(at_s=0.0, prompt_tokens=1024, output_tokens=5, prefix=(1, 2), block_tokens=512)
-    second = TimedRequest(at_s=0.0, prompt_tokens=1536, output_tokens=5, prefix=(1, 2, 3), block_tokens=512)
-    assert replica.serve(first, 0.0) == (1.0, 1.1, 0)
-    assert replica.serve(second, 0.25) == (1.5, 1.6, 2)
 
 
 def test_a_cache_gives_up_tails_first():

@@ -4,41 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from contest.policies import aibrix, dualmap, dynamo, llm_d, oracle, simple, smg
-from contest.policies.published import Published, View
+from contest.policies import aibrix, dualmap, dynamo, kthena, llm_d, oracle, preble, simple, smg
+from contest.policies.oracle import Soonest as Oracle
+from contest.policies.published import Page, Published
+from contest.setup import Setup
 from headgate import scheduling
 from headgate.fleet.prefix import PrefixIndex
 
 
-def _headgate(view: View) -> scheduling.Policy:
+def _headgate(setup: Setup) -> scheduling.Policy:
     """As the gateway has it: the size of the caches is known from the engines, what is in them is believed,
     how fast they are is learned."""
-    return scheduling.PredictedFirstToken(PrefixIndex(default_limit=view.fleet.cache_blocks))
+    return scheduling.PredictedFirstToken(PrefixIndex(default_limit=setup.cache_blocks))
 
 
-def _least_work(view: View) -> scheduling.Policy:
+def _least_work(setup: Setup) -> scheduling.Policy:
     return scheduling.LeastWork()
 
 
-POLICIES: dict[str, Callable[[View], scheduling.Policy]] = {
-    "headgate": _headgate,
+OURS = "headgate"
+GATEWAYS: dict[str, Callable[[Setup], scheduling.Policy]] = {
+    OURS: _headgate,
     "headgate LeastWork": _least_work,
-    "Dynamo lmetric": dynamo.LMetric,
+    "llm-d affinity + token load": llm_d.Affinity,
     "llm-d 3:2:2 precise": llm_d.Weighted,
-    "DualMap": dualmap.DualMap,
+    "Dynamo lmetric": dynamo.LMetric,
     "Dynamo linear": dynamo.Linear,
+    "DualMap": dualmap.DualMap,
+    "Preble E2": preble.E2,
+    "SMG least_load": smg.LeastLoad,
     "SMG cache_aware": smg.CacheAware,
+    "Kthena default": kthena.DefaultPlugins,
     "AIBrix prefix-cache": aibrix.PrefixCache,
     "least work in seconds": simple.LeastWorkSeconds,
     "least request": simple.LeastRequest,
     "round robin": simple.RoundRobin,
     "random": simple.Random,
+}
+"""What they know, a gateway can know."""
+
+ORACLES: dict[str, type[Oracle]] = {
     "oracle": oracle.Soonest,
     "oracle sticky 0.5 s": oracle.Sticky,
     "oracle at our price": oracle.Priced,
 }
-
-ORACLES = frozenset(name for name in POLICIES if name.startswith("oracle"))
 """They know all of first-order replicas; of engines that step nobody does."""
 
-__all__ = ["ORACLES", "POLICIES", "Published", "View"]
+Make = Callable[[Setup], scheduling.Policy] | type[Oracle]
+POLICIES: dict[str, Make] = {**GATEWAYS, **ORACLES}
+
+__all__ = ["GATEWAYS", "ORACLES", "OURS", "POLICIES", "Make", "Oracle", "Page", "Published", "Setup"]

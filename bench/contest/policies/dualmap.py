@@ -1,8 +1,9 @@
-"""DualMap: two hash functions over the prompt's beginning name two endpoints (arXiv 2602.06502).
+"""DualMap: two hashes over the prompt's beginning name two endpoints (arXiv 2602.06502).
 
 Of the two, the one with more of the prompt cached while its predicted TTFT is within the objective; else the
 one that is sooner. The hashed beginning adapts: it is the shortest that recent requests share no more than
-evenly.
+evenly. TTFT is predicted as the uncached tokens in flight without a first token, over a measured rate; caches
+are believed by its own picks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import random
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from contest.policies.published import Published, View
+from contest.beliefs import OwnPicks
+from contest.policies.published import Published
+from contest.setup import Setup
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Choice, Request
 
@@ -20,8 +23,8 @@ RECENT = 2000
 
 
 class DualMap(Published):
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup, OwnPicks(setup.cache_blocks))
         self._recent: deque[Sequence[int]] = deque()
         self._seen: Counter[int] = Counter()
 
@@ -33,12 +36,12 @@ class DualMap(Published):
         first_s = {load: self._first_token_s(request, load, now) for load in pair}
         within = [load for load in pair if first_s[load] <= OBJECTIVE_S]
         if within:
-            return max(within, key=lambda load: (self.view.held(request, load), -first_s[load]))
+            return max(within, key=lambda load: (self.held(request, load, now), -first_s[load]))
         return min(pair, key=lambda load: first_s[load])
 
     def _first_token_s(self, request: Request, load: EndpointLoad, now: float) -> float:
-        uncached_tokens = self.view.uncached_tokens(request, load)
-        return self.view.queue_s(load, now) + uncached_tokens / self.view.fleet.prefill_tokens_per_s
+        tokens = load.prefill_tokens + self.uncached_tokens(request, load, now)
+        return tokens / self.setup.prefill_tokens_per_s
 
     def _key(self, prefix: Sequence[int], endpoints: int) -> int:
         """The first block that tells this prompt from most others; a hash stands for all before it too."""

@@ -1,57 +1,69 @@
-"""The oracle: it knows when each replica will be free, what its cache will hold, and how fast it is."""
+"""Oracles: they know when each replica will be free, what its cache will hold, and how fast it is."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-from contest.policies.published import Published, View, least
+from contest.beliefs import OwnPicks
+from contest.policies.published import Published, least
+from contest.setup import Setup, Truth
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Request
 from headgate.scheduling.predicted import DELAYED_PER_WAITING, MOST_DELAYED
 
 
 class Soonest(Published):
-    """The first token soonest."""
+    """The first token soonest. Where prompts are served in order, what it believes of caches is the truth."""
+
+    def __init__(self, setup: Setup, truth: Truth) -> None:
+        super().__init__(setup, OwnPicks(setup.cache_blocks))
+        self.truth = truth
 
     def choose(
         self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> EndpointLoad:
+        delayed_s = self.delayed(loads) * len(loads) / sum(map(self.truth.prefill_tokens_per_s, loads))
         return least(
-            loads, rng, lambda load: self.queue_s(load, now) + self.price() * self.prefill_s(request, load)
+            loads,
+            rng,
+            lambda load: (
+                self.truth.queue_s(request, load, now)
+                + self.prefill_s(request, load, now)
+                + delayed_s * self.uncached_tokens(request, load, now)
+            ),
         )
 
-    def queue_s(self, load: EndpointLoad, now: float) -> float:
-        return self.view.queue_s(load, now)
+    def prefill_s(self, request: Request, load: EndpointLoad, now: float) -> float:
+        return self.uncached_tokens(request, load, now) / self.truth.prefill_tokens_per_s(load)
 
-    def prefill_s(self, request: Request, load: EndpointLoad) -> float:
-        return self.view.uncached_tokens(request, load) / self.view.fleet.prefill_tokens_per_s
-
-    def price(self) -> float:
-        return 1.0
+    def delayed(self, loads: Sequence[EndpointLoad]) -> float:
+        """Requests that a prefill is taken to delay."""
+        return 0.0
 
 
 class Priced(Soonest):
     """The default policy's formula on exact figures."""
 
-    def price(self) -> float:
-        waiting = sum(self.waiting.values()) / self.view.fleet.replicas
-        return 1.0 + min(DELAYED_PER_WAITING * waiting, MOST_DELAYED)
+    def delayed(self, loads: Sequence[EndpointLoad]) -> float:
+        waiting = sum(map(self.truth.waiting, loads)) / len(loads)
+        return min(DELAYED_PER_WAITING * waiting, MOST_DELAYED)
 
 
 class Sticky(Soonest):
     """The most cached of those within half a second of the soonest."""
 
-    def __init__(self, view: View, stickiness_s: float = 0.5) -> None:
-        super().__init__(view)
-        self._stickiness_s = stickiness_s
+    STICKINESS_S = 0.5
 
     def choose(
         self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> EndpointLoad:
-        first_s = {load: self.queue_s(load, now) + self.prefill_s(request, load) for load in loads}
-        bound = min(first_s.values()) + self._stickiness_s
+        first_s = {
+            load: self.truth.queue_s(request, load, now) + self.prefill_s(request, load, now)
+            for load in loads
+        }
+        bound = min(first_s.values()) + self.STICKINESS_S
         near = [load for load in loads if first_s[load] <= bound]
-        most = max(self.view.held(request, load) for load in near)
-        near = [load for load in near if self.view.held(request, load) == most]
-        return least(near, rng, lambda load: first_s[load])
+        held = {load: self.held(request, load, now) for load in near}
+        most = max(held.values())
+        return least([load for load in near if held[load] == most], rng, lambda load: first_s[load])

@@ -1,52 +1,50 @@
-"""What the published formulas have in common: they are told of first tokens and ends, and see the caches.
+"""What the published formulas have in common: their account of requests, and what they believe of caches.
 
-Each gets more than it would have in its own router: what a cache holds is exact and at once, where the router
-has events, or a tree of its own, for it.
+Each knows what its router knows, and no more. `beliefs` is its own, fed by its picks, or by KV events where
+its published design has them; engines are read at its router's interval. Sizes of prompts are exact for all,
+ours included, as if every router had the model's tokenizer.
 """
 
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from contest.replicas import BLOCK_TOKENS, Fleet
+from contest.beliefs import Beliefs, Nothing
+from contest.replicas import BLOCK_TOKENS
+from contest.setup import Setup
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Choice, Policy, Request
 from headgate.simulator.traces import TimedRequest
 
 
-class View(ABC):
-    """What a competitor may look at, beyond what `Policy.pick` is given."""
+class Page(NamedTuple):
+    """What some engines report beyond `EndpointLoad.reading`."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet = fleet
-
-    @abstractmethod
-    def held(self, request: Request, load: EndpointLoad) -> int:
-        """Blocks of the prompt in the engine's cache, from the front."""
-
-    @abstractmethod
-    def queue_s(self, load: EndpointLoad, now: float) -> float:
-        """Seconds until the engine has prefilled what it has."""
-
-    def uncached_tokens(self, request: Request, load: EndpointLoad) -> int:
-        """Tokens of the prompt that the engine would prefill."""
-        return max(0, request.prompt_tokens - BLOCK_TOKENS * self.held(request, load))
+    waiting_tokens: Callable[[], int]
+    """Uncached tokens of the prompts that wait; to be called at once or never."""
+    output_tokens: float
+    """Tokens generated since it began."""
 
 
 class Published(Policy):
-    """A formula of another router. `first_token` and `ended` are called by the contest."""
+    """A formula of another router. Everything but `choose` is called by the contest."""
 
     uses_prefix = True
+    scrape_s = 0.0
+    """How often its router reads each engine's page; 0 for never."""
 
-    def __init__(self, view: View) -> None:
-        self.view = view
+    sees_first_tokens = False
+    """Whether its engines stream to it whatever the client asked for, as where both are one system."""
+
+    def __init__(self, setup: Setup, beliefs: Beliefs | None = None) -> None:
+        self.setup = setup
+        self.beliefs = beliefs or Nothing()
         self.prompt_blocks: dict[EndpointLoad, int] = defaultdict(int)
         """Blocks of the prompts in flight, from booking to end."""
-        self.waiting: dict[EndpointLoad, int] = defaultdict(int)
-        """Requests without a first token."""
 
     @abstractmethod
     def choose(
@@ -54,21 +52,33 @@ class Published(Policy):
     ) -> EndpointLoad:
         """The endpoint by the formula."""
 
+    def held(self, request: Request, load: EndpointLoad, now: float) -> int:
+        """Blocks of the prompt that it believes to be in the engine's cache, from the front."""
+        return self.beliefs.held(request.prefix, load, now)
+
+    def uncached_tokens(self, request: Request, load: EndpointLoad, now: float) -> int:
+        """Tokens of the prompt that it believes the engine would prefill."""
+        return max(0, request.prompt_tokens - BLOCK_TOKENS * self.held(request, load, now))
+
     def pick(
         self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> Choice:
         load = self.choose(request, candidates, now, rng)
-        cached = request.prompt_tokens - self.view.uncached_tokens(request, load)
+        cached = request.prompt_tokens - self.uncached_tokens(request, load, now)
         return Choice(load=load, cached_tokens=cached)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:
         self.prompt_blocks[choice.load] += len(request.prefix)
-        self.waiting[choice.load] += 1
+        self.beliefs.booked(request.prefix, choice.load, now)
 
-    def first_token(self, request: TimedRequest, load: EndpointLoad) -> None:
-        self.waiting[load] -= 1
+    def scraped(self, load: EndpointLoad, page: Page, now: float) -> None:
+        """Its router has read an engine's page; `load.reading` has the rest of it."""
 
-    def ended(self, request: TimedRequest, load: EndpointLoad) -> None:
+    def first_token(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+        """The first byte of an answer is here; if it is not streamed, together with the last."""
+
+    def ended(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+        """An answer is complete."""
         self.prompt_blocks[load] -= len(request.prefix)
 
 

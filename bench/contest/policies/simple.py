@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from contest.policies.published import Published, View, least
+from contest.policies.published import Published, least
+from contest.setup import Setup
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Request
 
@@ -18,8 +19,8 @@ class Random(Published):
 
 
 class RoundRobin(Published):
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self._turn = 0
 
     def choose(
@@ -37,9 +38,11 @@ class LeastRequest(Published):
 
 
 class LeastWorkSeconds(Published):
-    """The shortest queue in seconds, whatever the caches hold."""
+    """The shortest queue in seconds, as our estimator learns it, whatever the caches hold."""
+
+    scrape_s = 1.0
 
     def choose(
         self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> EndpointLoad:
-        return least(loads, rng, lambda load: self.view.queue_s(load, now))
+        return least(loads, rng, lambda load: load.estimator.queue_s(now))

@@ -1,0 +1,106 @@
+"""What a router takes to be in the caches of its engines. None of these looks into an engine.
+
+Blocks are those of the trace, of 512 tokens, also for routers that have smaller ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from contest.cache import BlockCache
+from headgate.fleet import EndpointLoad
+
+
+class Beliefs(ABC):
+    """What each engine is believed to hold."""
+
+    wants_kv_events = False
+    """Whether the router's published design has engines tell what they store and remove."""
+
+    @abstractmethod
+    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+        """Blocks of a prompt, from the front."""
+
+    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:  # noqa: B027
+        """A prompt is on its way there."""
+
+    def stored(self, blocks: Sequence[int], load: EndpointLoad) -> None:  # noqa: B027
+        """An engine told that it has blocks."""
+
+    def removed(self, blocks: Sequence[int], load: EndpointLoad) -> None:  # noqa: B027
+        """An engine told that blocks are gone."""
+
+
+class Nothing(Beliefs):
+    """Of routers that do not look at prompts."""
+
+    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+        return 0
+
+
+class OwnPicks(Beliefs):
+    """What was sent to an engine is there, the least recently used leaving beyond a limit.
+
+    `most_blocks` is how much of a prompt the router looks at; None is all of it.
+    """
+
+    def __init__(self, limit_blocks: int, most_blocks: int | None = None) -> None:
+        self._caches: dict[EndpointLoad, BlockCache] = defaultdict(lambda: BlockCache(limit_blocks))
+        self._most_blocks = most_blocks
+
+    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+        return self._caches[load].matched(prefix[: self._most_blocks])
+
+    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+        self._caches[load].use(prefix[: self._most_blocks])
+
+    def would_evict(self, load: EndpointLoad, blocks: int) -> list[int]:
+        """The blocks that would leave for so many new ones."""
+        cache = self._caches[load]
+        return cache.oldest(len(cache) + blocks - cache.capacity)
+
+
+class KvEvents(Beliefs):
+    """What engines tell, at once. Of a prompt that waits they tell nothing.
+
+    With `speculative_s`, what was picked counts as held for so long, before any event.
+    """
+
+    wants_kv_events = True
+
+    def __init__(self, speculative_s: float = 0.0) -> None:
+        self._blocks: dict[EndpointLoad, set[int]] = defaultdict(set)
+        self._speculative_s = speculative_s
+        self._expected: dict[EndpointLoad, dict[int, float]] = defaultdict(dict)
+        self._expiring: deque[tuple[float, EndpointLoad, Sequence[int]]] = deque()
+
+    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+        blocks, expected = self._blocks[load], self._expected[load]
+        if self._speculative_s:
+            self._expire(now)
+        return next(
+            (at for at, block in enumerate(prefix) if block not in blocks and block not in expected),
+            len(prefix),
+        )
+
+    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+        if self._speculative_s:
+            until = now + self._speculative_s
+            self._expiring.append((until, load, prefix))
+            self._expected[load].update(dict.fromkeys(prefix, until))
+
+    def _expire(self, now: float) -> None:
+        while self._expiring and self._expiring[0][0] <= now:
+            until, load, prefix = self._expiring.popleft()
+            expected = self._expected[load]
+            for block in prefix:
+                if expected.get(block) == until:
+                    del expected[block]
+
+    def stored(self, blocks: Sequence[int], load: EndpointLoad) -> None:
+        self._blocks[load].update(blocks)
+
+    def removed(self, blocks: Sequence[int], load: EndpointLoad) -> None:
+        self._blocks[load].difference_update(blocks)
