@@ -315,6 +315,26 @@ async def test_a_small_write_that_many_defaults_make_large_is_computed_by_the_he
     assert answer.json()["spec"]["items"] == [{f"f{number}": number for number in range(34)}] * 1000
 
 
+async def test_a_small_patch_that_copies_much_is_computed_by_the_helper(
+    remote: httpx2.AsyncClient, other: httpx2.AsyncClient, server: Running, stop_helper: Any
+) -> None:
+    """A few operations that double a list copy megabytes: others are served meanwhile."""
+    assert (await remote.post(CONFIG_MAPS, json=config_map("full", **FULL))).status_code == 201
+    assert (await remote.post(CONFIG_MAPS, json=config_map("small", a="1"))).status_code == 201
+    go_on = stop_helper()
+    double = {"op": "copy", "from": "/junk", "path": "/junk/-"}
+    operations = [{"op": "add", "path": "/junk", "value": [[]] * 1000}, *[double] * 8]
+    operations += [{"op": "remove", "path": "/junk"}, {"op": "add", "path": "/data/b", "value": "2"}]
+    write = asyncio.ensure_future(remote.patch(f"{CONFIG_MAPS}/small", json=operations, headers=JSON_PATCH))
+    async with asyncio.timeout(60):
+        while not server.parts.shared.helper.statistics()["held"]:
+            assert (await other.get(f"{CONFIG_MAPS}/small")).status_code == 200
+            assert not write.done()
+    go_on()
+    answer = await write
+    assert (answer.status_code, answer.json()["data"]) == (200, {"a": "1", "b": "2"})
+
+
 async def test_a_large_write_that_waits_is_given_up_when_its_client_leaves(
     remote: httpx2.AsyncClient, other: httpx2.AsyncClient, server: Running, stop_helper: Any
 ) -> None:

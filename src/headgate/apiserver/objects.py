@@ -89,16 +89,19 @@ class Objects:
         self.max_events = max(1, max_objects // EVENTS_PART)
         self.max_bytes = max_bytes
         self._max_default_bytes = structural.MAX_DEFAULT_BYTES
+        self._max_copied_bytes = patch.MAX_COPIED_BYTES
         self._clock = clock
 
     @contextlib.contextmanager
-    def adding_at_most(self, default_bytes: int) -> Iterator[None]:
-        """Writes in the block, which does not await, raise admission.SlowDefaultsError beyond this bound."""
-        self._max_default_bytes = default_bytes
+    def adding_at_most(self, size: int) -> Iterator[None]:
+        """Writes in the block, which does not await, raise admission.SlowDefaultsError for more bytes of
+        defaults, and patch.SlowPatchError for more that a JSON patch copies."""
+        self._max_default_bytes = self._max_copied_bytes = size
         try:
             yield
         finally:
             self._max_default_bytes = structural.MAX_DEFAULT_BYTES
+            self._max_copied_bytes = patch.MAX_COPIED_BYTES
 
     # -- reads
 
@@ -188,7 +191,7 @@ class Objects:
         if kind == "strategic" and target.served.custom:
             raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
         schema = target.served.merge_schema if target.subresource != "scale" else scale.SCHEMA
-        changed = patch.apply(kind, copy.deepcopy(current), body, schema)
+        changed = patch.apply(kind, copy.deepcopy(current), body, schema, self._max_copied_bytes)
         bounds.check(changed)
         shown = patch.shown(kind, body, changed) if options.field_validation == "Strict" else ""
         try:

@@ -34,10 +34,19 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 Schema = dict[str, Any]
 
 
-def apply(kind: Kind, current: Any, body: Any, schema: Schema) -> dict[str, Any]:
-    """The patched object; 400 for a patch that is none, 422 for one that does not fit the object."""
+class SlowPatchError(Exception):
+    """A JSON patch copies more than the server does while everybody else waits."""
+
+
+def apply(
+    kind: Kind, current: Any, body: Any, schema: Schema, max_copied_bytes: int = MAX_COPIED_BYTES
+) -> dict[str, Any]:
+    """The patched object; 400 for a patch that is none, 422 for one that does not fit the object.
+
+    Raises SlowPatchError for a JSON patch that copies more than `max_copied_bytes`, if it may copy that much.
+    """
     if kind == "json":
-        result = json_patch(current, body)
+        result = json_patch(current, body, max_copied_bytes)
     elif not isinstance(body, dict):
         raise errors.bad_request(f"a {kind} patch must be an object, not {type(body).__name__}")
     elif kind == "merge":
@@ -85,8 +94,8 @@ def merge_patch(target: Any, patch: Any) -> Any:
 # -- JSON patch
 
 
-def json_patch(target: Any, operations: Any) -> Any:
-    """RFC 6902. Any operation that fails refuses the whole patch."""
+def json_patch(target: Any, operations: Any, max_copied_bytes: int = MAX_COPIED_BYTES) -> Any:
+    """RFC 6902. Any operation that fails refuses the whole patch. Raises SlowPatchError as `apply` does."""
     if not isinstance(operations, list):
         raise errors.bad_request("a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
@@ -99,6 +108,8 @@ def json_patch(target: Any, operations: Any) -> Any:
             if operation["op"] == "copy":
                 copied += _size(_walk(root, _pointer(operation["from"])))
                 _check_copied(copied)
+                if copied > max_copied_bytes:
+                    raise SlowPatchError
             _known(operation["op"])(root, operation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _unprocessable(number, operation, error) from error

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.api.structural import FieldError
-from headgate.apiserver import admission, errors
+from headgate.apiserver import admission, errors, patch
 from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, changes
 from headgate.apiserver.handlers.changes import Change
@@ -37,8 +37,9 @@ LARGE_BYTES: Final = 16 * 1024
 """Of a body, or of the object that it changes: beyond this the helper process computes the write."""
 LARGE_DEFINITION_BYTES: Final = 64 * 1024
 """Of the definition of a kind: its schema is compiled when the first object comes."""
-LARGE_DEFAULT_BYTES: Final = 32 * 1024
-"""Of the defaults that a write adds to an object: `[{}, {}]` can become a hundred times as long."""
+LARGE_ADDED_BYTES: Final = 32 * 1024
+"""Of the defaults that a write adds to an object, as `[{}, {}]` can become a hundred times as long, and of
+what a JSON patch copies, as twenty copies can become megabytes."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Writer:
         try:
             body, complaints = changes.decode(change, quickly=True)
             return await self._write_small(call, target, change, body, complaints)
-        except (bodies.SlowYAMLError, admission.SlowDefaultsError):
+        except (bodies.SlowYAMLError, admission.SlowDefaultsError, patch.SlowPatchError):
             return await self._write_large(call, target, change)
 
     def _is_large(self, target: Target, change: Change) -> bool:
@@ -84,13 +85,13 @@ class Writer:
     ) -> Answer:
         objects = self.objects
         if not objects.judge.may_ask(target.served):
-            with objects.adding_at_most(LARGE_DEFAULT_BYTES):
+            with objects.adding_at_most(LARGE_ADDED_BYTES):
                 return Answer.of(changes.write(objects, target, change, body, complaints))
         answers: dict[bytes, list[FieldError]] = {}
         for _ in range(ATTEMPTS):
             own = _copied(body)
             try:
-                with objects.judge.knowing(answers), objects.adding_at_most(LARGE_DEFAULT_BYTES):
+                with objects.judge.knowing(answers), objects.adding_at_most(LARGE_ADDED_BYTES):
                     return Answer.of(changes.write(objects, target, change, own, complaints))
             except UnansweredError as error:
                 questions = error.questions
