@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import resource
 import time
 
@@ -10,7 +11,7 @@ import pytest
 
 from headgate import routing
 from headgate.fleet.prefix.account import MAX_BLOCKS
-from headgate.gateway.kv_events import zmtp
+from headgate.gateway.kv_events import subscription, zmtp
 
 MB = 1 << 20
 PATIENCE_S = 30.0
@@ -88,17 +89,20 @@ class Peer:
 
 @pytest.fixture
 async def listening(start_gateway, start_endpoint):
-    """Starts a gateway over an engine whose KV events come from this publisher."""
+    """Starts a gateway over engines whose KV events come from these publishers."""
     started = []
 
-    async def start(publisher):
-        await publisher.start()
-        started.append(publisher)
-        endpoint = await start_endpoint(answer=b"served")
-        gateway = await start_gateway(endpoint)
-        told = routing.Endpoint("default/pod-0", "127.0.0.1", endpoint.port)
+    async def start(*publishers, ranks=1):
+        endpoints, told = [], {}
+        for number, publisher in enumerate(publishers):
+            await publisher.start()
+            started.append(publisher)
+            endpoints.append(await start_endpoint(answer=b"served"))
+            endpoint = routing.Endpoint(f"default/pod-{number}", "127.0.0.1", endpoints[-1].port)
+            told[endpoint] = routing.KvEvents(port=publisher.port, replay_port=None, ranks=ranks)
+        gateway = await start_gateway(*endpoints)
         gateway.proxy.kv_events.start()
-        gateway.serve([endpoint], kv_events={told: routing.KvEvents(port=publisher.port, replay_port=None)})
+        gateway.serve(endpoints, kv_events=told)
         return gateway
 
     yield start
@@ -186,6 +190,67 @@ async def test_large_batches_are_put_to_use_in_slices(listening, eventually):
     watching.cancel()
     assert residency.blocks(source.load) == count * events
     assert max(turns) < 0.3, "all of them take 1 s"
+
+
+async def test_publishers_take_turns(listening, eventually):
+    """Of many that send megabytes at the same time, one slice is put to use in a turn of the event loop."""
+    publishers = [Publisher() for _ in range(8)]
+    gateway = await listening(*publishers)
+    count = 60_000
+    stored = ["BlockStored", list(range(count)), None, [1] * count, 1, None, "GPU"]
+    for publisher in publishers:
+        (await publisher.peer()).writer.write(message(0, stored))
+    turns = []
+
+    async def watch():
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            turns.append(time.thread_time() - began)
+
+    watching = asyncio.create_task(watch())
+    await eventually(lambda: gateway.proxy.kv_events.counts()["read"] == len(publishers))
+    watching.cancel()
+    residency = gateway.proxy.kv_events.exact.residency
+    assert [residency.blocks(load) for load in residency.loads()] == [count] * len(publishers)
+    assert max(turns) < 0.1, "to decode one message takes 5 ms of CPU time, all of them in a turn 300 ms"
+
+
+async def test_messages_that_say_nothing_are_paid_for(listening, eventually, monkeypatch):
+    """A flood of them is read as slowly as one of others."""
+    rests = []
+    monkeypatch.setattr(subscription, "REST", 1e-9)
+    monkeypatch.setattr(subscription.Subscription, "_rest_if_due", counting(rests))
+    publisher = Publisher()
+    gateway = await listening(publisher)
+    peer = await publisher.peer()
+    peer.writer.write(frame(0, b"") * 100 + message(0) * 100)
+    await eventually(lambda: gateway.proxy.kv_events.counts()["read"] == 1 and len(rests) >= 200)
+    (source,) = gateway.proxy.kv_events.sources.values()
+    assert source.ranks[0]._blocks >= 200 * subscription.EVENT_BLOCKS
+
+
+def counting(rests):
+    """A pause that takes no time."""
+
+    async def rest(self):
+        rests.append(self)
+
+    return rest
+
+
+async def test_who_closes_at_once_is_asked_less_and_less(listening, eventually, monkeypatch):
+    """A publisher that takes subscribers and closes costs connections and lines of the log."""
+    pauses = []
+    monkeypatch.setattr(subscription, "RECONNECT_S", 0.001)
+    monkeypatch.setattr(subscription, "RECONNECT_MOST_S", 0.1)
+    publisher = Publisher()
+    await listening(publisher)
+    for _ in range(9):
+        (await publisher.peer()).writer.transport.abort()
+        pauses.append(time.monotonic())
+    between = [later - earlier for earlier, later in itertools.pairwise(pauses)]
+    assert sum(between[-2:]) > 0.15, "twice 0.1 s, after 1, 2, 4, ... ms"
 
 
 async def test_blocks_beyond_any_cache_are_not_kept(listening, eventually):

@@ -348,11 +348,19 @@ async def test_messages_that_are_none_break_nothing(listening, publisher):
     assert not shown(gateway)["events"]["is_complete"]
 
 
-async def test_an_engine_that_does_not_tokenise_is_left_alone(listening, publisher):
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [(b"not found", "404 Not Found"), (b'{"tokens": [' + b"1," * 30_000 + b"1]}", "200 OK")],
+    ids=["404", "more tokens than bytes"],
+)
+async def test_an_engine_that_does_not_tokenise_is_left_alone(listening, publisher, answer, status):
     """Its prompts are believed, and it is not asked again for a while."""
 
     def behave(call):
-        call.answer(b"not found", status="404 Not Found" if call.target == "/tokenize" else "200 OK")
+        if call.target == "/tokenize":
+            call.answer(answer, status=status)
+        else:
+            call.answer(b"{}")
 
     gateway, pool = await listening(behave=behave)
     pool.loads[1].failed(gateway.proxy.now())

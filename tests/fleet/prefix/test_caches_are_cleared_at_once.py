@@ -7,7 +7,7 @@ import pytest
 
 from headgate import routing
 from headgate.fleet.ledger import EndpointLoad
-from headgate.fleet.prefix.kv_events import Cleared, Stored
+from headgate.fleet.prefix.kv_events import SLICE_BLOCKS, Cleared, Stored
 from headgate.fleet.prefix.residency import CLEANED_AT_ONCE, FRONT, Residency
 
 BLOCKS = 1000
@@ -106,3 +106,21 @@ def test_one_sweep_is_bounded(residency, loads):
         residency.sweep(0.0)
         left.append(marks(residency))
     assert left == [3 * CLEANED_AT_ONCE, 2 * CLEANED_AT_ONCE, CLEANED_AT_ONCE, 0]
+
+
+def test_a_rank_among_several_is_cleared_slice_by_slice(residency, loads):
+    """Whatever it held; what the other rank holds stays."""
+    load = loads[0]
+    residency.begin(load)
+    for first in range(0, 5 * SLICE_BLOCKS, SLICE_BLOCKS):
+        residency.apply(load, stored(first, SLICE_BLOCKS), 0)
+    residency.apply(load, stored(10 * SLICE_BLOCKS, SLICE_BLOCKS), 1)
+    left = [residency.blocks(load)]
+    has_more = residency.apply(load, Cleared(), 0)
+    while has_more:
+        left.append(residency.blocks(load))
+        residency.validate()
+        has_more = residency.clear_rank(load, 0)
+    left.append(residency.blocks(load))
+    assert left == [n * SLICE_BLOCKS for n in (6, 5, 4, 3, 2, 1)]
+    residency.validate()

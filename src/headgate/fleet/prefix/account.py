@@ -110,10 +110,14 @@ class Account:
         if len(self._gone) > REMEMBERED:
             self._gone.popitem(last=False)
 
-    def clear(self, rank: int) -> list[tuple[int, int]]:
-        """A rank has nothing any more; returns tier and block of what no other rank has there."""
+    def clear(self, rank: int, most: int) -> tuple[list[tuple[int, int]], bool]:
+        """A rank has nothing any more: takes back so many of its blocks. Returns tier and block of what no
+        other rank has there, and whether more are left, for which it is to be called again before the rank
+        tells of anything else."""
         gone = []
-        for block in set(self._names.pop(rank, {}).values()):
+        names = self._names.get(rank, {})
+        for _ in range(min(most, len(names))):
+            block = names.popitem()[1]
             before = self.where.pop(block, 0)
             where = before & ~(_OF_RANK << rank * tiers.TIERS)
             if where:
@@ -122,9 +126,12 @@ class Account:
                 if before & _IN_TIER[tier] and not where & _IN_TIER[tier]:
                     self.in_tier[tier] -= 1
                     gone.append((tier, block))
+        if names:
+            return gone, True
+        self._names.pop(rank, None)
         for key in [key for key in self._gone if key[0] == rank]:
             del self._gone[key]
-        return gone
+        return gone, False
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""

@@ -14,6 +14,9 @@ from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.prefix.chains import PromptChains
 from headgate.fleet.prefix.residency import Residency
 
+MAX_PROMPT_BLOCKS = 32_768
+"""Of one prompt: half a million tokens in blocks of 16. Hashing them takes 10 ms."""
+
 
 class ExactIndex:
     """Engines that publish what they hold, and the tokens of prompts by their bytes."""
@@ -81,9 +84,9 @@ class ExactIndex:
         now: float,
     ) -> None:
         """Takes the tokens of a prompt that was sent to an engine. `shares` is how much of it comes before
-        the end of each block."""
+        the end of each block. A prompt of too many blocks is not learned."""
         block_tokens = self._block_tokens(load)
-        if not block_tokens:
+        if not block_tokens or len(tokens) > MAX_PROMPT_BLOCKS * block_tokens:
             return
         chains = self._chains.get(block_tokens)
         if chains is None:

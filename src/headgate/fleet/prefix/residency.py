@@ -105,8 +105,11 @@ class Residency:
 
     # -- what engines tell
 
-    def apply(self, load: EndpointLoad, event: kv_events.Event, rank: int = 0) -> None:
-        """Takes what an engine of which account is kept has told. Raises TooManyBlocksError."""
+    def apply(self, load: EndpointLoad, event: kv_events.Event, rank: int = 0) -> bool:
+        """Takes what an engine of which account is kept has told. Raises TooManyBlocksError.
+
+        Returns whether a cache that was cleared has more to be taken back, by `clear_rank`.
+        """
         account = self._accounts[load]
         match event:
             case kv_events.Stored():
@@ -116,11 +119,13 @@ class Residency:
                 if event.group == account.group:
                     self._remove(account, event, rank)
             case kv_events.Cleared():
-                self._clear_rank(account, rank)
+                return self._clear_rank(account, rank)
+        return False
 
-    def clear_rank(self, load: EndpointLoad, rank: int) -> None:
-        """One rank holds nothing any more."""
-        self._clear_rank(self._accounts[load], rank)
+    def clear_rank(self, load: EndpointLoad, rank: int) -> bool:
+        """One rank holds nothing any more. Where others do, so many of its blocks are taken back; returns
+        whether more are left, for which it is to be called again before the rank tells of anything else."""
+        return self._clear_rank(self._accounts[load], rank)
 
     def _follows(self, account: Account, event: kv_events.Stored) -> bool:
         """Whether the event's group of layers is the one that counts: the first that keeps all of a prompt,
@@ -131,12 +136,14 @@ class Residency:
             account.group, account.is_whole = event.group, event.is_whole
         return event.group == account.group
 
-    def _clear_rank(self, account: Account, rank: int) -> None:
+    def _clear_rank(self, account: Account, rank: int) -> bool:
         if account.ranks() == [rank]:
             self._retire(account, self._new_bit())
-            return
-        for tier, block in account.clear(rank):
+            return False
+        gone, has_more = account.clear(rank, kv_events.SLICE_BLOCKS)
+        for tier, block in gone:
             _unset(self._holders[tier], block, account.bit)
+        return has_more
 
     def _store(self, account: Account, event: kv_events.Stored, rank: int) -> None:
         tier = tiers.of_medium(event.medium)

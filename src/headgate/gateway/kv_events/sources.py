@@ -11,7 +11,7 @@ import msgspec
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import ExactIndex, kv_events
-from headgate.gateway.kv_events.subscription import Subscription
+from headgate.gateway.kv_events.subscription import Subscription, Turns
 from headgate.gateway.kv_events.tokens import PromptTokens
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Source:
     """What is heard of one engine."""
 
-    def __init__(self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex) -> None:
+    def __init__(
+        self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex, turns: Turns
+    ) -> None:
+        self._turns = turns
         self.target = target
         self.load = load
         self._proxy = proxy
@@ -60,6 +63,7 @@ class Source:
                 lambda event, rank=rank: self._apply(event, rank),  # type: ignore[misc]
                 lambda rank=rank: self._begin_anew(rank),  # type: ignore[misc]
                 self._changed,
+                self._turns,
             )
             for rank in range(events.ranks)
         ]
@@ -100,14 +104,13 @@ class Source:
             total.update(rank.counts)
         return total
 
-    def _apply(self, event: kv_events.Event, rank: int) -> None:
+    def _apply(self, event: kv_events.Event, rank: int) -> bool:
         if isinstance(event, kv_events.Cleared):
             self._proxy.prefixes.forget(self.load)
-        self._residency.apply(self.load, event, rank)
+        return self._residency.apply(self.load, event, rank)
 
-    def _begin_anew(self, rank: int) -> None:
-        if self.load in self._residency:
-            self._residency.clear_rank(self.load, rank)
+    def _begin_anew(self, rank: int) -> bool:
+        return self.load in self._residency and self._residency.clear_rank(self.load, rank)
 
     def _changed(self) -> None:
         heard = sum(rank.counts["read"] + rank.counts["repeated"] for rank in self.ranks)
@@ -160,6 +163,7 @@ class KvEventSources:
         self.tokens = PromptTokens(proxy, self.exact)
         self.silences = 0
         self._past: Counter[str] = Counter()
+        self._turns = Turns()
         self._is_started = False
 
     def start(self) -> None:
@@ -179,7 +183,7 @@ class KvEventSources:
         self._proxy.prefixes.exact = self.exact if wanted else None
         for load, target in wanted.items():
             if load not in self.sources:
-                source = self.sources[load] = Source(target, load, self._proxy, self.exact)
+                source = self.sources[load] = Source(target, load, self._proxy, self.exact, self._turns)
                 source.listen()
 
     def _wanted(self) -> dict[fleet.EndpointLoad, Target]:

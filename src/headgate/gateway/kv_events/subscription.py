@@ -7,10 +7,12 @@ each message as number and payload behind an empty frame, and ends with the numb
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal, TypeAlias
 
 from headgate.fleet.prefix import kv_events
@@ -30,8 +32,16 @@ EVENT_BLOCKS = 8
 """What an event costs besides its blocks, in blocks; and so does a message."""
 BLOCK_BYTES = 1024
 """So much of a message costs as much as a block, whatever is in it."""
+RECEIVED_S = 50e-6
+"""CPU time that it takes to receive a message, whatever is in it."""
 REST = 3.0
 """How many times longer than the work the pause is: requests need the event loop, too."""
+REST_OF_ALL = 1.5
+"""The same where several publishers send much: only one at a time is put to use."""
+SHORT_BYTES = 1024
+"""A payload is short that hardly costs anything, and need not wait for those of others."""
+REPEAT_PAUSE_S = 1.0
+"""Between two times that a publisher is asked to repeat what was missed."""
 END = 2**64 - 1
 _EVERYTHING = b"\1"
 """Subscribes to all topics."""
@@ -43,6 +53,23 @@ class _NoEventsError(Exception):
     """A message that is none of the protocol."""
 
 
+class Turns:
+    """Of all publishers of a process: a slice of what one of them sent is put to use, then all pause."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def next(self) -> AsyncIterator[None]:
+        """The work, which does not await, is done in the context."""
+        async with self._lock:
+            began = time.thread_time()
+            try:
+                yield
+            finally:
+                await asyncio.sleep(REST_OF_ALL * (time.thread_time() - began))
+
+
 class Subscription:
     """One rank of one engine. `changed` is called as the state changes, `apply` with events, in order."""
 
@@ -51,15 +78,18 @@ class Subscription:
         host: str,
         port: int,
         replay_port: int | None,
-        apply: Callable[[kv_events.Event], None],
-        begin_anew: Callable[[], None],
+        apply: Callable[[kv_events.Event], bool],
+        begin_anew: Callable[[], bool],
         changed: Callable[[], None],
+        turns: Turns,
     ) -> None:
-        """`begin_anew` is called where all that was told of before holds no more."""
+        """`begin_anew` is called where all that was told of before holds no more, and again as long as it, or
+        `apply`, has said that there is more to be taken back."""
         self._host, self._port, self._replay_port = host, port, replay_port
         self._apply = apply
         self._begin_anew = begin_anew
         self._changed = changed
+        self._turns = turns
         self._order = Order()
         self.state: State = "connecting"
         self.is_complete = False
@@ -71,18 +101,23 @@ class Subscription:
         """Put to use since the last pause."""
         self._worked_s = 0.0
         """CPU time that they took."""
+        self._has_more_to_forget = False
+        """Whether what was told of before is being taken back."""
+        self._repeated_at = -math.inf
 
     async def run(self) -> None:
         """Until cancelled."""
-        pause_s = RECONNECT_S
+        pause_s, loop = RECONNECT_S, asyncio.get_running_loop()
         while True:
             try:
                 peer = await zmtp.connect(self._host, self._port, b"SUB")
             except OSError as error:
                 self.problem = str(error)
             else:
-                pause_s = RECONNECT_S
+                began = loop.time()
                 await self._listen(peer)
+                if loop.time() - began > RECONNECT_MOST_S:  # whoever closes at once is not asked at once
+                    pause_s = RECONNECT_S
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RECONNECT_MOST_S)
 
@@ -95,7 +130,9 @@ class Subscription:
             self._changed()
             await self._catch_up(None)
             while True:
-                await self._take(await peer.receive())
+                frames = await peer.receive()
+                await self._take(frames)
+                await self._pay_for(frames)
                 # What is there already is received at once, and a flood must not hold up requests.
                 await asyncio.sleep(0)
         except OSError as error:
@@ -115,7 +152,7 @@ class Subscription:
             return
         verdict = self._order.hear(number, payload)
         if verdict == "restart":
-            self._begin_anew()
+            await self._forget()
             self.is_complete = False
         if verdict in ("gap", "restart") and number:
             await self._catch_up(number)
@@ -128,15 +165,15 @@ class Subscription:
     async def _use(self, number: int, payload: bytes, counted_as: str) -> None:
         """What a message says holds at once, unless it is a large one."""
         self._order.take(number, payload)
-        blocks, began = 0, time.thread_time()
+        events = kv_events.read(payload)
         try:
-            for event in kv_events.read(payload):
-                self._apply(event)
-                blocks += EVENT_BLOCKS + kv_events.cost(event)
-                if blocks >= SLICE_BLOCKS:
-                    self._worked_s += time.thread_time() - began
-                    await self._rest()
-                    blocks, began = 0, time.thread_time()
+            has_more = self._put_to_use(events) if len(payload) <= SHORT_BYTES else True
+            while has_more:
+                if self._has_more_to_forget:
+                    await self._forget()
+                await self._rest_if_due()
+                async with self._turns.next():
+                    has_more = self._put_to_use(events)
         except (kv_events.InvalidEventsError, TooManyBlocksError) as error:
             # What this message said is missing from now on.
             self.counts["invalid"] += 1
@@ -144,13 +181,42 @@ class Subscription:
             self.is_complete = False
         else:
             self.counts[counted_as] += 1
-        self._worked_s += time.thread_time() - began
-        self._blocks += blocks + EVENT_BLOCKS + len(payload) // BLOCK_BYTES
-        if self._blocks >= SLICE_BLOCKS:
-            await self._rest()
 
-    async def _rest(self) -> None:
+    def _put_to_use(self, events: Iterator[kv_events.Event]) -> bool:
+        """A slice of a message; returns whether there may be more of it."""
+        began, blocks = time.thread_time(), 0
+        try:
+            for event in events:
+                blocks += EVENT_BLOCKS + kv_events.cost(event)
+                self._has_more_to_forget = self._apply(event)
+                if blocks >= SLICE_BLOCKS or self._has_more_to_forget:
+                    return True
+            return False
+        finally:
+            self._worked_s += time.thread_time() - began
+            self._blocks += blocks
+
+    async def _forget(self) -> None:
+        """Nothing that was told of before holds any more: it is taken back slice by slice."""
+        self._has_more_to_forget = True
+        while self._has_more_to_forget:
+            async with self._turns.next():
+                began = time.thread_time()
+                self._has_more_to_forget = self._begin_anew()
+                self._worked_s += time.thread_time() - began
+                self._blocks += SLICE_BLOCKS
+            await self._rest_if_due()
+
+    async def _pay_for(self, frames: list[bytes]) -> None:
+        """Counts a message, also one that said nothing new, and pauses if it is time."""
+        self._worked_s += RECEIVED_S
+        self._blocks += EVENT_BLOCKS + sum(map(len, frames)) // BLOCK_BYTES
+        await self._rest_if_due()
+
+    async def _rest_if_due(self) -> None:
         """Leaves the event loop to others, however much an engine tells."""
+        if self._blocks < SLICE_BLOCKS:
+            return
         worked_s, self._worked_s, self._blocks = self._worked_s, 0.0, 0
         await asyncio.sleep(REST * worked_s)
 
@@ -160,20 +226,24 @@ class Subscription:
         If it is not all to be had, what was told of before may not hold any more.
         """
         if self._replay_port:
+            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._repeated_at + REPEAT_PAUSE_S - now)
             try:
                 await self._repeat(self._replay_port, until)
             except (OSError, _NoEventsError) as error:
                 self.problem = f"the publisher does not repeat what was missed: {error}".removesuffix(": ")
+            finally:
+                self._repeated_at = asyncio.get_running_loop().time()
         if until is not None and self._order.expected < until:
-            self._miss(until)
+            await self._miss(until)
         self._changed()
 
-    def _miss(self, until: int) -> None:
+    async def _miss(self, until: int) -> None:
         """What came before the message `until` is not to be had any more."""
         expected = self._order.expected
         if expected:
             self.counts["missed"] += until - expected
-            self._begin_anew()
+            await self._forget()
         self.is_complete = False
         self._order.skip_to(until)
 
@@ -184,12 +254,14 @@ class Subscription:
                 await peer.send(b"", self._order.expected.to_bytes(8, "big"))
             for _ in range(MAX_REPEATED):
                 async with asyncio.timeout(REPEAT_TIMEOUT_S):
-                    number, payload = _parts(await peer.receive())
+                    frames = await peer.receive()
+                number, payload = _parts(frames)
                 if number == END or not payload:
                     # A publisher that remembers nothing has said nothing.
                     self.is_complete = self.is_complete or not self._order.expected
                     return
                 await self._repeated(number, payload, until)
+                await self._pay_for(frames)
                 await asyncio.sleep(0)  # others have their turn between two messages
         finally:
             peer.close()
@@ -198,7 +270,7 @@ class Subscription:
         if number < self._order.expected or (until is not None and number >= until):
             return
         if number > self._order.expected:
-            self._miss(number)
+            await self._miss(number)
         elif not number:
             self.is_complete = True
         await self._use(number, payload, "repeated")

@@ -31,7 +31,10 @@ PER_S = 10.0
 BURST = 20.0
 MAX_AT_ONCE = 4
 MAX_BODY_BYTES = 512 * 1024
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
+MOST_MORE_TOKENS = 16 * 1024
+"""Than the prompt has bytes: those of the chat template."""
+BYTES_OF_TOKEN = 8
+"""In an answer, with the comma."""
 TIMEOUT_S = 5.0
 PAUSE_S = 30.0
 """An engine that failed to tokenise is not asked for so long."""
@@ -124,11 +127,16 @@ class PromptTokens:
         context = self._proxy.tls_context(tls) if tls is not None else None
         client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
         try:
-            answer = await client.post("/tokenize", body, MAX_ANSWER_BYTES, TIMEOUT_S)
+            most = len(body) + MOST_MORE_TOKENS
+            answer = await client.post("/tokenize", body, most * BYTES_OF_TOKEN, TIMEOUT_S)
         finally:
             client.close()
         if answer.status != 200:
             raise FetchError(f"answers {answer.status} to POST /tokenize")
+        if answer.body.count(b",") > most:  # four million would take the event loop a second
+            raise FetchError(
+                f"answers POST /tokenize with more tokens than a prompt of {len(body)} bytes has"
+            )
         return array("I", _decode_told(answer.body).tokens)
 
     def forget(self, load: fleet.EndpointLoad) -> None:
