@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from headgate.engines.page import MAX_LINE_BYTES, MAX_LINES, Page
+from headgate.engines.page import MAX_LABEL_BYTES, MAX_LINE_BYTES, MAX_LINES, Page, PageTooLargeError
 
 NAMES = ("vllm:waiting", "vllm:waiting_by_reason", "vllm:wait", "vllm:running", "running")
 LABEL_VALUES = st.text(st.sampled_from('ab{}",\\\n #=é_ '), max_size=12)
@@ -130,8 +130,16 @@ def test_no_line_takes_longer_than_its_length_asks_for(line):
     assert time.process_time() - began < 30
 
 
-def test_a_family_of_too_many_lines_is_none():
-    """A page cannot make the gateway read for as long as it likes."""
-    text = "".join(f'waiting{{a="{index}"}} 1\n' for index in range(MAX_LINES + 1))
-    assert Page(text.encode()).samples("waiting") == []
-    assert len(Page(text[: text.rindex("waiting")].encode()).samples("waiting")) == MAX_LINES
+@pytest.mark.parametrize(
+    ("lines", "label"),
+    [(MAX_LINES, ""), (MAX_LABEL_BYTES // 1000, "x" * 1000)],
+    ids=["lines", "labels"],
+)
+def test_a_page_of_too_many_lines_or_labels_is_refused(lines, label):
+    """A page cannot make the gateway read for as long as it likes, in one family or in several."""
+    page = "".join(f'{("waiting", "running")[n % 2]}{{a="{label}"}} 1\n' for n in range(lines)).encode()
+    few = Page(page[: len(page) // 2])
+    assert len(few.samples("waiting")) + len(few.samples("running")) >= lines // 2
+    many = Page(page + b'waiting{a="1"} 1\n')
+    with pytest.raises(PageTooLargeError, match="more than"):
+        many.samples("waiting"), many.samples("running")

@@ -8,6 +8,7 @@ from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Eng
 from headgate.engines.figures import Figures, Total, read
 from headgate.engines.models import Models, read_models
 from headgate.engines.naming import POD_LABELS, named, of_pod
+from headgate.engines.page import PageTooLargeError
 
 __all__ = [
     "POD_LABELS",
@@ -18,6 +19,7 @@ __all__ = [
     "Figures",
     "MetricNames",
     "Models",
+    "PageTooLargeError",
     "Total",
     "named",
     "of_pod",

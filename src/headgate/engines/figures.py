@@ -53,7 +53,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(text: bytes, names: MetricNames) -> Figures:
-    """Scans a page for the names of an engine."""
+    """Scans a page for the names of an engine. Raises PageTooLargeError."""
     return _Reader(text, names).read()
 
 

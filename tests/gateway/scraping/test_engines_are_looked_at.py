@@ -6,7 +6,7 @@ import logging
 import msgspec
 import pytest
 
-from headgate import routing
+from headgate import engines, routing
 from headgate.gateway.in_flight import endpoints as endpoints_page
 from headgate.gateway.scraping.scraper import MAX_AT_ONCE
 
@@ -87,7 +87,9 @@ async def test_an_engine_that_has_gone_is_not_believed(
     assert [line.partition("are ")[2].partition(":")[0] for line in told] == ["read", "stale", "read"]
 
 
-@pytest.mark.parametrize("answer", ["hangs", "503", "page is longer than it may be", "no HTTP", "cut off"])
+@pytest.mark.parametrize(
+    "answer", ["hangs", "503", "page is longer than it may be", "too many lines", "no HTTP", "cut off"]
+)
 async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine, eventually, answer):
     """However they fail: what was known grows old, and then is not known."""
     wrong = False
@@ -99,6 +101,8 @@ async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine
             call.answer(b"vllm:num_requests_waiting 9\n", "503 Service Unavailable")
         elif answer == "page is longer than it may be":
             call.answer(b"#" * (5 << 20))
+        elif answer == "too many lines":
+            call.answer(b"".join(b'vllm:num_requests_waiting{engine="%d"} 1\n' % n for n in range(3000)))
         elif answer == "no HTTP":
             call.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
         elif answer == "cut off":
@@ -253,3 +257,40 @@ async def test_workers_share_the_looks(start_endpoint, start_looking, engine):
     assert scraper.pace.round_s == pytest.approx(8 * 4 / 100)
     scraper.take_turn()
     assert scraper.take_turn() > 2 / 100
+
+
+async def test_pages_and_lists_are_read_one_at_a_time(start_endpoint, start_looking, monkeypatch):
+    """Of engines whose pages take long, one is read in a turn of the event loop."""
+    hostile = [Hostile() for _ in range(6)]
+    turn, reads = 0, []
+
+    def noted(read):
+        def wrapped(body, *names):
+            reads.append(turn)
+            return read(body, *names)
+
+        return wrapped
+
+    monkeypatch.setattr(engines, "read", noted(engines.read))
+    monkeypatch.setattr(engines, "read_models", noted(engines.read_models))
+    await start_looking(*[await start_endpoint(behave=each) for each in hostile])
+    async with asyncio.timeout(60):
+        while len(reads) < 30:
+            turn += 1
+            await asyncio.sleep(0)
+    assert len(set(reads)) == len(reads)
+
+
+class Hostile:
+    """An engine whose pages are as long as they may be, and that seems to have just started."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __call__(self, call):
+        if call.target == "/v1/models":
+            call.answer(b'{"data": [{"id": "a", "parent": [' + b"[]," * 300_000 + b"[]]}]}")
+            return
+        self.asked += 1
+        lines = [b'vllm:num_requests_waiting{engine="%d"} 1\n' % n for n in range(2000)]
+        call.answer(b"".join([*lines, b"process_start_time_seconds %d\n" % self.asked]))

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import httptools
 
 from headgate.gateway.connections import speaking_http2, why_unreachable
-from headgate.loop_turns import Turns
+from headgate.loop_turns import LONG_READ_BYTES, Turns
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECES = 16 * 1024
@@ -35,10 +35,19 @@ class Client:
     """One server."""
 
     def __init__(
-        self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str, *, http2: bool = False
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        server_name: str,
+        *,
+        http2: bool = False,
+        turns: Turns | None = None,
     ) -> None:
-        """`server_name` is the name that its certificate must have; empty for its host."""
+        """`server_name` is the name that its certificate must have; empty for its host. `turns` are those
+        that it shares with other clients."""
         self._http2 = http2
+        self._turns = turns
         self._host, self._port, self._tls = host, port, tls
         self._server_name = (server_name or host) if tls is not None else None
         self._host_header = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -86,11 +95,11 @@ class Client:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         self.connects += 1
-        connection = _Connection()
+        turns = self._turns or Turns(loop)
+        connection = _Connection(turns)
         protocol: asyncio.Protocol = connection
         if self._http2:
-            own = Turns(loop)
-            protocol = speaking_http2(connection, own, own)
+            protocol = speaking_http2(connection, turns, turns)
         try:
             await loop.create_connection(
                 lambda: protocol, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
@@ -116,7 +125,8 @@ class _UnansweredError(Exception):
 class _Connection(asyncio.Protocol):
     """One exchange at a time: what is read of an answer is bounded, and anything strange ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
         self._answer: asyncio.Future[Answer] | None = None
@@ -173,6 +183,16 @@ class _Connection(asyncio.Protocol):
             self._fail(FetchError("sent a head that is too long"))
         elif self._framing_left < 0:
             self._fail(FetchError("sent sizes of chunks or trailers that are too long"))
+        elif len(data) >= LONG_READ_BYTES and self.is_usable:
+            assert self._transport is not None
+            self._transport.pause_reading()
+            self._turns.wait(self._read_on)
+
+    def _read_on(self) -> bool:
+        if self._transport is None or self._transport.is_closing():
+            return False
+        self._transport.resume_reading()
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

@@ -15,6 +15,8 @@ TENSE_KV_USAGE = 0.9
 """At this much of its cache in use, an engine is about to queue requests."""
 ENGINE_SHARE = 0.05
 """How much of an engine's time may go into pages."""
+READER_SHARE = 0.002
+"""How much of the gateway's time may go into reading those of one engine: a usual page takes 0.1 ms."""
 LONGEST_S = 30.0
 """Between looks at an engine that fails, or that has no page."""
 
@@ -33,14 +35,22 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     old_s: float = 5.0
     """Readings of this age are relied on in any case."""
 
-    def after(self, reading: EngineReading | None, took_s: float, *, is_waited_for: bool = False) -> float:
-        """Until the next look, after one that took `took_s` and came to `reading`; requests may wait for the
-        engine in the gateway, of which it knows nothing."""
+    def after(
+        self,
+        reading: EngineReading | None,
+        took_s: float,
+        read_s: float = 0.0,
+        *,
+        is_waited_for: bool = False,
+    ) -> float:
+        """Until the next look, after one that took `took_s`, of which `read_s` of the gateway's CPU time, and
+        came to `reading`; requests may wait for the engine in the gateway, of which it knows nothing."""
         quick_s = min(self.quick_s, self.rest_s)
         wanted_s: float = self.rest_s * (quick_s / self.rest_s) ** (
             1.0 if is_waited_for else pressure(reading)
         )
-        return max(wanted_s, min(took_s * self.lookers / ENGINE_SHARE, LONGEST_S))
+        spared_s = max(took_s * self.lookers / ENGINE_SHARE, read_s / READER_SHARE)
+        return max(wanted_s, min(spared_s, LONGEST_S))
 
     def after_failures(self, failures: int) -> float:
         """Until the next look, after so many in a row without success."""

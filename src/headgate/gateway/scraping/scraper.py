@@ -13,6 +13,7 @@ from headgate import fleet, routing
 from headgate.gateway.scraping.pace import Pace
 from headgate.gateway.scraping.targets import Target, targets
 from headgate.gateway.scraping.watch import Result, Watch
+from headgate.loop_turns import Turns
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
@@ -31,6 +32,10 @@ class Scraper:
         self.now = proxy.now
         self.rng = rng
         self.slots = asyncio.Semaphore(MAX_AT_ONCE)
+        self.reading = asyncio.Lock()
+        """Of what has come: it takes a while for what a hostile engine sends."""
+        self.turns = Turns(proxy.loop)
+        """In which connections are read on that bring much."""
         self.pages: Counter[Result] = Counter({"read": 0, "absent": 0, "failed": 0})
         self.malformed_families = 0
         self.restarts = 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from headgate import engines, fleet, routing
 from headgate.gateway.scraping.fetch import Answer, Client, FetchError
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from headgate.gateway.scraping.targets import Target
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MODELS_INTERVAL_S = 30.0
@@ -51,6 +56,8 @@ class Watch:
         self._scraper = scraper
         self._failures = 0
         """Looks in a row at no page."""
+        self._read_s = 0.0
+        """CPU time that reading what the last look brought has taken."""
         self._models_at = -math.inf
         """When the list of models was last asked for."""
         self._models_due_at = -math.inf
@@ -66,7 +73,7 @@ class Watch:
         http2 = self.target.http2 and port == endpoint.port
         context = self._scraper.context(tls, http2=http2) if tls is not None else None
         name = tls.server_name if tls is not None else ""
-        return Client(endpoint.host, port, context, name, http2=http2)
+        return Client(endpoint.host, port, context, name, http2=http2, turns=self._scraper.turns)
 
     # -- what is known
 
@@ -163,7 +170,7 @@ class Watch:
     async def _look(self) -> float:
         """Returns how long to wait before the next."""
         scraper = self._scraper
-        began = scraper.now()
+        began, self._read_s = scraper.now(), 0.0
         if began >= self._models_due_at:
             self._models_at, self._models_due_at = began, began + MODELS_INTERVAL_S
             await self._list_models(began)
@@ -177,9 +184,23 @@ class Watch:
         if result == "read":
             self._failures = 0
             took_s, is_waited_for = scraper.now() - began, scraper.is_waited_for(self.load)
-            return scraper.pace.after(self.observation.reading, took_s, is_waited_for=is_waited_for)
+            return scraper.pace.after(
+                self.observation.reading, took_s, self._read_s, is_waited_for=is_waited_for
+            )
         self._failures += 1
         return scraper.pace.after_failures(self._failures)
+
+    async def _read(self, body: Callable[[], T]) -> T:
+        """Reads what came. Of all engines one is read at a time, and others then have the event loop for as
+        long as that took."""
+        async with self._scraper.reading:
+            began = time.thread_time()
+            try:
+                return body()
+            finally:
+                took_s = time.thread_time() - began
+                self._read_s += took_s
+                await asyncio.sleep(took_s)
 
     async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
         path = self.target.page_path
@@ -194,7 +215,11 @@ class Watch:
                 return "failed"
             self.observation.see_no_page(at)
             return "absent"
-        figures = engines.read(answer.body, names)
+        try:
+            figures = await self._read(functools.partial(engines.read, answer.body, names))
+        except engines.PageTooLargeError as error:
+            self.problem = f"it sends a page that {error}"
+            return "failed"
         self._scraper.malformed(figures.malformed)
         if not figures.says_load:
             self.problem = f"its page has no metrics of {self.target.engine.name}"
@@ -210,9 +235,10 @@ class Watch:
         """Without it, nothing is known of the adapters that nobody asks for just now."""
         with suppress(FetchError, ValueError):
             answer = await self._ask(self._client, "/v1/models", "application/json")
-            if answer.status == 200:
-                listed = engines.read_models(answer.body)
-                self.observation.list_models(listed.names, at, listed.adapters)
+            if answer.status != 200:
+                return
+            listed = await self._read(functools.partial(engines.read_models, answer.body))
+            self.observation.list_models(listed.names, at, listed.adapters)
 
 
 def _end(pause: asyncio.Future[None]) -> None:
