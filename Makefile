@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-limits generated lock clean help
+.PHONY: up test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -57,6 +57,9 @@ bench-attacks: $(DEV_STAMP)  ## what attacks do to everybody else: latency, memo
 
 soak: $(DEV_STAMP)  ## ten minutes on engines that fail, with changes and killed workers (ARGS="--minutes 2")
 	$(BIN)/python bench/soak.py $(ARGS)
+
+soak-health: $(DEV_STAMP)  ## ten minutes on engines that fail at random, beside a picker that is told the truth
+	$(BIN)/python bench/soak_health.py $(ARGS)
 
 soak-limits: $(DEV_STAMP) redis-server  ## two minutes of one limit for four gateways, while their Redis fails
 	$(BIN)/python bench/limits_redis.py $(ARGS)
