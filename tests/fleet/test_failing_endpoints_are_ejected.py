@@ -82,6 +82,29 @@ def test_good_conduct_is_rewarded():
     assert endpoint.ejected_for_s == 5.0
 
 
+def test_a_new_process_returns_at_once():
+    """With a small share; its first failure ejects it again, for twice as long."""
+    endpoint = load()
+    fail(endpoint, 100.0)
+    endpoint.begins_anew(102.0)
+    assert endpoint.share(102.0) == 0.1
+    assert endpoint.failed(103.0)
+    assert endpoint.ejected_until == 113.0
+
+
+def test_a_request_that_was_rejected_is_tried_on_an_ejected_endpoint_before_it_fails():
+    """The others want none, and one that failed a while ago may be well. A request that was not tried yet
+    goes to one of those that rest."""
+    pool = [load(place) for place in range(4)]
+    fail(pool[0], 100.0)
+    for resting in pool[2:]:
+        resting.rests(101.0, 20.0)
+    rng = random.Random(1)
+    assert pick(pool, 101.5, rng, tried=[pool[1]]) is pool[0]
+    fail(pool[1], 102.0)
+    assert pick(pool, 102.5, rng) in pool[2:]
+
+
 def test_answer_ends_an_ejection():
     """Asked nevertheless, since others failed as well, it has shown that it serves."""
     endpoint = load()

@@ -183,6 +183,14 @@ class EndpointHealth:
             self.ejected_until = now
             self.suspect_until = now + self.policy.slow_start_s
 
+    def begins_anew(self, now: float) -> None:
+        """Notes that its process has started again: what the one before failed with keeps it away no longer.
+        If its first request fails, it goes again, for longer."""
+        self.rested()
+        if self.ejected_until > now:
+            self.ejected_until = now
+            self.suspect_until = now + self.policy.slow_start_s
+
     @property
     def away_until(self) -> float:
         """When it may have requests again, as far as its ejection and its rest go."""

@@ -22,7 +22,8 @@ def candidates(
     Never more than a part of the pool, half by default, is passed over for its failures. One that returns
     from an ejection takes part in its share of the choices. If only endpoints are left that one would rather
     not ask, the one whose failure is longest ago stands alone: a bad try beats none. Those that want no
-    requests for a while are asked only if there are no others but the ejected.
+    requests for a while are asked only if there are no others but the ejected; not by a request that was
+    rejected already, as an ejected one may be well again.
     """
     for load in pool:
         if load.suspect_until > now or load.requests >= max_requests:
@@ -48,7 +49,7 @@ def _of_mixed(
         return chosen
     resting = [load for load in with_room if load.resting_until > now and load not in ejected]
     awake = [load for load in with_room if load not in resting]
-    if resting and all(load in ejected for load in awake):
+    if resting and (not awake or (not tried and all(load in ejected for load in awake))):
         return resting
     return [min(awake, key=lambda load: (load in ejected, load.avoided_until))]
 

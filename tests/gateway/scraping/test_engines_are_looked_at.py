@@ -182,7 +182,7 @@ async def test_a_page_elsewhere_is_asked_for_there(start_endpoint, start_looking
 async def test_an_engine_that_has_started_anew_has_an_empty_cache(
     start_endpoint, start_looking, engine, eventually, looked
 ):
-    """What was believed of it is forgotten, and its models are asked for again."""
+    """What was believed of it is forgotten, its models are asked for again, and its ejection ends."""
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 1000\n"
     gateway = await start_looking(await start_endpoint(behave=engine))
     await eventually(lambda: load_of(gateway).reading)
@@ -190,8 +190,11 @@ async def test_an_engine_that_has_started_anew_has_an_empty_cache(
     assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
     await looked(engine)
     assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [3]
+    for _ in range(5):
+        load_of(gateway).failed(gateway.proxy.now())
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 2000\n"
     await eventually(lambda: gateway.proxy.scraper.restarts)
+    assert load_of(gateway).ejected_until <= gateway.proxy.now()
     assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
     await eventually(lambda: engine.asked.count("/v1/models") == 2)
 

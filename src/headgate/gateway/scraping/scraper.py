@@ -144,4 +144,5 @@ class Scraper:
         self.restarts += 1
         endpoint = watch.target.endpoint
         log.info("the engine of %s (%s) has started anew", endpoint.name, endpoint.address)
+        watch.load.begins_anew(self.now())
         self._proxy.engine_restarted(watch.load)

@@ -193,6 +193,7 @@ class _Run:
 
     def _read(self, endpoint: SimulatedEndpoint) -> None:
         if endpoint.read():
+            endpoint.load.begins_anew(self._timeline.now)
             endpoint.load.restarted()
             if self._prefixes is not None:
                 self._prefixes.forget(endpoint.load)
