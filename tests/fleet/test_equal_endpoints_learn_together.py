@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,11 @@ from hypothesis import strategies as st
 from headgate import fleet, routing
 from headgate.fleet.deviation import LARGEST_CHANCE, LEAST_OBSERVATIONS, Deviation
 from headgate.fleet.estimator import STEP_TOKENS
+from headgate.fleet.prefix import PrefixIndex
+from headgate.scheduling import PredictedFirstToken
+from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
+from headgate.simulator.model import PROFILES
+from headgate.simulator.traces import TimedRequest
 
 TOKEN_S = 1 / 16_000
 SEEDS = st.integers(0, 999)
@@ -75,6 +81,51 @@ def test_an_endpoint_of_another_kind_gets_rates_of_its_own(seed, factor):
     serve(other, TOKEN_S * factor, rng, 40, end)
     assert shared.token_s == before
     assert usual.estimator.rates is shared
+
+
+@given(SEEDS, st.sampled_from((0.5, 1.5, 3.0)))
+def test_an_endpoint_that_is_as_the_others_again_learns_with_them(seed, factor):
+    """A GPU that was too hot for a while, or had a neighbour, is no other kind for good."""
+    shared, rng = fleet.Rates(TOKEN_S, 0.01), random.Random(seed)
+    usual, other = load("usual", shared), load("other", shared)
+    serve(usual, TOKEN_S, rng, 40)
+    end = serve(other, TOKEN_S * factor, rng, 40)
+    assert other.estimator.rates is not shared
+    serve(other, TOKEN_S, rng, 150, end)
+    assert other.estimator.rates is shared
+    assert shared.token_s == pytest.approx(TOKEN_S, rel=0.2)
+
+
+class Kept(Observer):
+    """Has the endpoints of a run."""
+
+    def begins(self, endpoints):
+        self.loads = [endpoint.load for endpoint in endpoints]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_engines_of_one_kind_share_their_rates_in_the_end(seed):
+    """Whatever a busy minute of streams and prompts of all lengths made of them in between."""
+    rng, now, requests = random.Random(seed), 0.0, []
+    while (now := now + rng.expovariate(8.0)) < 60.0:
+        prompt, answer = rng.expovariate(1 / 300), rng.expovariate(1 / 200)
+        requests.append(TimedRequest(at_s=now, prompt_tokens=int(prompt) + 2, output_tokens=int(answer) + 2))
+    engine = msgspec.structs.replace(PROFILES["8b-l40s"].config, step_jitter=0.1)
+    fleet_of_six = FleetDescription(
+        groups=(EngineGroup(name="engine", engine=engine, count=6),), scrape_s=1.0
+    )
+    kept = Kept()
+    run_fleet(requests, fleet_of_six, PredictedFirstToken(PrefixIndex()), seed=seed, observer=kept)
+    assert len({id(load.estimator.rates) for load in kept.loads}) == 1
+
+
+def test_a_mean_of_what_differs_a_lot_is_no_evidence():
+    """Eight prompts that took half as long again on average, but each either twice as long or a little less:
+    that may be chance. After many more it is none."""
+    deviation = Deviation()
+    for number in range(LEAST_OBSERVATIONS):
+        assert deviation.observe(1.0, 0.6 if number % 2 else 2.0) is None
+    assert [deviation.observe(1.0, 1.4) for _ in range(60)][-1] is not None
 
 
 @pytest.mark.parametrize("factor", [0.9 / LARGEST_CHANCE, 1.1 * LARGEST_CHANCE])

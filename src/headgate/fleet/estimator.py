@@ -56,6 +56,7 @@ class Estimator:
         "_prompt_tokens",
         "_read_at",
         "_served",
+        "_shared",
         "_since",
         "_void",
         "_waiting",
@@ -88,8 +89,8 @@ class Estimator:
         """Of its queue, what the last reading showed that is not ours: of other gateways."""
         self._read_at = -math.inf
         self._prompt_tokens = USUAL_PROMPT_TOKENS
-        self._deviation: Deviation | None = Deviation()
-        """None once its rates are its own."""
+        self._shared = self.rates
+        self._deviation = Deviation()
         # Positions are in tokens booked since the beginning: what is between `_served` and `_booked` is owed,
         # less `_void`, which was given up; it was taken up at `_since`, with a delay if it was idle before.
         self._booked = 0
@@ -106,8 +107,9 @@ class Estimator:
 
     def join(self, shared: Rates) -> None:
         """Learns with others, and from them, as long as it is not known to differ."""
-        if self._deviation is not None:
+        if self.rates is self._shared:
             self.rates = shared
+        self._shared = shared
 
     # -- what is predicted
 
@@ -318,12 +320,20 @@ class Estimator:
         """Learns from the prompts that were observed together."""
         if self._group_tokens:
             rates, took_s = self.rates, self._group_s
-            expected_s = rates.learn(self._group_starts, self._group_tokens, took_s)
-            if self._deviation is not None and rates.observations > LEARNED_BY:
-                factor = self._deviation.observe(expected_s, took_s)
-                if factor is not None:
-                    self.rates, self._deviation = rates.fork(factor), None
+            expected_s = self._shared.expected_s(self._group_starts, self._group_tokens)
+            rates.learn(self._group_starts, self._group_tokens, took_s)
+            if self._shared.observations > LEARNED_BY:
+                self._compare(expected_s, took_s)
         self._forget_group()
+
+    def _compare(self, expected_s: float, took_s: float) -> None:
+        """Whether it goes by what the others have learned, of whom so long was expected, or by itself."""
+        factor = self._deviation.observe(expected_s, took_s)
+        if factor is None:
+            if self.rates is not self._shared and self._deviation.is_alike:
+                self.rates = self._shared
+        elif self.rates is self._shared:
+            self.rates = self._shared.fork(factor)
 
     def _forget_group(self) -> None:
         self._group_tokens = self._group_starts = 0

@@ -7,7 +7,7 @@ late, and what each of them takes from the others.
 
 from __future__ import annotations
 
-from headgate.fleet.fit import LARGEST_SURPRISE, Fit
+from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 from headgate.fleet.pool_rates import PRIOR_TOKEN_S, PoolRates
 
 PRIOR_DELAY_S = 0.02
@@ -48,15 +48,17 @@ class Rates:
         fork.step_s, fork.observations = self.step_s, self.observations
         return fork
 
-    def learn(self, starts: int, tokens: int, took_s: float) -> float:
-        """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness; says
-        how many seconds were expected."""
+    def expected_s(self, starts: int, tokens: int) -> float:
+        """Seconds in which so many tokens are prefilled, of which `starts` times from idleness; above 0."""
+        return starts * self.delay_s + tokens * self.token_s + SHORTEST_S
+
+    def learn(self, starts: int, tokens: int, took_s: float) -> None:
+        """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness."""
         fit = self._prefill
-        expected_s = fit.learn(starts, tokens * 1e-3, took_s)
+        fit.learn(starts, tokens * 1e-3, took_s)
         self.observations += 1
         self.delay_s, self.token_s = fit.each_s, fit.per_s * 1e-3
         self.pool.learn_prefill(self.token_s)
-        return expected_s
 
     def learn_step(self, step_s: float) -> None:
         """Notes the mean time between two tokens of a stream that was served to its end."""
