@@ -19,6 +19,8 @@ AVOID_AFTER_FAILURE_S = 1.0
 """How long an endpoint is picked only when no other is left, after any failure."""
 
 LAST_FAILURES = 8
+HANG = "hang"
+"""The reason of whoever answered nothing."""
 FIRST_SHARE = 0.1
 """What an endpoint that returns gets of its share at first: some requests, to learn from."""
 
@@ -152,7 +154,7 @@ class EndpointHealth:
     def hangs(self, now: float) -> bool:
         """Notes that all of its requests hang, which is as much as a row of failures."""
         self.failures_in_row = max(self.failures_in_row, self.policy.failures - 1)
-        return self.failed(now, "hang")
+        return self.failed(now, HANG)
 
     def _eject(self, now: float) -> None:
         """Twice as long as before, unless it has served since then for as long as it was away."""

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headgate import fleet
+from headgate.fleet.ejection import HANG
 
 if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
@@ -63,7 +64,7 @@ class Health:
     def hangs(self, pool: PoolState, load: fleet.EndpointLoad, now: float) -> None:
         """Ejects an endpoint that answers nothing."""
         if load.ejected_until <= now and load.hangs(now):
-            self._ejected(pool, load, "hang", now)
+            self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
                 pool.queue.room.look_around()
 
@@ -100,6 +101,8 @@ class Health:
 
 def why(load: fleet.EndpointLoad) -> str:
     """What an endpoint was last ejected for, in words that follow "after"."""
+    if load.reasons and load.reasons[-1] == HANG:
+        return "answering none of its requests, while other endpoints answered theirs"
     counts = Counter(load.reasons)
     told = ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
     if load.ejected_share:

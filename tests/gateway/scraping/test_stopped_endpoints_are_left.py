@@ -87,9 +87,9 @@ async def start(start_looking, start_endpoint, eventually, engines, **settings):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventually, stream):
+async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventually, caplog, stream):
     """After three times the 99th percentile of the silences before responses, two seconds at least; and the
-    endpoint is ejected."""
+    endpoint is ejected, which the log tells."""
     engines = [Engine(), Engine()]
     gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
     engines[0].is_stopped = True
@@ -102,6 +102,7 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="hang") == 1
     assert pool.loads[0].ejected_until > gateway.proxy.now()
+    assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
 
 
 async def test_a_stopped_process(start_looking, start_endpoint, eventually):
