@@ -1,9 +1,11 @@
 """Container logs: what is kept of them, and how they are asked for."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
+import tracemalloc
 from contextlib import aclosing, closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.api import timestamps
 from headgate.node import log_files, log_reading, logs, processes
 
 START = 1_700_000_000.0
@@ -77,6 +80,71 @@ async def test_options_choose_lines(directory):
     assert await read(directory, since="2023-11-14T22:13:23.5") == "line 4\n"
     assert await read(directory, timestamps=True, tail_lines=1) == "2023-11-14T22:13:24.000000000Z line 4\n"
     assert await read(directory, limit_bytes=9) == "line 0\nli"
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=60),
+    rotate_at=st.integers(200, 3000),
+    tail=st.none() | st.integers(0, 70),
+    since=st.none() | st.integers(-1, 61),
+)
+def test_pieces_add_up_to_what_was_asked_for(tmp_path_factory, lengths, rotate_at, tail, since):
+    """However short the pieces are, and wherever the log was rotated."""
+    file = log_files.LogFile(tmp_path_factory.mktemp("logs") / "0.log")
+    writer = log_files.LogWriter(file, max_file_bytes=rotate_at)
+    for number, length in enumerate(lengths):
+        writer.write(b"x" * length + b"\n", START + number)
+    writer.close(START)
+    kept = b"".join(path.read_bytes() for path in (file.rotated, file.current) if path.exists())
+    lines = kept.decode().splitlines(keepends=True)
+    from_time = None if since is None else timestamps.nanoseconds(START + since)
+    wanted = [line for line in lines if from_time is None or line >= from_time]
+    wanted = wanted if tail is None else wanted[len(wanted) - min(tail, len(wanted)) :]
+    options = log_reading.LogOptions(timestamps=True, tail_lines=tail, since=from_time)
+
+    async def read_all() -> bytes:
+        return b"".join([piece async for piece in log_reading.read(file, options, lambda: False)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_reading, "_PIECE_BYTES", 80)
+        assert asyncio.run(read_all()).decode() == "".join(wanted)
+
+
+@pytest.mark.parametrize("tail", [None, 10**9])
+async def test_a_reader_holds_one_piece(tmp_path, tail):
+    """Of a log of 4 MB, which a client that does not read on would keep in memory otherwise."""
+    file = log_files.LogFile(tmp_path / "0.log")
+    writer = log_files.LogWriter(file, max_file_bytes=2 << 20)
+    for _ in range(128):
+        writer.write(b"\n" * 1000, START)
+    writer.close(START)
+    options = log_reading.LogOptions(tail_lines=tail, timestamps=True)
+    read = longest = 0
+    tracemalloc.start()
+    async for piece in log_reading.read(file, options, lambda: False):
+        read, longest = read + len(piece), max(longest, len(piece))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert read > 2 << 20
+    assert longest <= 64 << 10
+    assert peak < 1 << 20
+
+
+async def test_readers_take_turns():
+    """Of many who read the logs of a node, one at a time has a piece read."""
+    turns, reading, most = log_reading.Turns(), 0, 0
+
+    def piece() -> bytes:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        time.sleep(0.001)
+        reading -= 1
+        return b"piece"
+
+    assert set(await asyncio.gather(*(turns.read(piece) for _ in range(20)))) == {b"piece"}
+    assert most == 1
 
 
 async def test_following_ends_with_the_run_and_survives_rotation(tmp_path):
@@ -195,3 +263,24 @@ async def test_a_process_that_never_stops_writing(tmp_path):
     assert tail == "y\n" * 1000
     assert await following > 1000
     assert await read(directory, tail_lines=3) == "y\n" * 3
+
+
+async def test_as_many_read_logs_as_the_api_server_lets(directory):
+    """A user whose streams fill the API server's share leaves others theirs at the node as well."""
+    writer = open_run(directory)
+    writer.write(b"line\n", START)
+    server = logs.LogServer(directory)
+    serving = asyncio.create_task(server.run())
+    client = httpx2.AsyncClient(base_url=server.url, timeout=30, limits=httpx2.Limits())
+    try:
+        async with client, contextlib.AsyncExitStack() as following:
+            for _ in range(100):
+                request = client.stream("GET", "/logs/ns/pod/main?follow=true")
+                response = await following.enter_async_context(request)
+                assert response.status_code == 200
+            assert (await client.get("/logs/ns/pod/main")).text == "line\n"
+    finally:
+        writer.close(START)
+        server.stop()
+        await serving
+        server.close()

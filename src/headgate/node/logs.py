@@ -23,6 +23,11 @@ from headgate.node.log_files import LogDirectory
 _TRUE = ("true", "1", "True")
 
 
+class _Protocol(serving.BoundedProtocol):
+    limits = serving.Limits(connections=512)
+    """Twice as many as the API server has readers of logs, which share those among themselves."""
+
+
 class LogServer:
     """Has its port from the moment it is made, serves in `run()`, and must be closed."""
 
@@ -30,7 +35,9 @@ class LogServer:
         self._secret = secrets.token_urlsafe(32)
         self._socket = serving.listening_socket("127.0.0.1", 0)
         self._server = serving.EmbeddedServer(
-            serving.configuration(application(logs, self._secret), timeout_graceful_shutdown=1)
+            serving.configuration(
+                application(logs, self._secret), timeout_graceful_shutdown=1, http=_Protocol
+            )
         )
 
     @property
@@ -51,15 +58,17 @@ class LogServer:
 
 
 def application(logs: LogDirectory, secret: str) -> Starlette:
+    turns = log_reading.Turns()
+
     async def endpoint(request: Request) -> Response:
         if not hmac.compare_digest(request.path_params["secret"].encode(), secret.encode()):
             return PlainTextResponse("not found\n", status_code=404)
-        return await _answer(logs, request)
+        return await _answer(logs, turns, request)
 
     return Starlette(routes=[Route("/{secret}/logs/{namespace}/{pod}/{container}", endpoint)])
 
 
-async def _answer(logs: LogDirectory, request: Request) -> Response:
+async def _answer(logs: LogDirectory, turns: log_reading.Turns, request: Request) -> Response:
     path = request.path_params
     try:
         options = _options(request.query_params)
@@ -71,7 +80,7 @@ async def _answer(logs: LogDirectory, request: Request) -> Response:
         which = "previous terminated container" if previous else "container"
         message = f"{which} {path['container']!r} in pod {path['pod']!r} not found\n"
         return PlainTextResponse(message, status_code=404)
-    content: AsyncIterator[bytes] = log_reading.read(file, options, lambda: logs.is_live(file))
+    content: AsyncIterator[bytes] = log_reading.read(file, options, lambda: logs.is_live(file), turns)
     return StreamingResponse(content, media_type="text/plain")
 
 
