@@ -6,6 +6,7 @@ import copy
 import gc
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 
 from headgate import api
 from headgate.apiserver import Config
+from headgate.apiserver.handlers import documents
 from headgate.apiserver.parts import Parts
+from headgate.apiserver.registry import Registry, Served
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -265,3 +268,54 @@ async def test_a_definition_has_few_printer_columns(
     assert f"{field}: Too many: 65: must have at most 64 items" in refused.json()["message"]
     version["additionalPrinterColumns"] = columns[:64]
     assert (await client.post(DEFINITIONS, json=made)).status_code == 201
+
+
+def of_group(number: int, definition: Any) -> Any:
+    """The same kind in another group."""
+    made = copy.deepcopy(definition)
+    group = f"group-{number}.example"
+    made["metadata"]["name"] = f"{made['spec']['names']['plural']}.{group}"
+    made["spec"]["group"] = group
+    return made
+
+
+@pytest.mark.parametrize("path", ["/", "/apis", "/openapi/v3"])
+async def test_hundreds_of_groups_are_told_of_in_one_look(
+    client: httpx2.AsyncClient, parts: Parts, widget_definition: Any, path: str
+) -> None:
+    """Discovery looks through all kinds once, and not again for each of their groups."""
+    looks = 0
+
+    def looked(registry: Registry) -> Iterator[Served]:
+        nonlocal looks
+        looks += 1
+        return iter(registry._served.values())
+
+    for number in range(200):
+        parts.registry.register(of_group(number, widget_definition))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Registry, "__iter__", looked)
+        answer = await client.get(path)
+    assert answer.status_code == 200
+    assert b"group-199.example" in answer.content
+    assert looks <= 4
+
+
+async def test_others_have_their_turns_while_documents_are_made(
+    client: httpx2.AsyncClient, parts: Parts, widget_definition: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of OpenAPI needs one for each version of each group."""
+    monkeypatch.setattr(documents, "TURN_S", 0.0)
+    for number in range(50):
+        parts.registry.register(of_group(number, widget_definition))
+    turns = 0
+    resumed = parts.shared.turns.resume
+
+    async def counted(user: str) -> None:
+        nonlocal turns
+        turns += 1
+        await resumed(user)
+
+    monkeypatch.setattr(parts.shared.turns, "resume", counted)
+    paths = (await client.get("/openapi/v3")).json()["paths"]
+    assert turns == len(paths) > 50

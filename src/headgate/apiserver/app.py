@@ -291,7 +291,7 @@ class _Views:
         return _json(openapi.V2_DOCUMENT)
 
     async def openapi_index(self, request: Request) -> Response:
-        return self._documents.index(request)
+        return await self._documents.index(request)
 
     async def openapi_document(self, request: Request) -> Response:
         found = self._documents.one(request, request.path_params["path"])

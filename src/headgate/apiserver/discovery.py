@@ -44,8 +44,7 @@ def aggregated(registry: Registry, version: str, *, core: bool) -> Object:
 
 
 def _of(registry: Registry, group: str, version: str) -> list[Served]:
-    found = [served for served in registry if (served.group, served.version) == (group, version)]
-    return sorted(found, key=lambda served: served.plural)
+    return sorted(registry.kinds(group, version), key=lambda served: served.plural)
 
 
 def _aggregated_resource(served: Served) -> Object:

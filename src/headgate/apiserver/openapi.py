@@ -44,7 +44,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 def document(registry: Registry, group: str, version: str) -> Object | None:
     """The document of a group version, or None if nobody has defined it."""
-    kinds = [served for served in registry if (served.group, served.version) == (group, version)]
+    kinds = registry.kinds(group, version)
     if not kinds:
         return None
     paths: Object = {}

@@ -6,7 +6,7 @@ A kind is registered by an object in the shape of a CustomResourceDefinition, th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -132,6 +132,8 @@ class Registry:
 
     def __init__(self, builtins: Iterable[dict[str, Any]], reviews: Iterable[dict[str, Any]] = ()) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
+        self._groups: dict[str, list[str]] | None = None
+        self._kinds: dict[tuple[str, str], list[Served]] | None = None
         self.generation = 0
         """Changes with what is served."""
         for definition in builtins:
@@ -151,12 +153,22 @@ class Registry:
         stored = [s for s in candidates if s.api_version == s.storage_api_version]
         return next(iter(stored or candidates), None)
 
-    def groups(self) -> dict[str, list[str]]:
+    def groups(self) -> Mapping[str, list[str]]:
         """Versions by group, the preferred version first."""
-        found: dict[str, set[str]] = {}
-        for served in self:
-            found.setdefault(served.group, set()).add(served.version)
-        return {group: sorted(versions, key=_version_order) for group, versions in found.items()}
+        if self._groups is None:  # one look through thousands of kinds for each of their groups takes seconds
+            found: dict[str, set[str]] = {}
+            for served in self:
+                found.setdefault(served.group, set()).add(served.version)
+            self._groups = {group: sorted(versions, key=_version_order) for group, versions in found.items()}
+        return self._groups
+
+    def kinds(self, group: str, version: str) -> Sequence[Served]:
+        """What is served in a version of a group."""
+        if self._kinds is None:
+            self._kinds = {}
+            for served in self:
+                self._kinds.setdefault((served.group, served.version), []).append(served)
+        return self._kinds.get((group, version), ())
 
     def name_conflict(self, definition: dict[str, Any]) -> str | None:
         """Why the names of a definition cannot be accepted: another kind of its group has them."""
@@ -177,12 +189,14 @@ class Registry:
 
     def forget(self, definition: dict[str, Any]) -> None:
         resource = definition["metadata"]["name"]
-        self._served = {k: s for k, s in self._served.items() if s.resource != resource or not s.custom}
-        self.generation += 1
+        self._set({k: s for k, s in self._served.items() if s.resource != resource or not s.custom})
 
     def _serve(self, versions: Iterable[Served]) -> None:
         # A new dict each time: a request that iterates over the old one is not disturbed.
-        self._served = self._served | {(s.group, s.version, s.plural): s for s in versions}
+        self._set(self._served | {(s.group, s.version, s.plural): s for s in versions})
+
+    def _set(self, served: dict[tuple[str, str, str], Served]) -> None:
+        self._served, self._groups, self._kinds = served, None, None
         self.generation += 1
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from headgate.apiserver import openapi
+from headgate.apiserver.calls import Call
 from headgate.apiserver.registry import Registry
 
 _FOREVER = "public, immutable, max-age=31536000"
 _JSON = "application/json"
+TURN_S = 0.005
+"""For so long documents are made before others have their turn."""
 
 
 class Documents:
@@ -23,16 +27,24 @@ class Documents:
         self._generation = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
 
-    def index(self, request: Request) -> Response:
-        """Where the documents are; the hash in a URL changes with the document."""
-        self._refresh()
+    async def index(self, request: Request) -> Response:
+        """Where the documents are; the hash in a URL changes with the document.
+
+        There may be thousands that have to be made: others have their turns in between.
+        """
+        call: Call = request.scope["call"]
+        found: dict[str, str] = {}
+        began = time.perf_counter()
         for group, versions in self._registry.groups().items():
             for version in versions:
-                self._document(f"apis/{group}/{version}" if group else f"api/{version}", group, version)
-        paths = {
-            path: {"serverRelativeURL": _url(path, digest)}
-            for path, (_, digest) in sorted(self._documents.items())
-        }
+                self._refresh()
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                if (document := self._document(path, group, version)) is not None:
+                    found[path] = document[1]
+                if time.perf_counter() - began > TURN_S:
+                    await call.next_turn()
+                    began = time.perf_counter()
+        paths = {path: {"serverRelativeURL": _url(path, digest)} for path, digest in sorted(found.items())}
         body = msgspec.json.encode({"paths": paths})
         return _cached(request, body, hashlib.sha256(body).hexdigest()[:32].upper())
 
