@@ -215,7 +215,7 @@ class Replay:
         self._replicas[load].ended(job, now)
         if not self._is_streamed(job.request):
             self._first_byte(job, now)
-        job.booking.end(now)
+        job.booking.end(now, job.request.output_tokens)
         if self._is_streamed(job.request):
             job.booking.paced(job.request.output_tokens, now)
         if self._told is not None:

@@ -184,12 +184,21 @@ class Queue(RuleBasedStateMachine):
     def end(self, data):
         booking = data.draw(st.sampled_from(self.open))
         self.open.remove(booking)
-        booking.end(self.now)
+        booking.end(self.now, data.draw(st.none() | st.integers(0, 500)))
+
+    @rule(waiting=st.none() | st.integers(0, 5), pace_s=st.none() | st.floats(1e-3, 1.0))
+    def read(self, waiting, pace_s):
+        running = max(len(self.open) - (waiting or 0), 0)
+        reading = fleet.EngineReading(
+            at=self.now, waiting=waiting, running=running, tpot_s=pace_s, tpot_at=self.now
+        )
+        self.load.read(reading)
 
     @invariant()
     def is_sane(self):
         estimator = self.load.estimator
         assert estimator.queue_s(self.now) >= 0.0
+        assert estimator._booked - estimator._served - estimator._void >= 0
         for loads in (False, True):
             told = estimator.predicted(1000, self.now, loads_adapter=loads)
             summed = estimator.first_token_s(1000, self.now, loads_adapter=loads)

@@ -11,6 +11,12 @@ The queue is the work that was booked before it and not seen served, at the lear
 has passed since the endpoint took it up: a sum of open prompts alone overstates, as the endpoint works on the
 first of them. Each first token that is seen corrects the clock: engines serve prompts in the order of their
 arrival, so that what was booked before it is served, and what was booked after it is not.
+
+An engine may have another order: the shortest first, or by priority. It shows that by first tokens that come
+well after those of later requests. From then on, each takes only its own prompt out of the queue.
+
+Of an answer in one piece only the end is seen. Its first token came as much earlier as its other tokens took,
+at the pace of the engine's streams, or that it reports. What a reading counts as waiting bounds the queue.
 """
 
 from __future__ import annotations
@@ -21,8 +27,10 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet.deviation import LEARNED_BY, Deviation
 from headgate.fleet.kv_room import KvRoom
+from headgate.fleet.order import Order
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
+from headgate.fleet.unseen import UnseenPrompts
 
 if TYPE_CHECKING:
     from headgate.fleet.ledger import Booking
@@ -35,6 +43,8 @@ come at once."""
 USUAL_PROMPT_TOKENS = 1000.0
 """What a request of another gateway is taken for, until requests of ours have shown what is usual."""
 USUAL_SHARE = 1 / 32
+PACE_ERROR = 0.25
+"""How far the time that an answer in one piece was decoded may be off, as a share of it."""
 
 
 class Estimator:
@@ -47,17 +57,24 @@ class Estimator:
         "_decoding_s",
         "_delay_s",
         "_deviation",
+        "_group_error_s",
         "_group_s",
+        "_group_squares",
         "_group_starts",
         "_group_tokens",
         "_is_blurred",
+        "_is_guess",
+        "_order",
         "_others_s",
+        "_overtaken",
         "_prefilled_s",
         "_prompt_tokens",
         "_read_at",
+        "_seen",
         "_served",
         "_shared",
         "_since",
+        "_unseen",
         "_void",
         "_waiting",
         "busy_until",
@@ -98,10 +115,22 @@ class Estimator:
         self._void = 0
         self._since = -math.inf
         self._delay_s = 0.0
+        self._is_guess = False
+        """Whether it was idle at `_since` by its clock alone, while answers in one piece were to come."""
+        self._seen = (0, -math.inf)
+        """A position, and when it was seen to be served."""
         self._waiting: deque[Booking] = deque()
         self._group_tokens = 0
         self._group_starts = 0
         self._group_s = 0.0
+        self._group_error_s = 0.0
+        """How far that may be off since it was last idle, where first tokens were not seen."""
+        self._group_squares = 0.0
+        """Of the same before that."""
+        self._order = Order()
+        self._overtaken: dict[Booking, None] = {}
+        """Streams that were taken for served as later ones were, and have no first token yet."""
+        self._unseen = UnseenPrompts()
         self._is_blurred = False
         """Whether it is unknown how long the first in the queue takes: nothing is learned from that one."""
 
@@ -194,8 +223,8 @@ class Estimator:
             self._served, self._void, self._since = self._booked, 0, now
             self._delay_s = self.rates.delay_s
             self._is_blurred = self._others_s > 0.0
-            self._close_group()
-            self._group_starts = 1
+            self._is_guess = len(self._unseen) > 0
+            self._begin_group()
         tokens += 1  # the first of the answer
         if booking.loads_adapter:
             tokens += int(self.rates.pool.adapter_s / self._token_s())
@@ -205,31 +234,95 @@ class Estimator:
         if booking.is_streamed:
             self._waiting.append(booking)
         else:
+            self._unseen.add(booking)
             self._decodes(1, now)
         self._set_clock()
 
     def first_token(self, booking: Booking, now: float) -> None:
-        """The first token of a streamed request is here: all before it is served, nothing after it."""
-        if booking.position <= self._served:
+        """The first token of a streamed request is here. Where prompts are served in their order, all before
+        it is served, and nothing after it; otherwise it is."""
+        if booking.is_settled:
+            self._overtaken.pop(booking, None)
+            self._order.saw(now - booking.overtaken_at)
             self._decodes(1, now)
+            if not self._order.is_kept and self._overtaken:
+                self._owe_overtaken()
             return
+        if self._order.is_kept:
+            if self._order.overtaken:
+                self._order.saw(0.0)
+            self._served_until(booking, now)
+        else:
+            self._served_alone(booking, now)
+        self._decodes(1, now)
+        self._set_clock()
+
+    def _served_until(self, booking: Booking, now: float) -> None:
+        """It is prefilled, and all that was booked before it."""
         waiting = self._waiting
         tokens, adapters = booking.position - self._served, 0
+        if tokens <= 0:  # what was before it was passed already, while it had an order of its own
+            tokens, self._is_blurred = booking.owed_tokens, True
         while waiting and waiting[0].position <= booking.position:
             passed = waiting.popleft()
-            if passed.is_over:
+            if passed.is_settled:
                 self._void -= passed.owed_tokens
                 tokens -= passed.owed_tokens
-            elif passed.loads_adapter:
+                continue
+            passed.is_settled, passed.overtaken_at = True, now
+            if passed is not booking:
+                self._overtaken[passed] = None
+            if passed.loads_adapter:
                 adapters += 1
                 tokens -= passed.owed_tokens - passed.uncached_tokens - 1
         self._observe(tokens, adapters, now)
-        self._served, self._since, self._delay_s = booking.position, now, 0.0
-        if self._group_tokens >= STEP_TOKENS:
-            self._close_group()
-        self._pass_given_up()
-        self._decodes(1, now)
+        self._served = booking.position
+        self._take_up(now)
+
+    def _owe_overtaken(self) -> None:
+        """It has an order of its own: what was taken for served as something later was is still owed."""
+        at = self._served = self._served - sum(booking.owed_tokens for booking in self._overtaken)
+        for booking in self._overtaken:
+            at += booking.owed_tokens
+            booking.position, booking.is_settled = at, False
+        self._waiting.extendleft(reversed(self._overtaken))
+        self._overtaken.clear()
         self._set_clock()
+
+    def _served_alone(self, booking: Booking, now: float) -> None:
+        """It is prefilled, and others that were booked before it may not be."""
+        head = self._waiting[0]
+        if head is booking:
+            self._order.saw(now - booking.overtaken_at)
+        elif head.overtaken_at == math.inf:
+            head.overtaken_at = now
+        tokens = booking.uncached_tokens + 1 if booking.loads_adapter else booking.owed_tokens
+        others_s = now - self._since - self._delay_s - tokens * self.rates.token_s
+        self._is_blurred = self._is_blurred or len(self._unseen) > 0
+        self._observe(tokens, int(booking.loads_adapter), now)
+        booking.is_settled = True
+        self._void += booking.owed_tokens
+        if len(self._unseen):
+            self._pass_unseen(int(others_s / self._token_s()))
+        self._take_up(now)
+
+    def _pass_unseen(self, tokens: int) -> None:
+        """So many tokens of prompts were prefilled beside those that were seen to be, wherever they stood in
+        the queue: no more than are owed besides the streams that wait for their first tokens."""
+        unseen = self._booked - self._served - self._void - self._awaited_tokens()
+        self._served += min(max(tokens, 0), max(unseen, 0))
+
+    def _awaited_tokens(self) -> int:
+        """Of the streams whose first tokens are to come."""
+        return sum(booking.owed_tokens for booking in self._waiting if not booking.is_settled)
+
+    def _take_up(self, now: float) -> None:
+        """The next prompt is taken up."""
+        self._since, self._delay_s = now, 0.0
+        self._seen, self._is_guess = (self._served, now), False
+        if self._group_tokens >= STEP_TOKENS and self._is_sure():
+            self._close_group()
+        self._pass_settled()
 
     def _observe(self, tokens: int, adapters: int, now: float) -> None:
         """So many tokens were prefilled since the last first token, and adapters loaded. How long prefill
@@ -249,10 +342,13 @@ class Estimator:
             self._group_tokens += tokens
             self._group_s += took_s
 
-    def ended(self, booking: Booking, now: float) -> None:
+    def ended(self, booking: Booking, now: float, answer_tokens: int | None = None) -> None:
         """A request is over. What it held in the cache is free, if it had its first token; if it streams and
         had none, its prompt is owed no more. With the last that is there, nothing is owed: of a prompt whose
-        answer does not stream, however long it is, the end says that."""
+        answer does not stream, however long it is, the end says that. `answer_tokens`: of an answer that was
+        served to its end; None if that is not known."""
+        if not booking.is_streamed and self._unseen.remove(booking):
+            self._came_whole(booking, answer_tokens, now)
         if booking.is_prefilled:
             self.room.give_back(booking.uncached_tokens + 1, now)
         if booking.is_prefilled or not booking.is_streamed:
@@ -261,11 +357,53 @@ class Estimator:
                 self._served, self._void, self._delay_s = self._booked, 0, 0.0
             if self._waiting or self.busy_until > now:
                 self._set_clock()
-        elif booking.position > self._served:
+        elif booking.is_settled:
+            self._overtaken.pop(booking, None)
+        else:
+            booking.is_settled = True
             self._void += booking.owed_tokens
-            if self._pass_given_up():
+            if self._pass_settled():
                 self._is_blurred = True
             self._set_clock()
+
+    def _came_whole(self, booking: Booking, answer_tokens: int | None, now: float) -> None:
+        """An answer in one piece is here, or failed. Its first token came before the others, which took their
+        pace."""
+        if not self._order.is_kept:
+            owed = self._unseen.owed_tokens + self._awaited_tokens()
+            self._served = max(self._served, self._booked - self._void - owed)
+            return
+        waiting = self._waiting
+        if answer_tokens is None or (booking.position <= self._served and not self._is_guess):
+            return
+        if waiting and waiting[0].position < booking.position:
+            return  # a stream before it says for itself when it is served
+        steps = max(answer_tokens - 1, 0)
+        step_s = self._unseen.step_s(booking, steps, self.rates, now)
+        if steps and not step_s:
+            return
+        error_s = PACE_ERROR * steps * step_s
+        first_at = max(now - steps * step_s, booking.at)
+        tokens = booking.position - self._served
+        if tokens <= 0:
+            if first_at - error_s <= self._since:
+                return
+            tokens, took_s = self._longest_work(booking, first_at)
+            self._since, self._delay_s = first_at - took_s, 0.0
+        self._group_error_s = max(self._group_error_s, error_s)
+        self._observe(tokens, 0, first_at)
+        self._served = booking.position
+        self._take_up(first_at)
+        self._set_clock()
+
+    def _longest_work(self, booking: Booking, first_at: float) -> tuple[int, float]:
+        """It was not idle when its clock said so, but still had this prompt: how many tokens it did in which
+        time, at least. That is this one since it came, or all since the last that was seen to be served."""
+        position, seen_at = self._seen
+        tokens, took_s = booking.owed_tokens, first_at - booking.at
+        if (first_at - seen_at) * tokens < took_s * (booking.position - position):
+            return booking.position - position, first_at - seen_at
+        return tokens, took_s
 
     def _decodes(self, more: int, now: float) -> None:
         """One sequence more is decoded from now on, or one less."""
@@ -288,33 +426,68 @@ class Estimator:
         What waits there and is not ours is taken for as long as ours usually are.
         """
         self._others_s, self._read_at = 0.0, -math.inf
+        self._unseen.read(reading)
         if reading is None:
             self.room.unknown()
             self._set_clock()
             return
         self._read_at = reading.at
+        others = 0
         if reading.waiting and reading.running is not None:
             others = min(reading.waiting, max(0, reading.waiting + reading.running - own_requests))
             self._others_s = others * self._prompt_tokens * self._token_s()
             self._is_blurred = self._is_blurred or others > 0
+        if reading.waiting is not None and self._unseen and not others:
+            self._bound(reading.waiting, reading.at)
         if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
             self.room.unknown()
         else:
             self.room.read(reading.blocks * reading.block_tokens, reading.kv_usage)
         self._set_clock()
 
-    def _pass_given_up(self) -> bool:
-        """Whether the first in the queue were given up: they are there no more."""
+    def _bound(self, waiting: int, at: float) -> None:
+        """So many wait, all of them ours: sets the clock to what the engine can have to prefill."""
+        least, most = self._unseen.bounds(waiting, at, is_ordered=self._order.is_kept)
+        if self._waiting:  # streams tell more than that
+            least, most = 0, most + self._awaited_tokens()
+        owed = self._booked - self._served - self._void
+        left = min(max(self.busy_until - at, 0.0) / self._token_s(), owed)
+        if least <= left <= most + STEP_TOKENS:
+            return
+        served = self._booked - self._void - (least if left < least else most)
+        if self._waiting:
+            head = self._waiting[0]
+            served = max(self._served, min(served, head.position - head.owed_tokens))
+        if served > self._served:
+            self._group_error_s = max(self._group_error_s, (most - least) * self.rates.token_s)
+            self._observe(served - self._served, 0, at)
+        else:
+            self._is_blurred = True
+            self._forget_group()
+        self._served = served
+        self._take_up(at)
+
+    def _pass_settled(self) -> bool:
+        """Whether the first in the queue were given up or are prefilled: they are there no more."""
         waiting = self._waiting
-        if not waiting or not waiting[0].is_over:
+        if not waiting or not waiting[0].is_settled:
             return False
-        while waiting and waiting[0].is_over:
+        while waiting and waiting[0].is_settled:
             tokens = waiting.popleft().owed_tokens
             self._void -= tokens
             self._served += tokens
         if self._served == self._booked:
             self._delay_s = 0.0  # of nothing that is owed, nothing is waited for
         return True
+
+    def _begin_group(self) -> None:
+        """It was idle, and begins a prompt: what was seen until now is complete, if it is sure enough."""
+        if self._group_tokens and not self._is_sure():
+            self._group_squares += self._group_error_s**2
+            self._group_error_s = 0.0
+        else:
+            self._close_group()
+        self._group_starts += 1
 
     def _close_group(self) -> None:
         """Learns from the prompts that were observed together."""
@@ -335,9 +508,14 @@ class Estimator:
         elif self.rates is self._shared:
             self.rates = self._shared.fork(factor)
 
+    def _is_sure(self) -> bool:
+        """Whether what was observed is more than what may be wrong about it."""
+        observed_s = max(self._group_s, self._group_tokens * self.rates.token_s)
+        return observed_s**2 >= 4.0 * (self._group_squares + self._group_error_s**2)
+
     def _forget_group(self) -> None:
         self._group_tokens = self._group_starts = 0
-        self._group_s = 0.0
+        self._group_s = self._group_error_s = self._group_squares = 0.0
 
     def _set_clock(self) -> None:
         token_s = self._token_s() if self.decoding else self.rates.token_s
@@ -358,5 +536,6 @@ class Estimator:
         """When the first token of the first in its queue is expected; infinite if nothing is to be seen."""
         if not self._waiting:
             return math.inf
-        tokens = self._waiting[0].position - self._served
+        last = self._waiting[0].position if self._order.is_kept else self._booked - self._void
+        tokens = last - self._served
         return self._since + self._delay_s + tokens * token_s + self._others_s

@@ -160,10 +160,12 @@ class Booking:
         "at",
         "is_over",
         "is_prefilled",
+        "is_settled",
         "is_streamed",
         "load",
         "loads_adapter",
         "output_tokens",
+        "overtaken_at",
         "owed_tokens",
         "position",
         "uncached_tokens",
@@ -191,6 +193,10 @@ class Booking:
         self._began_at = math.inf
         self.position = self.owed_tokens = 0
         """Where it ends in the queue of the endpoint, and how long it is there, as its estimator counts."""
+        self.is_settled = False
+        """Whether it is owed no more, while it is in that queue: given up, or served before its turn."""
+        self.overtaken_at = math.inf
+        """When a later request had its first token, and this one had not."""
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens
@@ -230,8 +236,9 @@ class Booking:
             (prefill_s - prefill_before_s) / steps,
         )
 
-    def end(self, now: float) -> None:
-        """Takes the request out of the account, whatever became of it."""
+    def end(self, now: float, answer_tokens: int | None = None) -> None:
+        """Takes the request out of the account, whatever became of it. `answer_tokens` are those of an answer
+        that was served to its end, if they are known."""
         self.is_over = True
         load = self.load
         load.requests -= 1
@@ -242,7 +249,7 @@ class Booking:
             load.decoding -= 1
         else:
             self._leave_prefill(load)
-        load.estimator.ended(self, now)
+        load.estimator.ended(self, now, answer_tokens)
 
     def _leave_prefill(self, load: EndpointLoad) -> None:
         load.prefill_tokens -= self.uncached_tokens

@@ -18,7 +18,7 @@ STEP_SHARE = 1 / 32
 class Rates:
     """What was learned. Prefill and decode share steps, so that each has to be told from the other."""
 
-    __slots__ = ("_prefill", "delay_s", "observations", "pool", "step_s", "token_s")
+    __slots__ = ("_prefill", "delay_s", "is_paced", "observations", "pool", "step_s", "token_s")
 
     def __init__(
         self, token_s: float = PRIOR_TOKEN_S, delay_s: float = PRIOR_DELAY_S, pool: PoolRates | None = None
@@ -29,6 +29,8 @@ class Rates:
         """Seconds that an idle endpoint takes besides those."""
         self.step_s = 0.0
         """Seconds from one token of a stream to the next; 0 until a stream has ended."""
+        self.is_paced = False
+        """Whether streams have shown that."""
         self.pool = pool or PoolRates(token_s)
         """The same for all endpoints of a pool."""
         self.observations = 0
@@ -45,7 +47,7 @@ class Rates:
         goes on by its own observations."""
         fork = Rates(self.token_s * factor, self.delay_s * factor, self.pool)
         fork._prefill = self._prefill.scaled(factor)
-        fork.step_s, fork.observations = self.step_s, self.observations
+        fork.step_s, fork.is_paced, fork.observations = self.step_s, self.is_paced, self.observations
         return fork
 
     def expected_s(self, starts: int, tokens: int) -> float:
@@ -73,4 +75,5 @@ class Rates:
         """The same, where so many sequences were decoded in its steps on average, itself included, and so
         many seconds of each step went to prefill."""
         self.learn_step(step_s)
+        self.is_paced = True
         self.pool.learn_pace((step_s - prefill_s) / self.token_s, decoding)

@@ -237,9 +237,10 @@ class Delivery(ABC):
         self._payload = self._long_body = self.request.body = self.decision.body = b""
         self.decision.change = None
 
-    def _end_booking(self, now: float) -> None:
+    def _end_booking(self, now: float, answer_tokens: int | None = None) -> None:
+        """`answer_tokens`: those of a complete answer, if the endpoint has counted them."""
         if self.booking is not None:
-            self.booking.end(now)
+            self.booking.end(now, answer_tokens)
             self.booking = None
             if self._proxy.queues.held:
                 self._room_made()

@@ -254,12 +254,13 @@ class Exchange(Answering):
             self.handover.settled(is_served=outcome == "served")
         if self._answer is not None and not self._answer.is_plain:
             self.bytes_out -= self._answer.taken_bytes
-        booking = self.booking
-        self._end_booking(now)
+        booking, usage = self.booking, None
         if self.bytes_out:
             self.usage = self.tail.usage()
-            if self.usage is not None and outcome == "served":
-                learning.learn(self._proxy, self, self.usage, booking, now)
+            usage = self.usage if outcome == "served" else None
+        self._end_booking(now, usage.completion if usage is not None else None)
+        if usage is not None:
+            learning.learn(self._proxy, self, usage, booking, now)
         if self.reservation is not None:
             limiting.settle(self, self.reservation, now)
         queue = self.pool.queue if self.pool is not None else None

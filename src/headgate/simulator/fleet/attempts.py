@@ -33,9 +33,9 @@ class Attempt:
         self.sent_s = self.gateway.now
         self.endpoint.send(request, self)
 
-    def settle(self) -> None:
-        """Ends the booking."""
-        self.gateway.settle(self.flight, self.booking)
+    def settle(self, answer_tokens: int | None = None) -> None:
+        """Ends the booking; `answer_tokens` of an answer that was served to its end."""
+        self.gateway.settle(self.flight, self.booking, answer_tokens)
 
     # -- what the endpoint tells
 
@@ -67,7 +67,7 @@ class Attempt:
             self.booking.paced(finished.output_tokens, self.gateway.now)
         else:
             self._first_byte()
-            self.settle()
+            self.settle(finished.output_tokens)
         self._succeeded()
         self.gateway.served(self.flight, self.booking.load, finished)
 

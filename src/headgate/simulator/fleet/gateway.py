@@ -111,9 +111,9 @@ class SimulatedGateway:
 
     # -- for attempts
 
-    def settle(self, flight: Flight, booking: Booking) -> None:
-        """The endpoint owes nothing more for the request."""
-        booking.end(self.now)
+    def settle(self, flight: Flight, booking: Booking, answer_tokens: int | None = None) -> None:
+        """The endpoint owes nothing more for the request; `answer_tokens` of a complete answer."""
+        booking.end(self.now, answer_tokens)
         self._endpoints[booking.load].used_s = self.now
         self.observer.ended(flight.timed, booking.load, self.now)
 
