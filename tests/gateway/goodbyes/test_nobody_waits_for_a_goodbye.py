@@ -59,7 +59,11 @@ async def test_a_connection_that_is_given_up_as_it_is_made(mute, trust, monkeypa
     await mute.hears_the_end()
 
 
-@pytest.mark.parametrize("make", [lambda: UpstreamConnection(types.SimpleNamespace()), fetch._Connection])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: UpstreamConnection(types.SimpleNamespace()), lambda: fetch._Connection(types.SimpleNamespace())],
+    ids=["of requests", "of pages"],
+)
 def test_a_connection_that_was_given_up_before(make):
     """The loop may make it all the same."""
     ended = []
