@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate import routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
+from headgate.gateway.lookup import Lookup
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import Turns
@@ -64,6 +65,7 @@ class EndpointConnections:
         http2: bool = False,
     ) -> None:
         self.endpoint = endpoint
+        self._lookup = Lookup(endpoint.host)
         self.settings = settings
         self.uploads = uploads
         self.downloads = downloads
@@ -99,12 +101,14 @@ class EndpointConnections:
             protocol = speaking_http2(connection, self.uploads, self.downloads)
         try:
             async with asyncio.timeout(self.settings.endpoints.connect_timeout_s):
-                await loop.create_connection(
-                    lambda: protocol,
-                    self.endpoint.host,
-                    self.endpoint.port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name if self._tls is not None else None,
+                await self._lookup.connected(
+                    lambda address: loop.create_connection(
+                        lambda: protocol,
+                        address,
+                        self.endpoint.port,
+                        ssl=self._tls,
+                        server_hostname=self._server_name if self._tls is not None else None,
+                    )
                 )
         except OSError as error:
             connection.abort()

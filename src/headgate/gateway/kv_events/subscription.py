@@ -19,6 +19,7 @@ from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.account import TooManyBlocksError
 from headgate.gateway.kv_events import zmtp
 from headgate.gateway.kv_events.order import Order
+from headgate.gateway.lookup import Lookup
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,8 @@ class Subscription:
     ) -> None:
         """`begin_anew` is called where all that was told of before holds no more, and again as long as it, or
         `apply`, has said that there is more to be taken back."""
-        self._host, self._port, self._replay_port = host, port, replay_port
+        self._lookup = Lookup(host)
+        self._port, self._replay_port = port, replay_port
         self._apply = apply
         self._begin_anew = begin_anew
         self._changed = changed
@@ -110,7 +112,7 @@ class Subscription:
         pause_s, loop = RECONNECT_S, asyncio.get_running_loop()
         while True:
             try:
-                peer = await zmtp.connect(self._host, self._port, b"SUB")
+                peer = await zmtp.connect(self._lookup, self._port, b"SUB")
             except OSError as error:
                 self.problem = str(error)
             else:
@@ -248,7 +250,7 @@ class Subscription:
         self._order.skip_to(until)
 
     async def _repeat(self, port: int, until: int | None) -> None:
-        peer = await zmtp.connect(self._host, port, b"DEALER")
+        peer = await zmtp.connect(self._lookup, port, b"DEALER")
         try:
             async with asyncio.timeout(REPEAT_TIMEOUT_S):
                 await peer.send(b"", self._order.expected.to_bytes(8, "big"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from headgate.gateway.lookup import Lookup
+
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of all its parts: ten times what an engine tells of one step with 64,000 tokens."""
 MAX_PARTS = 8
@@ -120,10 +122,10 @@ class Peer:
         self._writer.transport.abort()
 
 
-async def connect(host: str, port: int, socket_type: bytes) -> Peer:
+async def connect(host: Lookup, port: int, socket_type: bytes) -> Peer:
     """A connection to a ZeroMQ socket, as a socket of this type. Raises OSError."""
     async with asyncio.timeout(CONNECT_S):
-        peer = Peer(*await asyncio.open_connection(host, port))
+        peer = Peer(*await host.connected(lambda address: asyncio.open_connection(address, port)))
         try:
             await peer.greet(socket_type)
         except BaseException:

@@ -20,6 +20,7 @@ from headgate.flow.limits import Claim, Presence, Standing
 from headgate.gateway.limiting import redis_acl, redis_members, redis_script
 from headgate.gateway.limiting.redis_access import NO_REDIS, RedisAccess, explained
 from headgate.gateway.limiting.transport import Answer, Denied, Refused, Unreachable
+from headgate.gateway.lookup import Lookup
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,24 @@ class _BoundedParser(_AsyncRESP2Parser):
 class _AtOnce(redis.asyncio.Connection):
     """Ends without a goodbye: a server that does not read, or over TLS says none, would be waited for."""
 
+    def __init__(self, *, lookup: Lookup, **options: Any) -> None:
+        super().__init__(**options)
+        self._lookup = lookup
+        self._reached = ""
+        """The address of its host that is connected to."""
+
+    def _connection_arguments(self) -> dict[str, Any]:
+        arguments = {**super()._connection_arguments(), "host": self._reached}
+        return arguments | {"server_hostname": self.host} if "ssl" in arguments else arguments
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await self._lookup.connected(self._connect_to)
+
+    async def _connect_to(self, address: str) -> None:
+        self._reached = address
+        await super()._connect()  # type: ignore[no-untyped-call]
+
     async def disconnect(self, *args: Any, **options: Any) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
@@ -120,6 +139,7 @@ class RedisTransport:
 
     def __init__(self, address: Address, access: RedisAccess) -> None:
         self._address = address
+        self._lookup = Lookup(address.host)
         self._access = access
         self._client: redis.asyncio.Redis | None = None
         self._name = uuid.uuid4().hex
@@ -131,6 +151,7 @@ class RedisTransport:
         options: dict[str, Any] = {
             "connection_class": _AtOnce,
             "parser_class": _BoundedParser,
+            "lookup": self._lookup,
             "host": self._address.host,
             "port": self._address.port or DEFAULT_PORT,
             "username": self._access.username,

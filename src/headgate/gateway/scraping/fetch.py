@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import httptools
 
 from headgate.gateway.connections import speaking_http2, why_unreachable
+from headgate.gateway.lookup import Lookup
 from headgate.loop_turns import LONG_READ_BYTES, Turns
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -48,7 +49,8 @@ class Client:
         that it shares with other clients."""
         self._http2 = http2
         self._turns = turns
-        self._host, self._port, self._tls = host, port, tls
+        self._lookup = Lookup(host)
+        self._port, self._tls = port, tls
         self._server_name = (server_name or host) if tls is not None else None
         self._host_header = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._connection: _Connection | None = None
@@ -101,8 +103,10 @@ class Client:
         if self._http2:
             protocol = speaking_http2(connection, turns, turns)
         try:
-            await loop.create_connection(
-                lambda: protocol, self._host, self._port, ssl=self._tls, server_hostname=self._server_name
+            await self._lookup.connected(
+                lambda address: loop.create_connection(
+                    lambda: protocol, address, self._port, ssl=self._tls, server_hostname=self._server_name
+                )
             )
         except (OSError, ValueError) as error:  # a host that cannot even be encoded is a ValueError
             raise FetchError(why_unreachable(error)) from error
