@@ -7,6 +7,7 @@ an interval. What becomes of the answer is `Exchange`'s.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -118,7 +119,8 @@ class Attempts(Delivery):
         long_s = pool.evidence.connects.long_s(started_at)
         timer = None
         if long_s is not None:
-            timer = proxy.loop.call_later(long_s, self._connects_slowly, load, started_at + long_s)
+            due_at = started_at + long_s
+            timer = proxy.loop.call_later(long_s, self._connects_slowly, asyncio.current_task(), due_at)
         try:
             connection = await connections.connect()
         except ShortageError as error:
@@ -152,13 +154,17 @@ class Attempts(Delivery):
         self._connecting = None
         self._send_on(connection, now)
 
-    def _connects_slowly(self, load: EndpointLoad, due_at: float) -> None:
+    def _connects_slowly(self, connecting: asyncio.Task[None] | None, due_at: float) -> None:
         """A new connection takes suspiciously long: another endpoint is asked, while it goes on. If this call
-        is late, the gateway itself was busy, and the connection may have been made meanwhile."""
+        is late, the gateway itself was busy, and the connection may have been made meanwhile: look again."""
+        if self._connecting is None or self._connecting is not connecting:
+            return
         assert self.pool is not None
-        pool, now = self.pool, self._proxy.now()
-        is_busy = now - due_at > LATE_S
-        if self.load is load and self._connecting is not None and not is_busy and self._may_retry(pool):
+        assert self.load is not None
+        pool, load, now = self.pool, self.load, self._proxy.now()
+        if now - due_at > LATE_S:
+            self._proxy.loop.call_later(LATE_S, self._connects_slowly, connecting, now + LATE_S)
+        elif self._may_retry(pool):
             self._connecting = None
             load.suspected(now)
             self._go_elsewhere("slow_connect")
