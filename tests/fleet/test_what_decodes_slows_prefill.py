@@ -30,6 +30,15 @@ def test_what_a_sequence_adds_to_a_step_is_found(beside_tokens, seed):
     assert pool.beside_tokens == pytest.approx(beside_tokens, rel=0.34, abs=0.3)
 
 
+@given(st.integers(0, 99))
+def test_chance_does_not_tell_what_a_sequence_adds(seed):
+    """Beside one to five others, steps that vary by a third say next to nothing of it: the guess stays."""
+    pool, rng = fleet.PoolRates(), random.Random(seed)
+    for _ in range(1_000):
+        pool.learn_pace(rng.gauss(300.0, 100.0), rng.uniform(1.0, 6.0))
+        assert 0.1 * PRIOR_BESIDE_TOKENS < pool.beside_tokens < 4.0 * PRIOR_BESIDE_TOKENS
+
+
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e4)), max_size=60))
 def test_whatever_streams_tell_it_stays_within_bounds(paces):
     """A step never gets shorter by a sequence more, and one never stops an endpoint."""

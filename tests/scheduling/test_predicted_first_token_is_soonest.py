@@ -259,7 +259,7 @@ def test_what_is_given_as_the_reason():
     )
 
 
-@pytest.mark.parametrize(("beside_tokens", "weight"), [(0.1, 150.0), (1.2, 301.8), (20.0, 600.0)])
+@pytest.mark.parametrize(("beside_tokens", "weight"), [(0.1, 150.0), (0.8, 201.2), (20.0, 300.0)])
 def test_who_is_in_flight_counts_by_what_each_adds_to_a_step(beside_tokens, weight):
     """For each step of the prompt and of the answer, within bounds: among idle queues it decides."""
     pool = Pool(2)

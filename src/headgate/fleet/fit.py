@@ -27,6 +27,8 @@ class Fit:
 
     __slots__ = (
         "_aa",
+        "_guess",
+        "_held",
         "_kept",
         "_streak",
         "_streak_kept",
@@ -39,10 +41,14 @@ class Fit:
         "per_s",
     )
 
-    def __init__(self, each_s: float, per_s: float, kept: float = KEPT, *, gives_up: bool = False) -> None:
+    def __init__(
+        self, each_s: float, per_s: float, kept: float = KEPT, *, gives_up: bool = False, held: float = 0.0
+    ) -> None:
         """Guesses of both; they are taken for observed apart from one another, with an amount of 1.
 
-        `gives_up` is for what may change at once: a streak of surprises makes it forget.
+        `gives_up` is for what may change at once: a streak of surprises makes it forget. `held` keeps `per_s`
+        at its guess until amounts have varied enough to tell (ridge regression, by the variance of the noise
+        over that of the guess): noise of a share n of `each_s` on a guess that may be off by g needs n² / g².
         """
         self.each_s = each_s
         """Seconds for each time."""
@@ -50,6 +56,7 @@ class Fit:
         """Seconds for an amount of 1; stays above 0."""
         self.observations = 0
         self._kept = kept
+        self._held, self._guess = held, per_s
         self._streak_kept = STREAK_KEPT if gives_up else kept
         self._streak = 0
         """Surprises since the last observation that was none: more than 0 if they took too long."""
@@ -61,7 +68,7 @@ class Fit:
 
     def scaled(self, factor: float) -> Fit:
         """Another that has seen the same, but each time `factor` times as long."""
-        scaled = Fit(self.each_s * factor, self.per_s * factor, self._kept)
+        scaled = Fit(self.each_s * factor, self.per_s * factor, self._kept, held=self._held)
         scaled._streak_kept = self._streak_kept
         # Weights are 1/expected; sums of what it took have them as a factor already.
         scaled._tt, scaled._ta, scaled._aa = self._tt / factor, self._ta / factor, self._aa / factor
@@ -95,8 +102,9 @@ class Fit:
     def _solve(self) -> None:
         """Anchored a little at the present numbers, so that what was long not observed stays as it was."""
         anchor = _ANCHOR * (self._tt + self._aa)
-        tt, aa = self._tt + anchor, self._aa + anchor
-        ty, ya = self._ty + anchor * self.each_s, self._ya + anchor * self.per_s
+        held = self._held * self.each_s
+        tt, aa = self._tt + anchor, self._aa + anchor + held
+        ty, ya = self._ty + anchor * self.each_s, self._ya + anchor * self.per_s + held * self._guess
         determinant = tt * aa - self._ta * self._ta
         each = (ty * aa - ya * self._ta) / determinant
         per = (ya * tt - ty * self._ta) / determinant

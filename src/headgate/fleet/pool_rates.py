@@ -26,6 +26,8 @@ PRIOR_HANDOVER_TOKEN_S = 6e-6
 PRIOR_BESIDE_TOKENS = 1.2
 """A guess: a sequence that is decoded computes one token, and reads its KV cache besides."""
 LEAST_BESIDE_TOKENS, MOST_BESIDE_TOKENS = 0.1, 20.0
+PACE_HELD = 0.05
+"""A step varies by a third of what it takes anyway, and the guess may be off by as much again and more."""
 PACE_KEPT = 0.995
 """The number of sequences changes slowly: their cost is told from more streams than the rate of prefill is
 from prompts."""
@@ -86,6 +88,6 @@ class PoolRates:
         step_tokens = max(step_tokens, 0.0)  # less where prefill was taken for longer than it was
         if self._pace is None:
             alone = max(step_tokens - decoding * PRIOR_BESIDE_TOKENS, 0.5 * step_tokens)
-            self._pace = Fit(alone, PRIOR_BESIDE_TOKENS, PACE_KEPT)
+            self._pace = Fit(alone, PRIOR_BESIDE_TOKENS, PACE_KEPT, held=PACE_HELD)
         self._pace.learn(1.0, decoding, step_tokens)
         self.beside_tokens = min(max(self._pace.per_s, LEAST_BESIDE_TOKENS), MOST_BESIDE_TOKENS)

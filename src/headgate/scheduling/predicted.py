@@ -40,7 +40,7 @@ MOST_DELAYED = 8.0
 with the popular prefixes would have all of the queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
-LEAST_IN_FLIGHT_TOKENS, MOST_IN_FLIGHT_TOKENS = 150.0, 600.0
+LEAST_IN_FLIGHT_TOKENS, MOST_IN_FLIGHT_TOKENS = 150.0, 300.0
 """A request in flight counts for no more than this, as caches would be given up for evenness, and for no
 less, as it will want room in the cache, and its length is a guess."""
 _NOTHING = repeat(0)
