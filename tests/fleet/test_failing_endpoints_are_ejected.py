@@ -105,6 +105,38 @@ def test_a_request_that_was_rejected_is_tried_on_an_ejected_endpoint_before_it_f
     assert pick(pool, 102.5, rng) in pool[2:]
 
 
+def test_those_that_answered_are_tried_again_while_few_are_well():
+    """Once the first time of an ejection is over, and once a second; not those that did not answer at all."""
+    pool = [load(place) for place in range(4)]
+    rng = random.Random(1)
+    for endpoint, reason in zip(pool, ("status_500", "hang"), strict=False):
+        for _ in range(5):
+            endpoint.failed(100.0, reason)
+        endpoint.ejected_until, endpoint.ejected_for_s = 140.0, 40.0
+
+    def picked(now, tried=()):
+        return {pick(pool, now, rng, tried) for _ in range(50)}
+
+    assert picked(110.0) == {pool[2], pool[3]}, "half of the pool is well"
+    pool[2].suspected(110.0)
+    assert picked(110.5) == {pool[0], pool[3]}
+    pool[0].failed(110.5, "status_500")
+    assert picked(110.6) == {pool[3]}
+    pool[2].suspected(112.0)
+    assert picked(112.1) == {pool[0], pool[3]}
+    assert picked(104.0) == {pool[3]}, "its first time is not over"
+
+
+def test_who_returns_is_not_eased_in_while_few_are_well():
+    """Those would be crowded."""
+    pool = [load(place) for place in range(3)]
+    for returning in pool[:2]:
+        assert [returning.failed(100.0, "status_503") for _ in range(5)][-1]
+    rng = random.Random(1)
+    count = sum(pick(pool, 105.5, rng) in pool[:2] for _ in range(300))
+    assert 150 < count < 250
+
+
 def test_answer_ends_an_ejection():
     """Asked nevertheless, since others failed as well, it has shown that it serves."""
     endpoint = load()

@@ -193,6 +193,12 @@ class EndpointHealth:
             self.ejected_until = now
             self.suspect_until = now + self.policy.slow_start_s
 
+    def may_be_tried(self, now: float) -> bool:
+        """Whether the first time of its ejection is over, and another try would cost little: it answered at
+        once, though with an error. A failure has it avoided for a second, as always."""
+        ejected_s = now - (self.ejected_until - self.ejected_for_s)
+        return ejected_s >= self.policy.base_s and bool(self.reasons) and "status" in self.reasons[-1]
+
     @property
     def away_until(self) -> float:
         """When it may have requests again, as far as its ejection and its rest go."""

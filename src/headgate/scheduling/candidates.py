@@ -20,10 +20,11 @@ def candidates(
     """The endpoints to choose among; empty if all of them were tried, or have `max_requests` in flight.
 
     Never more than a part of the pool, half by default, is passed over for its failures. One that returns
-    from an ejection takes part in its share of the choices. If only endpoints are left that one would rather
-    not ask, the one whose failure is longest ago stands alone: a bad try beats none. Those that want no
-    requests for a while are asked only if there are no others but the ejected; not by a request that was
-    rejected already, as an ejected one may be well again.
+    from an ejection takes part in its share of the choices. While less than half of the pool is well, it
+    takes part in full, and so do those that were ejected a while ago for what they answered. If only
+    endpoints are left that one would rather not ask, the one whose failure is longest ago stands alone: a bad
+    try beats none. Those that want no requests for a while are asked only if there are no others but the
+    ejected; not by a request that was rejected already, as an ejected one may be well again.
     """
     for load in pool:
         if load.suspect_until > now or load.requests >= max_requests:
@@ -44,7 +45,13 @@ def _of_mixed(
     ejected = fleet.ejected(
         [load for load in pool if load.suspect_until > now], now, fleet.most_ejected(pool)
     )
-    chosen = [load for load in with_room if load.suspect_until <= now or _takes_part(load, ejected, now, rng)]
+    fit = sum(load.suspect_until <= now for load in pool)
+    is_short = 2 * fit < len(pool)
+    chosen = [
+        load
+        for load in with_room
+        if load.suspect_until <= now or _takes_part(load, ejected, now, rng, is_short=is_short)
+    ]
     if chosen or not with_room:
         return chosen
     resting = [load for load in with_room if load.resting_until > now and load not in ejected]
@@ -55,10 +62,15 @@ def _of_mixed(
 
 
 def _takes_part(
-    load: EndpointLoad, ejected: Collection[EndpointLoad], now: float, rng: random.Random
+    load: EndpointLoad, ejected: Collection[EndpointLoad], now: float, rng: random.Random, *, is_short: bool
 ) -> bool:
-    """Whether one that failed lately is weighed like the others this time."""
-    if load in ejected or load.resting_until > now or load.avoided(now):
+    """Whether one that failed lately is weighed like the others this time. Where few are left, another try
+    costs less than to crowd those."""
+    if load.resting_until > now or load.avoided(now):
+        return False
+    if is_short and load.may_be_tried(now):
+        return True
+    if load in ejected:
         return False
     # Ejected by its own account, but not by the pool's: it takes part in full, since it is needed.
     share = load.share(now) or 1.0
