@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from headgate.flow.queue import FAIRNESS, BandSettings
+from headgate.flow.queue.queue import EXPIRED_AT_ONCE, LEAST_WAIT_S
 
 
 def calls(action):
@@ -130,3 +131,19 @@ def test_requests_that_are_gone_take_no_room(queue_of, wait):
     held = queue._bands.of(0).flows["a"]._line
     assert len(held) < 200
     assert len(queue._expiry._ends) < 200
+
+
+def test_requests_whose_time_is_over_leave_in_slices(queue_of, wait, room):
+    """Thousands may have the same end: others have their turns in between, and none goes meanwhile."""
+    queue = queue_of()
+    for number in range(5 * EXPIRED_AT_ONCE):
+        queue.enter(wait(number, deadline=1.0), 0.0)
+    room.slots = 5 * EXPIRED_AT_ONCE
+    told = []
+    while queue.wake_at(1.0) <= 1.0 + LEAST_WAIT_S:
+        slice_ = [waiting.owner for waiting, _ in queue.dropped(1.0)]
+        assert len(slice_) <= EXPIRED_AT_ONCE
+        told += slice_
+        assert queue.next(1.0) is None
+        queue.validate()
+    assert told == list(range(5 * EXPIRED_AT_ONCE))

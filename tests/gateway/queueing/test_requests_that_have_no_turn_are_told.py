@@ -1,12 +1,14 @@
 """Whoever may not wait, or not any longer, is told why and when to come again; nothing of it is sent."""
 
 import asyncio
+import itertools
 import json
 import logging
 
 import pytest
 
 from headgate import routing
+from headgate.gateway.queueing import pool_queue
 
 REASONS = ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason")
 
@@ -132,6 +134,23 @@ async def test_the_pool_is_deleted(start_pool):
     client = await pool.wait()
     pool.gateway.proxy.use(routing.Snapshot())
     told(await client.response(), 503, "no_ready_endpoint", "rejected-no-endpoints")
+
+
+async def test_many_are_told_in_slices(start_pool, monkeypatch):
+    """Of a pool that is deleted while thousands wait, some are told in each turn of the event loop."""
+    monkeypatch.setattr(pool_queue, "AT_ONCE", 2)
+    pool = await start_pool(queue_no_endpoint_wait_s=60.0)
+    pool.gateway.serve([])
+    clients = [await pool.wait(str(number)) for number in range(7)]
+    (queue,) = pool.gateway.proxy.queues.all()
+    pool.gateway.proxy.use(routing.Snapshot())
+    left = [queue.held]
+    while left[-1]:
+        await asyncio.sleep(0)
+        left.append(queue.held)
+    assert max(before - after for before, after in itertools.pairwise([7, *left])) == 2
+    for client in clients:
+        told(await client.response(), 503, "no_ready_endpoint", "rejected-no-endpoints")
 
 
 async def test_a_gateway_that_stops_holds_nobody(pool, endpoint):

@@ -28,6 +28,8 @@ from headgate.flow.sharing import Charge, PoolReport
 LEAST_WAIT_S = 0.001
 """Nothing is looked at again earlier, if nothing happens."""
 NO_ENDPOINT_RETRY_S = 5
+EXPIRED_AT_ONCE = 64
+"""Requests that lose their place until this is asked for: thousands may have the same end."""
 
 
 class FlowQueue:
@@ -124,6 +126,8 @@ class FlowQueue:
         if not self._requests:
             return None
         self._keep_up(now)
+        if self._expiry.is_due(now) and self._expiry.at() <= now:
+            return None  # as long as there are more whose time is over
         turn = self._turns.next(now) if self._requests else None
         if turn is None:
             return None
@@ -313,7 +317,7 @@ class FlowQueue:
         return self._told(waiting, reason, now)
 
     def _expire(self, now: float) -> None:
-        while self._expiry.at() <= now:
+        while len(self._dropped) < EXPIRED_AT_ONCE and self._expiry.at() <= now:
             waiting = self._expiry.first()
             reason = why.expired(now - waiting.arrived, has_endpoints=not self._expiry.is_empty)
             self._drop(waiting, reason, now)

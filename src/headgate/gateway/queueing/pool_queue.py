@@ -7,6 +7,7 @@ was woken; if only time will make room, a timer wakes it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import time
@@ -186,11 +187,17 @@ class PoolQueue:
     def remove(self) -> None:
         """The pool is gone."""
         self._is_removed = True
-        now = self._proxy.now()
-        for waiting, wait in list(self._waits.items()):
-            self._flow.leave(waiting, now)
-            self._drop(wait, reasons.DELETED, now)
         self._alarm.stop()
+        self._turn_all_away()
+
+    def _turn_all_away(self) -> None:
+        """In slices: other pools have their turns in between."""
+        now = self._proxy.now()
+        for wait in list(itertools.islice(self._waits.values(), AT_ONCE)):
+            self._flow.leave(wait.place, now)
+            self._drop(wait, reasons.DELETED, now)
+        if self._waits:
+            self._proxy.loop.call_soon(self._turn_all_away)
 
     # -- requests
 
@@ -282,6 +289,8 @@ class PoolQueue:
 
     def _look(self) -> None:
         """Sends all that may go, tells all that may not wait longer, and sleeps until something is due."""
+        if self._is_removed:
+            return
         began = time.perf_counter()
         self._alarm.stop()
         now = self._proxy.now()
