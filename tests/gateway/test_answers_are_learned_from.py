@@ -58,3 +58,26 @@ async def test_lengths_and_pace(gateway, endpoint):
         assert shown["output_tokens_expected"] == expected
         call.answer(b"{}")
         await asking
+
+
+async def test_responses_that_are_not_streamed_teach_the_rate_of_prefill(gateway, endpoint):
+    """Of each, 51 tokens took 1 s, at the pace of the fastest: the prompt was prefilled in the other time."""
+    at = [100.0]
+    gateway.proxy.now = lambda: at[0]
+
+    async def ask(letter, prompt_bytes, tokens, seconds):
+        message = {"role": "user", "content": letter * prompt_bytes}
+        asking = asyncio.ensure_future(gateway.ask({"model": "m", "messages": [message]}))
+        call = await endpoint.call()
+        at[0] += seconds
+        call.answer(b'{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}' % (prompt_bytes // 4, tokens))
+        await asking
+        at[0] += 10.0
+
+    await ask("z", 4, 51, 1.0)
+    for number in range(24):
+        kilobytes = 10 + 10 * (number % 3)
+        await ask(chr(ord("a") + number), 1_000 * kilobytes, 51, 1.0 + kilobytes / 20)
+    estimate = in_flight.endpoints(gateway.proxy)["default/pool"][0]["estimate"]
+    assert estimate["observations"] >= 10
+    assert estimate["prefill_tokens_per_s"] == pytest.approx(5_000, rel=0.25)
