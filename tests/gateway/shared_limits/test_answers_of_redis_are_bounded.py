@@ -8,6 +8,7 @@ import resource
 import pytest
 
 from headgate.api.addresses import Address
+from headgate.gateway.limiting import redis_members, redis_script
 from headgate.gateway.limiting.lease_source import LeaseSource
 from headgate.gateway.limiting.redis_access import RedisAccess
 from headgate.gateway.limiting.redis_transport import RedisTransport
@@ -88,3 +89,34 @@ async def test_a_hostile_answer_closes_the_connection(connect, eventually, begin
     assert server.sent < 16 * MB, "of which most waits in the buffers of the kernel"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
     assert budget.take(1, asyncio.get_running_loop().time())
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("number", [b"nan", b"inf", b"-inf", b"1e400", b"9223372036854775807", b"-1e300"])
+def test_numbers_that_are_none_are_refused(at, number):
+    """A level that is not a number would make each request of the route a fault of its endpoint."""
+    answer = [b"epoch", b"0", b"100", b"1000", b"1", b"1.5"]
+    assert redis_script.grant(answer).level == 1000.0
+    answer[at] = number
+    with pytest.raises(ValueError, match=r"int\(\)|counts nothing|no amount"):
+        redis_script.grant(answer)
+    if at < 4:
+        standing = [b"2", b"10", b"1.5"]
+        standing[at - 1] = number
+        with pytest.raises(ValueError, match=r"int\(\)|counts nothing|no amount"):
+            redis_members.standing(standing)
+
+
+def resp(*parts: bytes) -> bytes:
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+async def test_requests_are_answered_whatever_a_redis_says(connect, eventually):
+    """Its numbers are not used, and the limit goes on by the local share."""
+    _, source = await connect(resp(b"e", b"0", b"9" * 19, b"nan", b"9" * 19, b"inf"), b"")
+    budget = source.budget("m:input", 1000, 60)
+    source.ask(budget, 10, lambda: None)
+    await eventually(lambda: source.refusal({"m:input"}) or source.trouble)
+    now = asyncio.get_running_loop().time()
+    assert budget.take(1, now)
+    assert 0 <= budget.available(now) <= 1000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headgate.flow.limits import Presence, Standing
 from headgate.flow.limits.shares import FLOOR, GRACE_S, KEEP_S, PRESENT_S, RESERVE, WHOLE
-from headgate.gateway.limiting.redis_script import OWN_TIME, bounds
+from headgate.gateway.limiting.redis_script import OWN_TIME, amount, bounds, count
 
 KEY = "headgate:ratelimit:members"
 EXPIRY_S = 100
@@ -111,4 +111,4 @@ def arguments(name: str, presence: Presence) -> list[str | int]:
 def standing(answer: list[bytes | int]) -> Standing:
     """What NOTE returned. Raises ValueError or TypeError if it is something else."""
     members, part, time = answer
-    return Standing(members=int(members), part=int(part), time=float(time))
+    return Standing(members=count(members), part=count(part), time=amount(time))

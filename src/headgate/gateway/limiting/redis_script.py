@@ -22,6 +22,8 @@ from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S, SPILL
 PREFIX = "kthena:ratelimit"
 """Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
 LEAST_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
+MOST = 1 << 53
+"""Of what a server may tell as a number: up to it, floats are exact."""
 SLACK_S = 0.5
 """For the way of a claim to Redis: by so much more its time may have gone on than the claimant knew."""
 
@@ -209,9 +211,26 @@ def grant(answer: list[bytes | int]) -> Grant:
     assert isinstance(epoch, bytes)
     return Grant(
         epoch=epoch.decode(),
-        used=int(used),
-        granted=int(granted),
-        level=float(level),
-        members=int(members),
-        time=float(time),
+        used=count(used),
+        granted=count(granted),
+        level=amount(level),
+        members=count(members),
+        time=amount(time),
     )
+
+
+def count(told: bytes | int) -> int:
+    """A number of tokens or gateways. Raises ValueError or TypeError."""
+    number = int(told)
+    if not 0 <= number <= MOST:
+        raise ValueError(f"{told!r:.80} counts nothing")
+    return number
+
+
+def amount(told: bytes | int) -> float:
+    """A number that requests are answered with: none of those that no sum or comparison survives. Raises
+    ValueError or TypeError."""
+    number = float(told)
+    if not abs(number) <= MOST:
+        raise ValueError(f"{told!r:.80} is no amount")
+    return number
