@@ -176,6 +176,8 @@ class PairedDelivery(Attempts):
         assert pool is not None
         now, reason, refusing = self._proxy.now(), f"prefill_status_{status}", handover.prefill.load
         if not handover.at_once:
+            if blame.is_suspect(status):
+                self._proxy.recorder.attempt_failed(pool, reason)
             self._suspect_prefill(refusing, status, now)
             self._do_all_of_it(reason)
             return

@@ -488,6 +488,7 @@ async def test_a_rejection_by_the_endpoint_that_prefills(split, chat, handed_ove
     assert (await some.gateway.ask(chat())).status == 200
     assert some.load(some.prefill[0]).failures == 1
     assert some.load(some.decode[0]).failures == 0
+    assert some.failed(f"prefill_status_{status}") == 1
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
