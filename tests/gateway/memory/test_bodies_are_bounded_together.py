@@ -105,7 +105,7 @@ async def test_small_bodies_are_served_meanwhile(bounded, endpoint, holding):
 async def test_small_bodies_are_bounded_too(bounded, holding):
     """Nothing is held past the bound, however small each body is."""
     await _begin(bounded, holding, 13, 61_000, 60_000)
-    await _begin(bounded, holding, 1, 20_000, 19_999)
+    await _begin(bounded, holding, 1, 19_501, 19_500)  # a head that waits for its turn counts, too
     client = await bounded.connect()
     client.send(_head(61_000) + _body(61_000)[:-1])
     await _is_refused(client)
@@ -122,7 +122,7 @@ async def test_requests_with_a_known_head_are_bounded_too(bounded, endpoint, hol
         client.post(_body(1000))
         assert (await client.response()).status == 200
     await _begin(bounded, holding, 13, 61_000, 60_000)
-    await _begin(bounded, holding, 1, 20_000, 19_999)
+    await _begin(bounded, holding, 1, 19_501, 19_500)  # a head that waits for its turn counts, too
     client.post(_body(1000))
     await _is_refused(client)
 
