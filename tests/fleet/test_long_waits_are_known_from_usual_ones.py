@@ -5,8 +5,8 @@ import math
 from headgate.fleet import Waits
 
 
-def waits(*seconds, least_s=0.25):
-    known = Waits(0.01, least_s)
+def waits(*seconds, least_s=0.25, step_s=0.01, **more):
+    known = Waits(step_s, least_s, **more)
     for each in seconds:
         known.note(each)
     return known
@@ -27,6 +27,15 @@ def test_three_times_the_99th_percentile():
 def test_there_is_a_least():
     """However short waits are."""
     assert waits(*[0.0] * 100).long_s(0.0) == 0.25
+
+
+def test_a_few_slow_ones_hide_nothing():
+    """At most so many times the median, or five seconds, whichever is longer."""
+    slow = [20.0] * 5
+    assert waits(*[0.9] * 95, *slow, step_s=0.25, medians=10.0).long_s(0.0) == 10.0
+    assert waits(*[0.1] * 95, *slow, step_s=0.25, medians=10.0).long_s(0.0) == 5.0
+    assert waits(*[0.1] * 95, *slow, step_s=0.25).long_s(0.0) > 60.0
+    assert waits(*[0.9] * 100, step_s=0.25, medians=10.0).long_s(0.0) == 3.0
 
 
 def test_waits_beyond_what_is_counted():

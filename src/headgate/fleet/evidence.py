@@ -7,6 +7,9 @@ from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.outliers import Tally
 from headgate.fleet.waits import Waits
 
+MEDIANS = 10.0
+"""So many medians of silence are suspicious: whoever is silent is asked before it is left."""
+
 
 class Evidence:
     """Of one pool. Outlives its snapshots."""
@@ -17,9 +20,9 @@ class Evidence:
         self.shared = SharedStatuses()
         self.tally = Tally()
         """Attempts and failures of all its endpoints of late."""
-        self.silences = Waits(0.25, 2.0), Waits(0.25, 2.0)
+        self.silences = Waits(0.25, 2.0, MEDIANS), Waits(0.25, 2.0, MEDIANS)
         """How long endpoints are silent before their response, if it is not streamed, and if it is."""
-        self.prefills = Waits(0.25, 2.0)
+        self.prefills = Waits(0.25, 2.0, MEDIANS)
         """How long endpoints are silent that prefill for others."""
         self.connects = Waits(0.01, 0.25)
         """How long new connections take."""

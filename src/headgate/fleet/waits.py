@@ -10,16 +10,19 @@ MOST_KNOWN = 4096
 """Beyond it, all that was seen before counts half: what is usual changes."""
 RARE_SHARE = 0.01
 TIMES = 3.0
+LEAST_MOST_S = 5.0
 _BUCKETS = 256
 _FRESH_S = 1.0
 
 
 class Waits:
-    """Counts waits in steps of `step_s` up to 256 of them. `least_s` is called long at the soonest."""
+    """Counts waits in steps of `step_s` up to 256 of them. `least_s` is called long at the soonest, and so
+    many `medians` at the latest, or 5 s: a few that are slow must not hide who has stopped."""
 
-    __slots__ = ("_bound_s", "_counts", "_least_s", "_per_s", "_read_at")
+    __slots__ = ("_bound_s", "_counts", "_least_s", "_medians", "_per_s", "_read_at")
 
-    def __init__(self, step_s: float, least_s: float) -> None:
+    def __init__(self, step_s: float, least_s: float, medians: float = math.inf) -> None:
+        self._medians = medians
         self._per_s = 1.0 / step_s
         self._least_s = least_s
         self._counts = [0] * _BUCKETS
@@ -31,7 +34,8 @@ class Waits:
         self._counts[place if 0 <= place < _BUCKETS else -1] += 1
 
     def long_s(self, now: float) -> float | None:
-        """Three times the 99th percentile; None while too little is known. Worked out once a second."""
+        """Three times the 99th percentile, within the bounds; None while too little is known. Worked out once
+        a second."""
         if now - self._read_at >= _FRESH_S:
             self._read_at, self._bound_s = now, self._read()
         return self._bound_s
@@ -40,12 +44,20 @@ class Waits:
         known = sum(self._counts)
         if known < LEAST_KNOWN:
             return None
-        longer, place = 0, _BUCKETS
-        while longer <= known * RARE_SHARE:
-            place -= 1
-            longer += self._counts[place]
+        rare, median = self._place(known * RARE_SHARE), self._place(known / 2)
         if known > MOST_KNOWN:
             self._counts = [count // 2 for count in self._counts]
-        if place == _BUCKETS - 1:
-            return math.inf  # as long as can be told, or longer
-        return max(TIMES * (place + 1) / self._per_s, self._least_s)
+        most_s = max(self._medians * self._until_s(median), LEAST_MOST_S)
+        return max(min(TIMES * self._until_s(rare), most_s), self._least_s)
+
+    def _place(self, longer: float) -> int:
+        """Where as many are not shorter, the longest first."""
+        count, place = 0, _BUCKETS
+        while count <= longer:
+            place -= 1
+            count += self._counts[place]
+        return place
+
+    def _until_s(self, place: int) -> float:
+        """The end of a step; the last one has none."""
+        return math.inf if place == _BUCKETS - 1 else (place + 1) / self._per_s
