@@ -89,14 +89,10 @@ class Hub(Generic[Who]):
         everybody = [*reports, *[silent] * missing]
         rooms = dividing.rooms(everybody)
         self._turn += 1
+        waits = {who: _by_priority(each[pool]) if pool in each else {} for who, each in self._reports.items()}
         parts = {
             priority: promised.give(
-                {
-                    who: _by_priority(each[pool]).get(priority) if pool in each else None
-                    for who, each in self._reports.items()
-                },
-                self._turn,
-                missing,
+                {who: own.get(priority) for who, own in waits.items()}, self._turn, missing
             )
             for priority, promised in self._parts[pool].items()
         }
