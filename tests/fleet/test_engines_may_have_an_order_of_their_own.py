@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import fleet, routing
-from headgate.fleet.order import LATE_S, Order
+from headgate.fleet.order import LATE_S, ServingOrder
 
 TOKEN_S = 1e-4
 
@@ -80,7 +80,7 @@ def test_first_tokens_of_one_step_come_in_any_order():
 
 def test_an_order_is_believed_again():
     """It takes more than one that was overtaken to lose it, and a hundred that were not to have it back."""
-    order = Order()
+    order = ServingOrder()
     order.saw(1.0)
     assert order.is_kept
     order.saw(1.0)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet.deviation import LEARNED_BY, Deviation
 from headgate.fleet.kv_room import KvRoom
-from headgate.fleet.order import Order
+from headgate.fleet.order import ServingOrder
 from headgate.fleet.prediction import Prediction
 from headgate.fleet.rates import Rates
 from headgate.fleet.unseen import UnseenPrompts
@@ -127,7 +127,7 @@ class Estimator:
         """How far that may be off since it was last idle, where first tokens were not seen."""
         self._group_squares = 0.0
         """Of the same before that."""
-        self._order = Order()
+        self._order = ServingOrder()
         self._overtaken: dict[Booking, None] = {}
         """Streams that were taken for served as later ones were, and have no first token yet."""
         self._unseen = UnseenPrompts()

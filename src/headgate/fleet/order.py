@@ -14,7 +14,7 @@ MANY, FEW = 0.05, 0.01
 """Two of 32 that were overtaken are no chance; a hundred in a row that were not have their order again."""
 
 
-class Order:
+class ServingOrder:
     """Of one engine."""
 
     __slots__ = ("is_kept", "overtaken")

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import ExactIndex, kv_events
-from headgate.gateway.kv_events.subscription import Subscription, Turns
+from headgate.gateway.kv_events.subscription import PublisherTurns, Subscription
 from headgate.gateway.kv_events.tokens import PromptTokens
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Source:
     """What is heard of one engine."""
 
     def __init__(
-        self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex, turns: Turns
+        self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex, turns: PublisherTurns
     ) -> None:
         self._turns = turns
         self.target = target
@@ -163,7 +163,7 @@ class KvEventSources:
         self.tokens = PromptTokens(proxy, self.exact)
         self.silences = 0
         self._past: Counter[str] = Counter()
-        self._turns = Turns()
+        self._turns = PublisherTurns()
         self._is_started = False
 
     def start(self) -> None:

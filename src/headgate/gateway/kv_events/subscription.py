@@ -54,7 +54,7 @@ class _NoEventsError(Exception):
     """A message that is none of the protocol."""
 
 
-class Turns:
+class PublisherTurns:
     """Of all publishers of a process: a slice of what one of them sent is put to use, then all pause."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Subscription:
         apply: Callable[[kv_events.Event], bool],
         begin_anew: Callable[[], bool],
         changed: Callable[[], None],
-        turns: Turns,
+        turns: PublisherTurns,
     ) -> None:
         """`begin_anew` is called where all that was told of before holds no more, and again as long as it, or
         `apply`, has said that there is more to be taken back."""
