@@ -27,17 +27,32 @@ async def test_refused_connection(start_gateway, start_endpoint):
     assert "attempts=2" in gateway.log_lines()[0]
 
 
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("way", ["close", "reset"])
-async def test_connection_lost_before_the_answer(start_gateway, start_endpoint, way, sent):
-    """A connection that ends before the head of an answer is complete costs the client nothing."""
+async def test_connection_lost_before_the_answer(start_gateway, start_endpoint, way):
+    """A connection that ends before anything of an answer came costs the client nothing."""
+    failing = await start_endpoint(behave=lambda call: getattr(call, way)())
+    gateway = await start_gateway(failing, await start_endpoint(b"alive"))
+    assert (await gateway.ask()).body == b"alive"
+    assert gateway.metric("headgate_gateway_attempts_failed_total", reason="reset") == 1
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"],
+    ids=["a byte", "a line", "an interim response"],
+)
+async def test_no_work_is_done_twice_once_a_response_has_begun(start_gateway, start_endpoint, sent):
+    """Whoever began to respond may have done what was asked: the request goes to nobody else."""
 
     def fail(call):
         call.write(sent)
-        asyncio.get_running_loop().call_later(0.01, getattr(call, way))
+        call.close()
 
-    gateway = await start_gateway(await start_endpoint(behave=fail), await start_endpoint(b"alive"))
-    assert (await gateway.ask()).body == b"alive"
+    endpoints = [await start_endpoint(behave=fail) for _ in range(2)]
+    gateway = await start_gateway(*endpoints)
+    response = await gateway.ask()
+    assert (response.status, response.json["error"]["code"]) == (502, "upstream_failed")
+    assert sum(len(endpoint.calls) for endpoint in endpoints) == 1
     assert gateway.metric("headgate_gateway_attempts_failed_total", reason="reset") == 1
 
 

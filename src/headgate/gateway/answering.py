@@ -250,7 +250,8 @@ class Answering(PairedDelivery):
             assert self.pool is not None
             self._send_on_new(self._proxy.connections(self.pool, self.load))
         else:
-            self._attempt_failed("reset", f"broke off before its answer: {message}")
+            said = f"broke off before its answer: {message}"
+            self._attempt_failed("reset", said, has_begun=connection.has_begun)
 
     def upstream_broke(self, message: str) -> None:
         """The endpoint's answer is not HTTP. Not retried: it may have done the work."""

@@ -175,7 +175,7 @@ class Attempts(Delivery):
         pool, load = self.pool, self.load
         assert pool is not None
         assert load is not None
-        may_retry = self._may_retry(pool)
+        may_retry = not self._has_response_begun() and self._may_retry(pool)
         self._proxy.health.hangs(pool, load, now)
         if may_retry:
             self._go_elsewhere("hang")
@@ -190,13 +190,20 @@ class Attempts(Delivery):
 
     def _no_head_in_time(self) -> None:
         self._timer = None
+        has_begun = self._has_response_begun()
         self._drop_upstream()
-        self._attempt_failed("timeout", "sent no response head in time")
+        self._attempt_failed("timeout", "sent no response head in time", has_begun=has_begun)
+
+    def _has_response_begun(self) -> bool:
+        """Whether a part of a response head has come. The endpoint may have done the work: nobody else is
+        asked to do it again."""
+        return self._upstream is not None and self._upstream.has_begun
 
     # -- after a failure
 
-    def _attempt_failed(self, reason: str, message: str) -> None:
-        """Ends an attempt that got no answer; tries another endpoint while that is allowed.
+    def _attempt_failed(self, reason: str, message: str, *, has_begun: bool = False) -> None:
+        """Ends an attempt that got no answer; tries another endpoint while that is allowed, and unless a
+        response had begun.
 
         `message` says of the endpoint what it did, for the log.
         """
@@ -205,7 +212,7 @@ class Attempts(Delivery):
         load, address = self.load, self.load.endpoint.address
         self._end_attempt(reason)
         self._proxy.health.attempt_failed(self.pool, load, reason, self._proxy.now())
-        if self._may_retry(self.pool):
+        if not has_begun and self._may_retry(self.pool):
             self._retry()
         else:
             self._give_up(reason, f"{address} {message}")

@@ -30,7 +30,8 @@ async def test_cut(
     form,
     then,
 ):
-    """Before the end of the head, another endpoint answers; in the body, the answer is not made whole."""
+    """Before its first byte, another endpoint answers; in the head, the work may be done, and nobody else is
+    asked to do it again; in the body, the answer is not made whole."""
     answer = FORMS[form]
     faulty, other = await start_faulty(), await start_faulty(faults.Fault(WELL.wire))
     gateway = await start_gateway(
@@ -44,8 +45,10 @@ async def test_cut(
         client.transport.write(request_bytes({"model": "m", "stream": form == "events"}))
         seen = await client.view()
         client.close()
-        if place < len(answer.head):
-            assert (seen.status, seen.body, seen.end) == (200, WELL.body, "kept"), place
+        if place == 0:
+            assert (seen.status, seen.body, seen.end) == (200, WELL.body, "kept")
+        elif place < len(answer.head):
+            assert (seen.status, json.loads(seen.body)["error"]["code"]) == (502, "upstream_failed"), place
         elif place == len(answer.wire) and form != "unframed":
             assert (seen.status, seen.body, seen.end) == (200, answer.body, "kept"), place
         elif form == "unframed" and then == "close":
@@ -61,6 +64,6 @@ async def test_cut(
         else:
             assert (seen.status, seen.end) == (200, "cut"), place
             assert answer.body.startswith(seen.body), place
-    assert len(other.requests) == len(answer.head)
+    assert len(other.requests) == 1
     await nothing_is_left(gateway, files)
     assert gateway.settled == len(gateway.log_lines()) == len(answer.wire) + 1

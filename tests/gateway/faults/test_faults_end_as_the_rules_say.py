@@ -5,6 +5,7 @@ The rules that the table follows:
 - `unreached`, `lost`, `late`, `status`: no byte was sent to the client, and the endpoint gave no answer, or
   one that says to try elsewhere. Another endpoint gets the request. Without one it is a 503, a 502, a 504, or
   the endpoint's own answer.
+- `begun`, `stuck`: a part of the head came, and the work may be done: 502 or 504, and nothing is tried again.
 - `invalid`: the endpoint answered, and not in HTTP. It may have done the work: 502, nothing is tried again.
 - `broken`, `silent`: a part of the answer is with the client. Nothing is tried again. Of events, those that
   are whole came, then one that says why; any other answer is `cut`, and so are events behind the last chunk.
@@ -27,15 +28,15 @@ resets amid the request             | lost      | lost      | lost      | lost
 closes after the request            | lost      | lost      | lost      | lost
 resets after the request            | lost      | lost      | lost      | lost
 
-closes in the status line           | lost      | lost      | lost      | lost
-resets in the status line           | lost      | lost      | lost      | lost
-hangs in the status line            | late      | late      | late      | late
-closes in the headers               | lost      | lost      | lost      | lost
-resets in the headers               | lost      | lost      | lost      | lost
-hangs in the headers                | late      | late      | late      | late
-closes at the end of the head       | lost      | lost      | lost      | lost
-resets at the end of the head       | lost      | lost      | lost      | lost
-hangs at the end of the head        | late      | late      | late      | late
+closes in the status line           | begun     | begun     | begun     | begun
+resets in the status line           | begun     | begun     | begun     | begun
+hangs in the status line            | stuck     | stuck     | stuck     | stuck
+closes in the headers               | begun     | begun     | begun     | begun
+resets in the headers               | begun     | begun     | begun     | begun
+hangs in the headers                | stuck     | stuck     | stuck     | stuck
+closes at the end of the head       | begun     | begun     | begun     | begun
+resets at the end of the head       | begun     | begun     | begun     | begun
+hangs at the end of the head        | stuck     | stuck     | stuck     | stuck
 
 says 502                            | status    | status    | status    | status
 says 503                            | status    | status    | status    | status
@@ -92,7 +93,9 @@ WELL = faults.plain(b'{"text":"of the other endpoint"}')
 REFUSALS = {
     "unreached": (503, "endpoint_unreachable"),
     "lost": (502, "upstream_failed"),
+    "begun": (502, "upstream_failed"),
     "late": (504, "upstream_timeout"),
+    "stuck": (504, "upstream_timeout"),
     "invalid": (502, "upstream_invalid"),
 }
 RETRIED = {"unreached", "lost", "late", "status"}

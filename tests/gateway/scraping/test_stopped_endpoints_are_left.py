@@ -105,6 +105,22 @@ async def test_its_requests_go_elsewhere(start_looking, start_endpoint, eventual
     assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
 
 
+async def test_requests_with_a_part_of_a_response_stay(start_looking, start_endpoint, eventually):
+    """The endpoint is ejected, but nobody else is asked to do work that may be done."""
+    engines = [Engine(), Engine()]
+    gateway, pool = await start(start_looking, start_endpoint, eventually, engines)
+    engines[0].is_stopped = True
+    asking = asyncio.create_task(gateway.ask())
+    await eventually(lambda: engines[0].requests)
+    engines[0].requests[0].write(b"HTTP/1.1 200")
+    await asyncio.sleep(0.1)
+    gateway.move(LONG_S)
+    await eventually(lambda: pool.loads[0].ejections)
+    engines[0].requests[0].write(b" OK\r\ncontent-length: 5\r\n\r\nafter")
+    assert (await asking).body == b"after"
+    assert gateway.metric("headgate_gateway_attempts_failed_total") == 0
+
+
 async def test_a_stopped_process(start_looking, start_endpoint, eventually):
     """The same with a real one, which gets SIGSTOP."""
     process = await asyncio.create_subprocess_exec(
