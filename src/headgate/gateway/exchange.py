@@ -20,6 +20,7 @@ from headgate.gateway.usage import tail_of
 if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.settings import GatewaySettings
+    from headgate.gateway.usage import Usage
 
 _BROKE_OFF = {
     "gateway_exhausted": "the gateway can open no further connection",
@@ -241,6 +242,13 @@ class Exchange(Answering):
         self.tail = tail_of(self.request.path)
         return True
 
+    def _counted(self) -> Usage | None:
+        """What the endpoint says that it counted, as far as that can be."""
+        usage = self.tail.usage()
+        if usage is None or not usage.is_possible(self.bytes_in, self.bytes_out + self.taken_bytes):
+            return None
+        return usage
+
     def _settle(self, outcome: str, now: float) -> None:
         assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
         self.settled = True
@@ -256,7 +264,7 @@ class Exchange(Answering):
             self.bytes_out -= self._answer.taken_bytes
         booking, usage = self.booking, None
         if self.bytes_out:
-            self.usage = self.tail.usage()
+            self.usage = self._counted()
             usage = self.usage if outcome == "served" else None
         self._end_booking(now, usage.completion if usage is not None else None)
         if usage is not None:

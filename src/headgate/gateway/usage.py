@@ -13,6 +13,10 @@ KEEP_BYTES = 4096
 """Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
 MOST_LOOKED_AT = 64
 """Members called `usage`, from the last one on, of which each may be null."""
+LONGEST_PROMPT_TOKENS = 1 << 20
+"""Of prompts that are longer than their requests: those have images, or name what the engine keeps."""
+LONGEST_ANSWER_TOKENS = 1 << 17
+"""Of answers of which not all is sent: reasoning may be left out."""
 MOST_INNER = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
@@ -35,6 +39,15 @@ class Usage(CachedTokens, frozen=True):
     @property
     def completion(self) -> int:
         return self.completion_tokens or self.output_tokens
+
+    def is_possible(self, request_bytes: int, answer_bytes: int) -> bool:
+        """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
+        Longer prompts and answers than those have at least a byte for each token."""
+        return (
+            self.prompt + self.completion > 0
+            and self.prompt <= max(LONGEST_PROMPT_TOKENS, request_bytes)
+            and self.completion <= max(LONGEST_ANSWER_TOKENS, answer_bytes)
+        )
 
 
 _decode = msgspec.json.Decoder(Usage).decode

@@ -147,6 +147,46 @@ async def test_an_answer_without_counts_is_estimated(start_gateway, start_endpoi
     assert left(gateway) == (992, 975)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b"{}",
+        b'{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}',
+        b'{"prompt_tokens":-5,"completion_tokens":7}',
+        b'{"prompt_tokens":1e308,"completion_tokens":7}',
+        b'{"prompt_tokens":"8","completion_tokens":7}',
+        b'{"prompt_tokens":8,"completion_tokens":9007199254740992}',
+        b'{"prompt_tokens":8,"completion_tokens":131073}',
+        b'{"prompt_tokens":1048577,"completion_tokens":7}',
+        b'{"input_tokens":1048577,"output_tokens":7}',
+        b'{"input_tokens":9,"cache_read_input_tokens":1048577,"output_tokens":7}',
+    ],
+)
+async def test_counts_that_cannot_be_are_not_believed(
+    start_gateway, start_endpoint, per_month, prompt, left, usage
+):
+    """An engine that tells no tokens at all, or more than any context window has, leaves it at the estimate;
+    later answers are expected to be as long as ever."""
+    endpoint = await start_endpoint(b'{"choices":[{"text":"%b"}],"usage":%b}' % (b"x" * 100, usage))
+    gateway = await start_gateway(endpoint, limits=per_month(**LIMITS))
+    assert (await gateway.ask(prompt(8))).status == 200
+    remaining, produced = left(gateway)
+    assert remaining == 992
+    assert 940 <= produced <= 970
+    assert not gateway.proxy.answer_sizes.statistics()
+
+
+async def test_a_count_above_the_usual_bounds_needs_as_many_bytes(
+    start_gateway, start_endpoint, per_month, prompt, left
+):
+    """Whoever sends a long prompt, or gets a long answer, has it counted."""
+    usage = b'{"prompt_tokens":1100000,"completion_tokens":140000}'
+    endpoint = await start_endpoint(b'{"choices":[{"text":"%b"}],"usage":%b}' % (b"x" * 140_000, usage))
+    gateway = await start_gateway(endpoint, limits=per_month(input=2_000_000, output=200_000))
+    assert (await gateway.ask(prompt(300_000))).status == 200
+    assert left(gateway) == (900_000, 60_000)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_engines_are_asked_not_to_compress(gateway, endpoint, per_month, prompt, counted, left, stream):
     """Counts cannot be read in compressed bytes; clients say by themselves that they take them."""
