@@ -116,6 +116,17 @@ class EndpointHealth:
         self._eject(now)
         return True
 
+    def disappoints(self, now: float, reason: str) -> bool:
+        """Notes a response that says nothing, though its status is good; says whether the endpoint is ejected
+        as it is no better than before its last ejection."""
+        self.failures += 1
+        self.reasons.append(reason)
+        self.failed_at = now
+        if self.ejected_until > now or not self.policy.failures or not self._relapses(now):
+            return False
+        self._eject(now)
+        return True
+
     def _relapses(self, now: float) -> bool:
         """Whether it has just returned from an ejection for its share of failures, and is no better."""
         is_on_trial = 0.0 < now - self.ejected_until < self.policy.slow_start_s

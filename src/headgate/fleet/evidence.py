@@ -34,6 +34,13 @@ class Evidence:
         self.tally.failed(now, attempts)
         return load.failed(now, reason) or load.stands_out(self.tally, now)
 
+    def disappointed(self, load: EndpointLoad, reason: str, now: float, attempts: int) -> bool:
+        """Counts a response that is no failure by itself, as it may be the client's fault that it says
+        nothing: an endpoint is ejected for it only if it does so far more often than the others."""
+        load.tally.failed(now, load.started)
+        self.tally.failed(now, attempts)
+        return load.disappoints(now, reason) or load.stands_out(self.tally, now)
+
     def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
         """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
         return _or(self.silences[is_streamed].long_s(now), otherwise_s)

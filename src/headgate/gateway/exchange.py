@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S
-from headgate.gateway import decision_header, large, learning, limiting, refusals
+from headgate.gateway import decision_header, hollow, large, learning, limiting, refusals
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
 from headgate.gateway.refusals import Refusal, error_event
@@ -249,6 +249,12 @@ class Exchange(Answering):
             return None
         return usage
 
+    def _judge_content(self, now: float) -> None:
+        if self.usage is not None and self.usage.completion:
+            return
+        if self.pool is not None and self.load is not None and hollow.is_hollow(self, self.usage):
+            self._proxy.health.disappointed(self.pool, self.load, hollow.REASON, now)
+
     def _settle(self, outcome: str, now: float) -> None:
         assert not self.settled, f"settled twice: {self.outcome}, then {outcome}"
         self.settled = True
@@ -266,6 +272,8 @@ class Exchange(Answering):
         if self.bytes_out:
             self.usage = self._counted()
             usage = self.usage if outcome == "served" else None
+        if outcome == "served" and self.upstream_status == HTTPStatus.OK:
+            self._judge_content(now)
         self._end_booking(now, usage.completion if usage is not None else None)
         if usage is not None:
             learning.learn(self._proxy, self, usage, booking, now)

@@ -55,6 +55,12 @@ class Health:
         if pool.queue is not None:
             pool.queue.room.look_around()
 
+    def disappointed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+        """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
+        attempts = pool.budget.requests + pool.budget.granted
+        if pool.evidence.disappointed(load, reason, now, attempts):
+            self._ejected(pool, load, reason, now)
+
     def rests(self, pool: PoolState, load: fleet.EndpointLoad, seconds: float, now: float) -> float:
         """Notes that an endpoint wants no requests for so long; says until when it gets none."""
         if load.resting_until <= now:

@@ -85,20 +85,21 @@ class Tail:
         self._third = fourth
         self._fourth = data if len(data) <= KEEP_BYTES else data[-KEEP_BYTES:]
 
-    def _text(self) -> bytes:
+    def text(self) -> bytes:
+        """What is kept, as it came."""
         if not self._third:
             return self._fourth
         return b"".join((self._first, self._second, self._third, self._fourth))
 
     def event_bytes(self) -> float:
         """How long server-sent events are on average, framing included; 0 if there are none."""
-        text = self._text()
+        text = self.text()
         events = text.count(_DATA)
         return len(text) / events if events else 0.0
 
     def usage(self) -> Usage | None:
         """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
-        text = self._text()
+        text = self.text()
         at = text.rfind(_KEY)
         looked_at = 0
         while at >= 0 and looked_at < MOST_LOOKED_AT:
