@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+import kube
+from attack import manifests
 from attack.target import Outcomes, Target, Wire, outcome, repeat, rest, sending
 
 MEGABYTE = 1_000_000
@@ -260,6 +264,52 @@ async def _each_answered(target: Target, clients: int, request: bytes, responses
             wire.reset()
 
     return await repeat(target, clients, attempt)
+
+
+QUEUED = 4000
+
+
+async def requests_of_a_deleted_pool(target: Target) -> Outcomes:
+    """Four thousand requests wait for a pool that has no endpoint, which is then deleted."""
+    cluster = kube.Cluster.load(Path(target.admin_kubeconfig))
+    connection = await cluster.connect()
+    name = "deleted"
+    server, route = manifests.server(name, 1), manifests.route(name, name)
+    body = b'{"model":"deleted","prompt":"x"}'
+    request = head(len(body)) + body
+    outcomes: Outcomes = Counter()
+    for kind, document in ((manifests.SERVERS, server), (manifests.ROUTES, route)):
+        await connection.request("POST", kind, json.dumps(document).encode())
+    wires: list[Wire] = []
+
+    async def wait() -> None:
+        wire = await Wire.open(target.port)
+        wires.append(wire)
+        await wire.send(request)
+
+    turns = iter(range(QUEUED))
+
+    async def some() -> None:
+        for _ in turns:
+            await outcome(_done(wait()))
+
+    try:
+        await asyncio.gather(*(some() for _ in range(50)))
+        for kind in (manifests.SERVERS, manifests.ROUTES):
+            await connection.request("DELETE", f"{kind}/{name}")
+        for wire in wires:
+            outcomes[await outcome(wire.status(timeout_s=15))] += 1
+        await rest(target)
+    finally:
+        connection.close()
+        for wire in wires:
+            wire.reset()
+    return outcomes
+
+
+async def _done(work: Awaitable[None]) -> str:
+    await work
+    return "done"
 
 
 async def slow_heads(target: Target) -> Outcomes:

@@ -6,13 +6,15 @@ import asyncio
 import functools
 import itertools
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import kube
+from attack import manifests
+from attack.manifests import CONFIGS
 from attack.target import Outcomes, Target, Wire, outcome, repeat, rest, sending
 
-CONFIGS = "/api/v1/namespaces/default/configmaps"
 WATCHES = 600
 LISTS = 60
 
@@ -143,6 +145,146 @@ async def reviews(target: Target) -> Outcomes:
 
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+async def patches_that_copy(target: Target) -> Outcomes:
+    """One user sends JSON patches of a kilobyte that double a list until it is a million empty lists."""
+    cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
+    double = {"op": "copy", "from": "/junk", "path": "/junk/-"}
+    operations = [{"op": "add", "path": "/junk", "value": [[]] * 100}, *[double] * 13]
+    operations += [{"op": "remove", "path": "/junk"}, {"op": "add", "path": "/data", "value": {"x": "y"}}]
+    return await _patches(cluster, target, json.dumps(operations).encode(), "application/json-patch+json")
+
+
+async def deep_merge_patches(target: Target) -> Outcomes:
+    """One user sends merge patches of maps in each other, as deep as may be, for a kind without a schema."""
+    cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
+    deep = b'{"a":' * 450 + b"1" + b"}" * 450
+    body = b'{"spec":{%b"z":null}}' % b"".join(b'"k%d":%b,' % (number, deep) for number in range(5))
+    return await _patches(cluster, target, body, manifests.MERGE, f"{_FREE}/patched")
+
+
+async def strategic_merge_patches(target: Target) -> Outcomes:
+    """One user sends strategic merge patches that merge, delete and order hundreds of items by name."""
+    cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
+    names = [f"c{number}" for number in range(150)]
+    variables = [{"name": f"v{number}", "value": "1"} for number in range(2)]
+    containers: list[dict[str, object]] = [
+        {"name": name, "image": "i", "env": [*variables, {"$patch": "delete", "name": "none"}]}
+        for name in names
+    ]
+    spec = {"containers": containers, "$setElementOrder/containers": [{"name": name} for name in names[::-1]]}
+    body = json.dumps({"spec": {"template": {"spec": spec}}}).encode()
+    path = f"{_DEPLOYMENTS}/patched"
+    return await _patches(cluster, target, body, "application/strategic-merge-patch+json", path)
+
+
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_FREE = "/apis/attack.example/v1/namespaces/default/frees"
+
+
+def _free() -> dict[str, object]:
+    """The definition of a kind of which anything goes."""
+    names = {"kind": "Free", "plural": "frees", "singular": "free"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "attack.example", "names": names, "scope": "Namespaced", "versions": [version]}
+    return manifests.named(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "frees.attack.example", spec=spec
+    )
+
+
+async def make_patched(kubeconfig: str) -> None:
+    """What the patches change."""
+    connection = await kube.Cluster.load(Path(kubeconfig)).connect()
+    config = manifests.named("v1", "ConfigMap", "patched")
+    labels = {"app": "patched"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c0", "image": "i"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    deployment = manifests.named("apps/v1", "Deployment", "patched", spec=spec)
+    free = manifests.named("attack.example/v1", "Free", "patched")
+    for kind, document in (
+        (CONFIGS, config),
+        (_DEPLOYMENTS, deployment),
+        (_DEFINITIONS, _free()),
+        (_FREE, free),
+    ):
+        for _ in range(50):
+            answer = await connection.request("POST", kind, json.dumps(document).encode())
+            if answer.status in (201, 409):
+                break
+            await asyncio.sleep(0.1)  # a new kind is served a moment later
+        else:
+            raise RuntimeError(f"POST {kind}: {answer.status} {answer.body[:200]!r}")
+    connection.close()
+
+
+async def _patches(
+    cluster: kube.Cluster, target: Target, body: bytes, media_type: str, path: str = f"{CONFIGS}/patched"
+) -> Outcomes:
+    """Over eight connections, as fast as they are answered."""
+    outcomes: Outcomes = Counter()
+
+    async def one() -> str:
+        connection = await cluster.connect()
+        while not target.is_over:
+            answer = await connection.request("PATCH", path, body, media_type)
+            outcomes[str(answer.status)] += 1
+        connection.close()
+        return "done"
+
+    for came in await asyncio.gather(*(outcome(one()) for _ in range(8))):
+        if came != "done":
+            outcomes[came] += 1
+    return outcomes
+
+
+_LOG = f"{manifests.PODS}/talker/log"
+LAST_LINES = f"{_LOG}?tailLines=10"
+_LOG_LINES = 100_000
+_WRITE_LINES = (
+    f"for number in range({_LOG_LINES}): print('%06d' % number, 'x' * 100)\nimport time; time.sleep(3600)"
+)
+
+
+def talker() -> dict[str, object]:
+    """A Pod that has written 11 MB."""
+    container = {"name": "talker", "image": "python", "command": [sys.executable, "-uc", _WRITE_LINES]}
+    return manifests.named("v1", "Pod", "talker", spec={"containers": [container]})
+
+
+async def wait_for_logs(kubeconfig: str) -> None:
+    connection = await kube.Cluster.load(Path(kubeconfig)).connect()
+    for _ in range(100):
+        answer = await connection.request("GET", LAST_LINES)
+        if b"%06d x" % (_LOG_LINES - 1) in answer.body:
+            break
+        await asyncio.sleep(0.5)
+    else:
+        raise RuntimeError(f"the Pod has not written its log: {answer.status} {answer.body[:200]!r}")
+    connection.close()
+
+
+async def log_readers(target: Target) -> Outcomes:
+    """A reader reads all of a Pod's log over sixty connections, again and again."""
+    cluster = kube.Cluster.load(Path(target.user_kubeconfig))
+
+    async def attempt() -> str:
+        wire = await Wire.open(cluster.port, cluster.context)
+        try:
+            await wire.send(_request(cluster, _LOG))
+            status = await wire.status(timeout_s=10)
+            while not target.is_over and await asyncio.wait_for(wire.reader.read(1 << 20), 10):
+                pass
+            return status
+        finally:
+            wire.reset()
+
+    return await repeat(target, 60, attempt)
 
 
 async def handshakes(target: Target) -> Outcomes:

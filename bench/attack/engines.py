@@ -58,10 +58,10 @@ FAULTS: dict[str, tuple[bytes, bytes]] = {
 """What is sent, and what follows without end."""
 
 
-class _Http1(asyncio.Protocol):
+class Http1(asyncio.Protocol):
     """Counts the bytes of bodies without keeping more of them than their beginning."""
 
-    def __init__(self, is_hostile: bool) -> None:
+    def __init__(self, is_hostile: bool = False) -> None:
         self._is_hostile = is_hostile
         self._head = b""
         self._left = -1
@@ -86,9 +86,10 @@ class _Http1(asyncio.Protocol):
             self._left -= len(data)
         if self._left <= 0:
             request, self._head, self._left = self._head, b"", -1
-            self._answer(request)
+            self.answer(request)
 
-    def _answer(self, request: bytes) -> None:
+    def answer(self, request: bytes) -> None:
+        """`request` is its head and the beginning of its body."""
         if self._is_hostile:
             for name, (sent, endless) in FAULTS.items():
                 if b'"' + name.encode() + b'"' in request:
@@ -156,13 +157,13 @@ async def main(kind: str, *pair: str) -> None:
     tls = None
     if kind == "hostile":
         own_processes.yield_to_others()
-        makes = [lambda: _Http1(True), _Http2]
+        makes = [lambda: Http1(True), _Http2]
     elif kind == "good":
-        makes = [lambda: _Http1(False)]
+        makes = [lambda: Http1(False)]
     else:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(*pair)
-        makes = [lambda: _Http1(False)] * 2
+        makes = [lambda: Http1(False)] * 2
     servers = [
         await loop.create_server(make, "127.0.0.1", 0, backlog=1024, ssl=tls if number else None)
         for number, make in enumerate(makes)

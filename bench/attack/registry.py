@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from attack import by_clients, by_engines, by_tenants, by_tokens, engines
+from attack import by_clients, by_engines, by_own_engines, by_tenants, by_tokens, engines
 from attack.target import Outcomes, Target
 
 Run = Callable[[Target], Awaitable[Outcomes]]
@@ -23,13 +23,15 @@ class Attack:
 
     name: str
     run: Run
-    of: Literal["gateway", "apiserver"] = "gateway"
+    of: Literal["gateway", "apiserver", "node"] = "gateway"
     """Whose memory is looked at, and whose client the victim is."""
     memory_mb: float = GATEWAY_MB
     prepare: Callable[[str], Awaitable[None]] | None = None
     """Makes the objects that the attack needs, by the administrator's kubeconfig."""
     make: Callable[[], object] | None = None
     """Makes what the attacker sends, and remembers it; called before the attack begins."""
+    least_s: float = 0.0
+    """So long it goes on at least: some have to do much before they do harm."""
     peer: Literal["", "nginx", "envoy"] = ""
     """The proxy that is attacked as well, where the attack means anything to one that only passes on."""
 
@@ -40,6 +42,11 @@ def _attack(name: str, run: Callable[[Target], Any], **rest: Any) -> Attack:
 
 BODIES_MB = 1200
 """With the default bound on unfinished bodies (docs/limits.md)."""
+
+OWN_ENGINES_MB = 600
+"""With pages and lists of 4 MB from sixteen engines at once."""
+KV_EVENTS_MB = 1200
+"""With the default bound on the blocks of all engines together (docs/limits.md)."""
 
 _OF_BODIES: dict[str, Any] = {"memory_mb": BODIES_MB, "peer": "nginx"}
 _READ_BYTES = {"chunks of one byte": 1_000_000, "events of one byte": 1_000_000}
@@ -84,12 +91,40 @@ ATTACKS: tuple[Attack, ...] = (
         _attack(f"engine: {flood}", by_engines.answered_with(flood, by_engines.MODEL_OF_HTTP2), peer="envoy")
         for flood in [*(name.decode() for name in engines.FLOODS), "CONTINUATION flood"]
     ),
+    *(
+        _attack(f"16 engines: {what}", run, make=made, memory_mb=OWN_ENGINES_MB)
+        for what, (made, run) in {
+            "pages of 37,000 lines": by_own_engines.answering(
+                b"/metrics", by_own_engines.pages_of_many_lines
+            ),
+            "lists of 220,000 models": by_own_engines.answering(
+                b"/v1/models", by_own_engines.lists_of_many_models
+            ),
+            "empty lists in a list of models": by_own_engines.answering(
+                b"/v1/models", by_own_engines.lists_of_empty_lists
+            ),
+        }.items()
+    ),
+    _attack(
+        "16 engines: two million tokens",
+        by_own_engines.tokens,
+        make=by_own_engines.huge_answer_of_tokens,
+        memory_mb=OWN_ENGINES_MB,
+    ),
+    _attack("4,000 requests of a deleted pool", by_clients.requests_of_a_deleted_pool, memory_mb=400),
     _attack("patterns in routes", by_tenants.regular_expressions),
     _attack(
         "edits among 10,000 routes",
         by_tenants.edits_among_many_routes,
         prepare=by_tenants.make_many_routes,
         memory_mb=600,
+    ),
+    _attack("16 engines: endless KV events", by_own_engines.publishers, memory_mb=KV_EVENTS_MB, least_s=8.0),
+    _attack(
+        "a cache of 480,000 blocks cleared",
+        by_own_engines.a_cleared_cache,
+        memory_mb=KV_EVENTS_MB,
+        least_s=12.0,
     ),
     _attack("CEL rules of foreign kinds", by_tenants.expressions_of_foreign_kinds, **_API_SERVER),
     _attack("watches of a reader", by_tokens.watches, **_API_SERVER),
@@ -101,6 +136,21 @@ ATTACKS: tuple[Attack, ...] = (
     ),
     _attack("long access reviews of a reader", by_tokens.reviews, make=by_tokens.long_reviews, **_API_SERVER),
     _attack("writes of one user", by_tokens.writes, **_API_SERVER),
+    *(
+        _attack(name, run, prepare=by_tokens.make_patched, **_API_SERVER)
+        for name, run in {
+            "JSON patches that copy 3 MB": by_tokens.patches_that_copy,
+            "deep merge patches": by_tokens.deep_merge_patches,
+            "strategic merge patches": by_tokens.strategic_merge_patches,
+        }.items()
+    ),
+    _attack(
+        "60 readers of a log",
+        by_tokens.log_readers,
+        prepare=by_tokens.wait_for_logs,
+        of="node",
+        memory_mb=200,
+    ),
     _attack("strangers: heads of tiny headers", by_tokens.tiny_headers, **_API_SERVER),
     _attack("strangers: chunks of one byte", by_tokens.tiny_chunks, **_API_SERVER),
     _attack("unfinished TLS handshakes", by_tokens.handshakes, **_API_SERVER),

@@ -15,13 +15,10 @@ from typing import Any
 
 import kube
 import own_processes
-from attack import by_clients, by_engines, peers
-from attack.by_tokens import CONFIGS
+from attack import by_clients, by_engines, by_tokens, manifests, peers
 from attack.target import Target
 
 _ENGINES = str(Path(__file__).with_name("engines.py"))
-_NETWORKING = "/apis/networking.volcano.sh/v1alpha1/namespaces/default"
-_POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Rig:
         self._stack.close()
 
     def __getitem__(self, name: str) -> Subject:
-        """ "gateway", "apiserver" or "control": an engine for the victim, and a sink for the attack."""
+        """By name. The control is an engine for the victim, and a sink for the attack."""
         return self._subjects[name]
 
     @contextlib.contextmanager
@@ -89,6 +86,7 @@ class Rig:
         asyncio.run(self._declare(*self._engine_ports))
         gateway, found = self._stack.enter_context(own_processes.gateway(self.scratch))
         ports = (int(found[1]), int(found[3]), int(found[5]))
+        node = self._node()
         identity = [str(self.kubeconfig.parent / "pki" / f"server.{part}") for part in ("crt", "key")]
         sink_pid, (sink, sink_tls) = self._engines("sink", *identity)
         to_sink = [str(self._elsewhere(Path(user), sink_tls)) for user in users]
@@ -96,7 +94,8 @@ class Rig:
         cluster, engine = kube.Cluster.load(self.kubeconfig), _plain(self._engine_ports[0])
         self._subjects = {
             "gateway": Subject("headgate", gateway.pid, target, _plain(ports[0])),
-            "apiserver": Subject("headgate", apiserver.pid, target, cluster, f"{CONFIGS}/victim"),
+            "apiserver": Subject("headgate", apiserver.pid, target, cluster, f"{manifests.CONFIGS}/victim"),
+            "node": Subject("headgate", node.pid, target, cluster, by_tokens.LAST_LINES),
             "control": Subject("control", sink_pid, dummy, engine),
         }
 
@@ -108,6 +107,15 @@ class Rig:
         process = self._stack.enter_context(started)
         assert process.stdout is not None
         return process.pid, [int(port) for port in process.stdout.readline().split()]
+
+    def _node(self) -> subprocess.Popen[str]:
+        """Runs the Pod whose logs are read."""
+        command = ("-m", "headgate", "node", "--kubeconfig", str(self.kubeconfig))
+        state = ("--state", str(self.kubeconfig.parent), "--node-name", "node")
+        node = self._stack.enter_context(own_processes.started(self.scratch, "node", *command, *state))
+        assert node.stdout is not None
+        node.stdout.readline()
+        return node
 
     def _token(self, name: str, *flags: str) -> Path:
         """The kubeconfig of a new user."""
@@ -127,22 +135,18 @@ class Rig:
     async def _declare(self, good: int, hostile: int, hostile_http2: int) -> None:
         connection = await kube.Cluster.load(self.kubeconfig).connect()
         for name, port in (("good", good), ("hostile", hostile), ("hostile-h2", hostile_http2)):
-            await _create(connection, "/api/v1/namespaces/default/pods", _pod(name, port))
-            status = {
-                "phase": "Running",
-                "podIP": "127.0.0.1",
-                "conditions": [{"type": "Ready", "status": "True"}],
-            }
-            path = f"/api/v1/namespaces/default/pods/{name}/status"
-            body = json.dumps({"status": status}).encode()
-            await connection.request("PATCH", path, body, "application/merge-patch+json")
+            await _create(connection, manifests.PODS, manifests.pod(name, port))
+            body = json.dumps({"status": manifests.RUNNING}).encode()
+            await connection.request("PATCH", f"{manifests.PODS}/{name}/status", body, manifests.MERGE)
         for name, port in (("good", good), ("hostile", hostile)):
-            await _create(connection, f"{_NETWORKING}/modelservers", _server(name, port))
+            await _create(connection, manifests.SERVERS, manifests.server(name, port))
         routes = {"good": "good", by_clients.MODEL.decode(): "good", by_engines.MODEL: "hostile"}
         for model, server in routes.items():
-            await _create(connection, f"{_NETWORKING}/modelroutes", _route(model, server))
-        await _create(connection, _POOLS, _pool_of_http2(hostile_http2))
-        await _create(connection, CONFIGS, _named("v1", "ConfigMap", "victim"))
+            await _create(connection, manifests.ROUTES, manifests.route(model, server))
+        pool = manifests.pool_of_http2("hostile-h2", hostile_http2, by_engines.MODEL_OF_HTTP2)
+        await _create(connection, manifests.POOLS, pool)
+        await _create(connection, manifests.CONFIGS, manifests.named("v1", "ConfigMap", "victim"))
+        await _create(connection, manifests.PODS, by_tokens.talker())
         connection.close()
 
 
@@ -154,44 +158,3 @@ async def _create(connection: kube.Connection, path: str, document: dict[str, An
     answer = await connection.request("POST", path, json.dumps(document).encode())
     if answer.status != 201:
         raise RuntimeError(f"POST {path}: {answer.status} {answer.body[:300]!r}")
-
-
-def _named(version: str, kind: str, name: str, **rest: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **rest}
-
-
-def _pod(name: str, port: int) -> dict[str, Any]:
-    pod = _named("v1", "Pod", name, spec={"containers": [{"name": "engine", "image": "engine"}]})
-    pod["metadata"] |= {
-        "labels": {"app": name},
-        "annotations": {"headgate.dev/address": f"127.0.0.1:{port}"},
-    }
-    return pod
-
-
-def _server(name: str, port: int) -> dict[str, Any]:
-    spec = {
-        "inferenceEngine": "vLLM",
-        "workloadSelector": {"matchLabels": {"app": name}},
-        "workloadPort": {"port": port},
-    }
-    return _named("networking.volcano.sh/v1alpha1", "ModelServer", name, spec=spec)
-
-
-def _route(model: str, server: str) -> dict[str, Any]:
-    rules = [{"name": "all", "targetModels": [{"modelServerName": server}]}]
-    return _named(
-        "networking.volcano.sh/v1alpha1", "ModelRoute", model, spec={"modelName": model, "rules": rules}
-    )
-
-
-def _pool_of_http2(port: int) -> dict[str, Any]:
-    spec = {
-        "selector": {"matchLabels": {"app": "hostile-h2"}},
-        "targetPorts": [{"number": port}],
-        "appProtocol": "kubernetes.io/h2c",
-        "endpointPickerRef": {"name": "none", "port": {"number": 9002}},
-    }
-    pool = _named("inference.networking.k8s.io/v1", "InferencePool", "hostile-h2", spec=spec)
-    pool["metadata"]["annotations"] = {"headgate.dev/models": by_engines.MODEL_OF_HTTP2}
-    return pool

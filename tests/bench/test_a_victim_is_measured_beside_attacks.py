@@ -103,15 +103,16 @@ def test_every_attack_has_a_name_of_its_own():
 
 
 async def test_attacks_are_made_and_answered():
-    """A client, an engine and a token attack one install, whose victim is served all the while."""
-    chosen = [part for name in ("surrogates", "head without end", "watches") for part in ("--only", name)]
+    """A client, an engine, engines of their own and a token attack one install, whose victim is served."""
+    names = ("surrogates", "head without end", "empty lists in a list", "watches")
+    chosen = [part for name in names for part in ("--only", name)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, BENCH / "attacks.py", *chosen, "--seconds", "1", "--no-peers", "--output", "json"),
         stdout=subprocess.PIPE,
     )
     told, _ = await process.communicate()
     rows = json.loads(told)
-    assert len(rows) == 3
+    assert len(rows) == len(names)
     for row in rows:
         found = row["ours"]
         assert sum(found["outcomes"].values()) > 0
