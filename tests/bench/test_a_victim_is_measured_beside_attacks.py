@@ -104,7 +104,7 @@ def test_every_attack_has_a_name_of_its_own():
 
 async def test_attacks_are_made_and_answered():
     """A client, an engine, engines of their own and a token attack one install, whose victim is served."""
-    names = ("surrogates", "head without end", "empty lists in a list", "watches")
+    names = ("surrogates", "head without end", "empty lists in a list", "writes of one")
     chosen = [part for name in names for part in ("--only", name)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, BENCH / "attacks.py", *chosen, "--seconds", "1", "--no-peers", "--output", "json"),
