@@ -116,6 +116,13 @@ def add_gauges(registry: Registry, proxy: Proxy) -> None:
             ("state",),
             read.kv_event_sources,
         ),
+        Gauge(
+            f"{prefix}_kv_event_blocks",
+            "Blocks that those engines say they hold, counted once for each rank. The limit is for each "
+            "worker.",
+            (),
+            read.kv_event_blocks,
+        ),
         Counter(
             f"{prefix}_kv_event_messages",
             "Messages of those engines; result is read, repeated (missed, and got when asked for), missed "
@@ -256,6 +263,9 @@ class _Reader:
         for source in self._proxy.kv_events.sources.values():
             found[source.state] += 1
         return [((state,), count) for state, count in found.items()]
+
+    def kv_event_blocks(self) -> _Samples:
+        return [((), self._proxy.kv_events.exact.residency.blocks_together)]
 
     def kv_event_messages(self) -> _Samples:
         return [((result,), count) for result, count in self._proxy.kv_events.counts().items()]

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from headgate import fleet, routing
-from headgate.fleet.prefix import ExactIndex, PrefixIndex, kv_events, residency
+from headgate.fleet.prefix import ExactIndex, PrefixIndex, account, kv_events, residency
+from headgate.fleet.prefix.account import TooManyBlocksError
 from headgate.fleet.prefix.chains import PromptChains
+from headgate.fleet.prefix.exact import MAX_CHAINS
 
 BLOCK = 4
 """Tokens."""
@@ -232,6 +234,43 @@ def test_known_prompts_are_bounded():
     assert len(chains) == 4
     assert chains.knows([9, 109])
     assert not chains.knows([0, 100])
+
+
+def test_engines_share_a_bounded_number_of_blocks(monkeypatch):
+    """One that tells of more than are free is not believed further; what it holds no more is free."""
+    monkeypatch.setattr(account, "MAX_BLOCKS_TOGETHER", 40)
+    setting, other = Setting(), load(1)
+    setting.residency.begin(other)
+    setting.tell(stored([1] * 20 * BLOCK))
+    with pytest.raises(TooManyBlocksError, match="of all engines together 20 are in use"):
+        setting.tell(stored([2] * BLOCK))
+    event = stored([3] * 10 * BLOCK)
+    setting.residency.apply(other, event)
+    setting.residency.validate()
+    assert setting.residency.blocks_together == 30
+    with pytest.raises(TooManyBlocksError):
+        setting.residency.apply(other, stored([4] * BLOCK))
+    setting.residency.end(setting.telling)
+    setting.residency.apply(other, stored([4] * 15 * BLOCK))
+    setting.residency.apply(other, removed(event, 0))
+    setting.residency.validate()
+    assert setting.residency.blocks_together == 24
+
+
+def test_lengths_of_blocks_by_which_prompts_are_known_are_bounded():
+    """An engine may say another one with each of its lives."""
+    setting = Setting()
+    for block_tokens in range(1, 3 * MAX_CHAINS):
+        setting.residency.begin(setting.telling)
+        setting.residency.apply(setting.telling, of_length(block_tokens))
+        setting.learn()
+    assert setting.exact.statistics()["tokenized_blocks"] == MAX_CHAINS * len(setting.prefix)
+
+
+def of_length(block_tokens):
+    """A block that has so many tokens."""
+    tokens = array("I", range(block_tokens))
+    return msgspec.structs.replace(stored([1] * BLOCK), tokens=tokens, block_tokens=block_tokens)
 
 
 def of_group(event, group, **more):

@@ -14,6 +14,9 @@ from headgate.routing.engine_arguments import MAX_RANKS
 
 MAX_BLOCKS = 500_000
 """Of one rank; an engine whose accelerator has more is not kept account of."""
+MAX_BLOCKS_TOGETHER = 4_000_000
+"""Of all engines and ranks: 1 GB. An engine may have as many of them as are free, so that one that tells of
+too many leaves the others theirs."""
 REMEMBERED = 20_000
 """Names of blocks that are nowhere any more."""
 
@@ -26,15 +29,25 @@ _OF_RANK = (1 << tiers.TIERS) - 1
 
 
 class TooManyBlocksError(ValueError):
-    """An engine tells of more blocks than any cache has."""
+    """An engine tells of more blocks than any cache has, or than all engines together may have."""
+
+
+class Tally:
+    """The names of blocks that the accounts of a process hold together."""
+
+    def __init__(self) -> None:
+        self.held = 0
 
 
 class Account:
     """The blocks of one engine, by our own hashes. Where one is, is a bit for each rank and tier."""
 
-    def __init__(self, bit: int) -> None:
+    def __init__(self, bit: int, tally: Tally) -> None:
         self.bit = bit
         """Stands for the engine."""
+        self.held = 0
+        """Names of blocks, of all ranks; `tally` counts them too."""
+        self._tally = tally
         self.block_tokens = 0
         self.is_complete = False
         self.group: int | None = None
@@ -55,7 +68,12 @@ class Account:
         blocks = list(self.where)
         self.bit, self.where, self.in_tier = bit, {}, [0] * tiers.TIERS
         self._names, self._gone = {}, OrderedDict()
+        self._count(-self.held)
         return blocks
+
+    def _count(self, more: int) -> None:
+        self.held += more
+        self._tally.held += more
 
     def ranks(self) -> list[int]:
         """Those that have told of anything."""
@@ -70,13 +88,21 @@ class Account:
         block = self._names.get(rank, {}).get(name)
         return self._gone.get((rank, name)) if block is None else block
 
-    def has_room(self, rank: int, count: int) -> bool:
-        """Whether a rank may have so many more blocks."""
-        return len(self._names.get(rank, ())) + count <= MAX_BLOCKS
+    def check_room(self, rank: int, count: int) -> None:
+        """Raises TooManyBlocksError where a rank may not have so many more blocks."""
+        if len(self._names.get(rank, ())) + count > MAX_BLOCKS:
+            raise TooManyBlocksError(f"the engine tells of more than {MAX_BLOCKS} blocks")
+        if self.held + count > MAX_BLOCKS_TOGETHER - self._tally.held:
+            raise TooManyBlocksError(
+                f"the engine tells of {self.held + count} blocks, and of the {MAX_BLOCKS_TOGETHER} of all "
+                f"engines together {self._tally.held} are in use"
+            )
 
     def hold(self, rank: int, tier: int, name: EngineHash, block: int) -> bool:
         """A rank has a block in a tier; returns whether none had it there before."""
-        self._names.setdefault(rank, {})[name] = block
+        names = self._names.setdefault(rank, {})
+        self._count(name not in names)
+        names[name] = block
         self._gone.pop((rank, name), None)
         where = self.where.get(block, 0)
         self.where[block] = where | 1 << (rank * tiers.TIERS + tier)
@@ -99,6 +125,7 @@ class Account:
             self.where.pop(block, None)
         if not where & _OF_RANK << rank * tiers.TIERS:
             del names[name]
+            self._count(-1)
             self._remember(rank, name, block)
         if not before & _IN_TIER[tier] or where & _IN_TIER[tier]:
             return None
@@ -116,7 +143,9 @@ class Account:
         tells of anything else."""
         gone = []
         names = self._names.get(rank, {})
-        for _ in range(min(most, len(names))):
+        cleared = min(most, len(names))
+        self._count(-cleared)
+        for _ in range(cleared):
             block = names.popitem()[1]
             before = self.where.pop(block, 0)
             where = before & ~(_OF_RANK << rank * tiers.TIERS)
@@ -135,6 +164,7 @@ class Account:
 
     def validate(self) -> None:
         """Checks the invariants; for tests."""
+        assert self.held == sum(map(len, self._names.values()))
         named: dict[int, int] = {}
         for rank, names in self._names.items():
             for block in names.values():

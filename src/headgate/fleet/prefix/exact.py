@@ -18,6 +18,10 @@ MAX_PROMPT_BLOCKS = 32_768
 """Of one prompt: half a million tokens in blocks of 16. Hashing them takes 10 ms."""
 
 
+MAX_CHAINS = 8
+"""Numbers of tokens in a block that prompts are known by; each engine could say another one."""
+
+
 class ExactIndex:
     """Engines that publish what they hold, and the tokens of prompts by their bytes."""
 
@@ -90,6 +94,8 @@ class ExactIndex:
             return
         chains = self._chains.get(block_tokens)
         if chains is None:
+            if len(self._chains) >= MAX_CHAINS:
+                del self._chains[next(iter(self._chains))]
             chains = self._chains[block_tokens] = PromptChains(block_tokens)
         self.residency.expect(load, chains.learn(prefix, shares, tokens, adapter), now)
 

@@ -16,7 +16,7 @@ import xxhash
 
 from headgate.fleet.ledger import EndpointLoad
 from headgate.fleet.prefix import kv_events, masks, tiers
-from headgate.fleet.prefix.account import MAX_BLOCKS, Account, TooManyBlocksError
+from headgate.fleet.prefix.account import Account, Tally, TooManyBlocksError
 
 EXPECTED_S = 5.0
 """How long what was just sent counts as held before the engine has said so."""
@@ -47,6 +47,7 @@ class Residency:
 
     def __init__(self) -> None:
         self._accounts: dict[EndpointLoad, Account] = {}
+        self._tally = Tally()
         self._free_bits: list[int] = []
         self._retired: deque[tuple[int, list[int]]] = deque()
         """Bits that stand for no engine any more, and the blocks that may still be marked with them: there
@@ -66,7 +67,7 @@ class Residency:
     def begin(self, load: EndpointLoad) -> None:
         """Keeps account of an engine from now on, with nothing in its cache as yet."""
         self.end(load)
-        self._accounts[load] = Account(self._new_bit())
+        self._accounts[load] = Account(self._new_bit(), self._tally)
 
     def _new_bit(self) -> int:
         if self._free_bits:
@@ -102,6 +103,11 @@ class Residency:
         """How many of them are in each tier; one may be in several."""
         account = self._accounts.get(load)
         return dict(zip(tiers.NAMES, account.in_tier if account is not None else repeat(0), strict=False))
+
+    @property
+    def blocks_together(self) -> int:
+        """Blocks of all engines, counted once for each rank that has them."""
+        return self._tally.held
 
     # -- what engines tell
 
@@ -147,9 +153,11 @@ class Residency:
 
     def _store(self, account: Account, event: kv_events.Stored, rank: int) -> None:
         tier = tiers.of_medium(event.medium)
-        if not account.has_room(rank, len(event.hashes)):
+        try:
+            account.check_room(rank, len(event.hashes))
+        except TooManyBlocksError:
             if tier == tiers.GPU:
-                raise TooManyBlocksError(f"the engine tells of more than {MAX_BLOCKS} blocks")
+                raise
             self.unplaced += len(event.hashes)
             return
         self._clean(2 * len(event.hashes))
@@ -261,6 +269,7 @@ class Residency:
         bits = [account.bit for account in self._accounts.values()] + self._free_bits
         bits += [bit for bit, _ in self._retired]
         assert sorted(bits) == [1 << n for n in range(len(bits))]
+        assert self.blocks_together == sum(account.held for account in self._accounts.values())
         expected = {(load, block) for _, load, blocks in self._expected for block in blocks}
         for load, account in self._accounts.items():
             account.validate()
