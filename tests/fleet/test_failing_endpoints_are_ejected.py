@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -144,6 +145,15 @@ def test_answer_ends_an_ejection():
     endpoint.succeeded(2.0)
     assert fleet.ejected([endpoint, load(1)], 2.0) == []
     assert endpoint.share(2.0) == 0.1
+
+
+@pytest.mark.parametrize(("asked_at", "rests"), [(1.999, True), (2.0, False), (2.001, False)])
+def test_answer_ends_a_rest_that_had_begun_when_it_was_asked(asked_at, rests):
+    """The clock of an event loop has milliseconds, and an endpoint may answer twice in one."""
+    endpoint = load()
+    endpoint.rests(2.0, 50.0)
+    endpoint.answered(2.002, asked_at)
+    assert (endpoint.resting_until > 2.002) == rests
 
 
 def test_answers_that_begin_and_break_are_failures_in_a_row():

@@ -104,6 +104,7 @@ async def test_an_answer_to_an_earlier_request_ends_no_rest(start_gateway, start
     client = await gateway.connect()
     client.post()
     earlier = await busy.call()
+    gateway.move(0.01)
     busy.behave = resting(503, 20)
     other = await gateway.connect()
     loads(gateway)[1].suspected(gateway.proxy.now())

@@ -146,5 +146,4 @@ async def test_hundreds_of_streams_at_once(start_gateway, start_endpoint, many_f
         for call in calls:
             call.write(b"0\r\n\r\n")
         await asyncio.gather(*streams)
-    assert [len(endpoint.calls) for endpoint in endpoints] == [count // 2] * 2
     assert gateway.settled == count

@@ -1,6 +1,7 @@
 """What a user does with kubectl reaches the traffic at once."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -53,10 +54,19 @@ def test_a_deleted_route_is_served_no_more(machine, eventually):
 def test_scaling_brings_more_engines_into_rotation(machine, eventually):
     """kubectl scale up and down moves the set of endpoints that requests land on."""
     machine.kubectl("scale", "deployment", "sim-8b", "--replicas=4")
-    eventually(lambda: len(machine.endpoints()) == 4)
-    answered = {machine.ask(tokens=1).headers["x-inference-pod"] for _ in range(40)}
-    assert len(answered) == 4
-    machine.kubectl("scale", "deployment", "sim-8b", "--replicas=2")
+    try:
+        eventually(lambda: len(machine.endpoints()) == 4)
+        answered = set()
+
+        def all_answered() -> bool:
+            with ThreadPoolExecutor(12) as clients:
+                answers = clients.map(lambda _: machine.ask(tokens=20), range(12))
+                answered.update(answer.headers["x-inference-pod"] for answer in answers)
+            return len(answered) == 4
+
+        eventually(all_answered)
+    finally:
+        machine.kubectl("scale", "deployment", "sim-8b", "--replicas=2")
     eventually(lambda: len(machine.endpoints()) == 2)
     machine.kubectl("wait", "deployment/sim-8b", "--for=jsonpath={.status.replicas}=2", "--timeout=60s")
 

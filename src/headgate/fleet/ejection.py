@@ -186,11 +186,12 @@ class EndpointHealth:
     def answered(self, now: float, asked_at: float = math.inf) -> None:
         """Notes that an answer has begun: an ejection ends with a slow start. Streams that begin well and
         always break are failures in a row nevertheless. A rest, and an ejection for a share of failures, end
-        only if it was asked since they began."""
-        if asked_at > self.rest_began_at:
+        only if it was asked since they began. An event loop's clock has milliseconds: what was asked in the
+        one in which they began counts as asked since."""
+        if asked_at >= self.rest_began_at:
             self.rested()
         if self.ejected_until > now and (
-            not self.ejected_share or asked_at > self.ejected_until - self.ejected_for_s
+            not self.ejected_share or asked_at >= self.ejected_until - self.ejected_for_s
         ):
             self.ejected_for_s /= 2  # it served when it had to: should it go again, then for no longer
             self.ejected_until = now
