@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from headgate.api.structural import OMITTED, FieldError
+from headgate.kubeschema.structural import OMITTED, FieldError
 
 OUT_OF_MEMORY: Final = 3
 """The exit code then."""

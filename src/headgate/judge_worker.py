@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from headgate import helper_process
-from headgate.api import structural
-from headgate.api.structural import rules
-from headgate.api.structural.paths import Path, keyed
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import rules
+from headgate.kubeschema.structural.paths import Path, keyed
 
 
 class _Task(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate import api
-from headgate.api import structural
+from headgate.kubeschema import structural
 
 Object = dict[str, Any]
 

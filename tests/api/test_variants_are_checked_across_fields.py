@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headgate import api
-from headgate.api import structural
+from headgate.kubeschema import structural
 
 Object = dict[str, Any]
 

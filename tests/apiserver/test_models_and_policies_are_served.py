@@ -15,6 +15,7 @@ from headgate import api
 from headgate.apiserver import Config
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Parts
+from headgate.kubeschema import quantity
 
 Object = dict[str, Any]
 
@@ -142,7 +143,7 @@ async def test_a_stored_model_decodes_into_its_type(client: httpx2.AsyncClient) 
         "served-model-name": "chat",
     }
     assert model.spec.backends[0].lora_adapters[0].artifact_url == "s3://adapters/chat-de"
-    assert str(api.quantity.parse(worker.resources.limits["memory"])) == "64Gi"
+    assert str(quantity.parse(worker.resources.limits["memory"])) == "64Gi"
 
 
 async def test_a_status_is_written_apart(client: httpx2.AsyncClient) -> None:

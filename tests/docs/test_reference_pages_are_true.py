@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from headgate import api
-from headgate.api import admission, structural
+from headgate.api import admission
+from headgate.kubeschema import structural
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))

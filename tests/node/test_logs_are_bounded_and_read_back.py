@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 from headgate.node import log_files, log_reading, logs, processes
 
 START = 1_700_000_000.0

@@ -1,11 +1,10 @@
 """The kinds that Headgate serves and touches: types, defaults, validation, CustomResourceDefinitions.
 
 Decides what a valid object is. It is given plain objects and hands on typed, frozen ones, or every
-error at once. It imports nothing of Headgate, so that every other room can speak in its types.
+error at once. It imports only `kubeschema` of Headgate, so that every other room can speak in its types.
 """
 
 from headgate.api import (
-    duration,
     gie_v1,
     gie_v1alpha1,
     gie_v1alpha2,
@@ -13,8 +12,6 @@ from headgate.api import (
     kthena_registry,
     llmd,
     marks,
-    quantity,
-    timestamps,
 )
 from headgate.api.apps import (
     Deployment,
@@ -137,7 +134,6 @@ __all__ = [
     "WorkloadSelector",
     "builtin_definitions",
     "custom_definitions",
-    "duration",
     "gie_v1",
     "gie_v1alpha1",
     "gie_v1alpha2",
@@ -146,6 +142,4 @@ __all__ = [
     "llmd",
     "marks",
     "pool_conversion",
-    "quantity",
-    "timestamps",
 ]

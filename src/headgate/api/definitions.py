@@ -24,9 +24,9 @@ from headgate.api import (
     kthena_registry,
     kubernetes,
     llmd,
-    schema,
 )
 from headgate.api.resources import Resource
+from headgate.kubeschema import schema
 
 Column = tuple[str, str, str, int]
 """Heading, type, JSONPath, priority."""

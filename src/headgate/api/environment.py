@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from headgate.api import quantity
 from headgate.api.meta import Part, described
+from headgate.kubeschema import quantity
 
 _ATOMIC = {"x-kubernetes-map-type": "atomic"}
 

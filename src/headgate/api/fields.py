@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.api import duration, quantity
+from headgate.kubeschema import duration, quantity
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headgate.api import quantity
+from headgate.kubeschema import quantity
 
 Schema = dict[str, Any]
 Purpose = Literal["object", "status", "merge"]

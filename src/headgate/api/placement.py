@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from headgate.api import quantity
 from headgate.api.meta import LabelSelector, Part, described
+from headgate.kubeschema import quantity
 
 _ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
 _ATOMIC_MAP = {"x-kubernetes-map-type": "atomic"}

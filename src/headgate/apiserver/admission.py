@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from headgate.api import admission as rules
-from headgate.api import structural
-from headgate.api.structural import FieldError
 from headgate.apiserver import builtin, errors, metadata, schema_keywords, service_addresses
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.registry import Served
 from headgate.apiserver.targets import FieldValidation, Target
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import FieldError
 
 Object = dict[str, Any]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headgate.api.structural import MAX_DEPTH
 from headgate.apiserver import errors, fieldset
 from headgate.apiserver.fieldset import Schema
 from headgate.apiserver.targets import Target
+from headgate.kubeschema.structural import MAX_DEPTH
 
 _KEEP = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from headgate.api import structural
-from headgate.api.structural import FieldError
 from headgate.apiserver.jsonpath import JSONPath
 from headgate.apiserver.registry import Registry
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import FieldError
 
 Object = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from headgate.api import timestamps
 from headgate.apiserver import builtin
+from headgate.kubeschema import timestamps
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -11,7 +11,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from headgate.api.structural import FieldError
+from headgate.kubeschema.structural import FieldError
 
 INSUFFICIENT_STORAGE = 507
 MAX_CAUSES = 100

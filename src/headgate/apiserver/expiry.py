@@ -11,13 +11,13 @@ import logging
 
 import msgspec
 
-from headgate.api import timestamps
 from headgate.apiserver import builtin
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.snapshots import PART_BYTES
 from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import Target
+from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
 

@@ -32,11 +32,11 @@ from typing import Any, Final
 import msgspec
 
 from headgate import helper_process
-from headgate.api import structural
-from headgate.api.structural import NO_FIELD, FieldError, Schema
 from headgate.apiserver import errors
 from headgate.apiserver.builtin import DEFINITION
 from headgate.apiserver.registry import Served
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import NO_FIELD, FieldError, Schema
 
 __all__ = ["CPU_S", "MEMORY_BYTES", "Answers", "Judge", "Question", "UnansweredError"]
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headgate.api import structural, timestamps
 from headgate.api.admission import View
 from headgate.apiserver import (
     accounts,
@@ -38,6 +37,7 @@ from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
 from headgate.apiserver.targets import FieldValidation, Target, WriteOptions
+from headgate.kubeschema import structural, timestamps
 
 Object = dict[str, Any]
 

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.api import kubernetes, structural
+from headgate.api import kubernetes
 from headgate.apiserver import fieldtree, metadata
 from headgate.apiserver.jsonpath import JSONPath
+from headgate.kubeschema import structural
 
 Schema = dict[str, Any]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from headgate.api import structural
-from headgate.api.structural import FieldError
 from headgate.apiserver import authorization, errors
 from headgate.apiserver.authorization import Attributes
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.targets import Target
 from headgate.apiserver.users import Authenticator, User
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import FieldError
 
 Object = dict[str, Any]
 Schema = dict[str, Any]

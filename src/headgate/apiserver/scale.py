@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import errors
 from headgate.apiserver.registry import Scale
+from headgate.kubeschema.structural import FieldError
 
 Object = dict[str, Any]
 

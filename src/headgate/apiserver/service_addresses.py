@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import builtin
 from headgate.apiserver.storage import Key, Store
 from headgate.apiserver.targets import Target
+from headgate.kubeschema.structural import FieldError
 
 Object = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import errors
 from headgate.apiserver.registry import Served
 from headgate.apiserver.storage import Key
+from headgate.kubeschema.structural import FieldError
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 

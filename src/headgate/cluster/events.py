@@ -18,6 +18,7 @@ from headgate import api
 from headgate.cluster.client import Client
 from headgate.cluster.errors import ApiError, NotFound
 from headgate.cluster.kinds import KubeObject
+from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class EventRecorder:
         return _Series(namespace, name, times)
 
     def _now(self) -> str:
-        return api.timestamps.seconds(self._clock().timestamp())
+        return timestamps.seconds(self._clock().timestamp())
 
 
 def _reference(obj: KubeObject) -> api.ObjectReference:

@@ -20,6 +20,7 @@ from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import KINDS, Observed, Subject
 from headgate.controllers.settling import Settling
+from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class StatusController:
         if not self._is_known(obj):
             return GATHER_S
         self._assessed += 1
-        now = api.timestamps.seconds(self._clock().timestamp())
+        now = timestamps.seconds(self._clock().timestamp())
         status = status_of(obj, self._index, now)
         said = forms.said(obj)
         if status == said:

@@ -12,6 +12,7 @@ import msgspec
 from headgate import api, cluster
 from headgate.api.unattended import UNATTENDED
 from headgate.controllers import conditions
+from headgate.kubeschema import timestamps
 
 COMPONENT = "headgate-controller"
 READY, NOT_IMPLEMENTED = "Ready", "NotImplemented"
@@ -70,7 +71,7 @@ class UnattendedObjects:
         meta, resource = obj.metadata, obj.resource
         finding = conditions.Finding(READY, False, NOT_IMPLEMENTED, UNATTENDED[resource.group, resource.kind])
         said = list(obj.status.conditions) if obj.status is not None else []
-        now = api.timestamps.seconds(self._clock().timestamp())
+        now = timestamps.seconds(self._clock().timestamp())
         before = api.ObservedStatus(conditions=said)
         due = conditions.observed(before, [finding], meta.generation, now)
         if sorted(due.conditions, key=_type) == sorted(said, key=_type):

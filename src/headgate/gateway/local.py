@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headgate.api import timestamps
 from headgate.gateway import forwarded, refusals
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.refusals import Refusal
+from headgate.kubeschema import timestamps
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from headgate import api, cluster
-from headgate.api import marks, timestamps
+from headgate.api import marks
+from headgate.kubeschema import timestamps
 from headgate.node import addresses, external, pod_life, pod_status
 from headgate.node.environment import ContainerConfigError
 from headgate.node.pod_worker import Placement, PodWorker, Tools

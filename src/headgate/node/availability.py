@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate import api
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 from headgate.node.workloads import is_active
 
 

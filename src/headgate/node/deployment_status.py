@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate import api
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 from headgate.node.availability import Counts
 from headgate.node.deployment_plan import Wish
 from headgate.node.workloads import Deployment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 
 MAX_FILE_BYTES = 8 << 20
 MAX_LINE_BYTES = 16 << 10

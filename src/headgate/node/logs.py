@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headgate import serving
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 from headgate.node import log_reading
 from headgate.node.log_files import LogDirectory
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from headgate import api
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 from headgate.node.pod_life import ContainerLife, Ended, History, PodLife, State
 
 _KILLED = 137

@@ -7,7 +7,8 @@ import time
 from importlib import metadata
 
 from headgate import api, cluster
-from headgate.api import marks, timestamps
+from headgate.api import marks
+from headgate.kubeschema import timestamps
 from headgate.node.config import Identity
 
 log = logging.getLogger(__name__)

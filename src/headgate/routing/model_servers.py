@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headgate import api
-from headgate.api import duration, marks
+from headgate.api import marks
+from headgate.kubeschema import duration
 from headgate.routing import endpoints, phases, tls
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import Reporter

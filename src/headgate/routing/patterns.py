@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate import api
-from headgate.api import regex
+from headgate.kubeschema import regex
 
 Headers = Callable[[bytes], str]
 """Gives the value of a header by its lower-case name, "" where the request has none."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.api import ObjectKey, admission
 from headgate.api.admission import entries
-from headgate.api.structural import FieldError
+from headgate.kubeschema.structural import FieldError
 
 GROUP = "networking.volcano.sh"
 

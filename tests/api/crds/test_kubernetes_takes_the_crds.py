@@ -10,7 +10,7 @@ import pytest
 from kubernetes_validate import utils
 
 from headgate import api
-from headgate.api import structural
+from headgate.kubeschema import structural
 
 VERSIONS = [version for version in utils.all_versions() if tuple(map(int, version.split(".")[:2])) >= (1, 28)]
 CRDS = {crd["metadata"]["name"]: crd for crd in api.custom_definitions()}

@@ -8,7 +8,7 @@ import field_tables
 import pytest
 
 from headgate import api
-from headgate.api import structural
+from headgate.kubeschema import structural
 
 TABLES = field_tables.load_all()
 ROWS = [pytest.param(table, path, id=f"{table.kind}:{path}") for table in TABLES for path in table.fields]

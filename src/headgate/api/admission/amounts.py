@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from headgate.api import quantity
+from headgate.kubeschema import quantity
 
 __all__ = ["default_pod", "default_template"]
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from headgate.api import kthena_registry, quantity
+from headgate.api import kthena_registry
 from headgate.api.admission import durations
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.others import View
 from headgate.api.admission.place import Place
+from headgate.kubeschema import quantity
 
 __all__ = ["check", "check_spec", "default"]
 

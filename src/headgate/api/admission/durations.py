@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.api import duration
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place
+from headgate.kubeschema import duration
 
 __all__ = ["check", "nanoseconds"]
 

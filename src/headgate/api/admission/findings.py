@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from headgate.api.admission.place import Place
-from headgate.api.structural import MAX_ERRORS, OMITTED, FieldError
+from headgate.kubeschema.structural import MAX_ERRORS, OMITTED, FieldError
 
 __all__ = ["MAX_WARNINGS", "Findings", "merged"]
 

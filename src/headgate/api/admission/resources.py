@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.api import quantity
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place, whole
+from headgate.kubeschema import quantity
 
 __all__ = ["check"]
 

@@ -6,9 +6,9 @@ costs less than one that is false.
 
 from __future__ import annotations
 
-from headgate.api import regex
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place
+from headgate.kubeschema import regex
 
 __all__ = ["check", "covers", "fits", "is_open"]
 

@@ -13,7 +13,7 @@ import msgspec
 from headgate.api import gie_v1alpha1, kthena_networking, kthena_registry
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.place import Place
-from headgate.api.structural import FieldError
+from headgate.kubeschema.structural import FieldError
 
 __all__ = ["errors", "warnings"]
 

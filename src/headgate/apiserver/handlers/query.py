@@ -10,13 +10,13 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import errors, fields, selectors, tables
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies
 from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector
 from headgate.apiserver.targets import FieldValidation, WriteOptions
+from headgate.kubeschema.structural import FieldError
 
 MAX_MANAGER_BYTES = 128
 _META = "meta.k8s.io"

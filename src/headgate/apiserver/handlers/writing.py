@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.api.structural import FieldError
 from headgate.apiserver import admission, errors, patch
 from headgate.apiserver.calls import Call
 from headgate.apiserver.handlers import bodies, changes
@@ -26,6 +25,7 @@ from headgate.apiserver.judge import Question, UnansweredError
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.registry import Registry
 from headgate.apiserver.targets import Target
+from headgate.kubeschema.structural import FieldError
 
 ATTEMPTS = 5
 """As often as Kubernetes tries a patch of an object that others write, too."""

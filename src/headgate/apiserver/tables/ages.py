@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from headgate.api import timestamps
+from headgate.kubeschema import timestamps
 
 Object = dict[str, Any]
 

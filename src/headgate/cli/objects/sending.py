@@ -12,12 +12,12 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.api import admission
-from headgate.api.structural import NO_FIELD, NOTES
 from headgate.cli import applying, validation
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
 from headgate.cli.objects.printing import Object
 from headgate.cli.validation import Finding
+from headgate.kubeschema.structural import NO_FIELD, NOTES
 
 _DEFINITION = "CustomResourceDefinition"
 _ESTABLISHED_WITHIN_S = 10.0

@@ -11,12 +11,12 @@ from typing import TypeVar
 import click
 import msgspec
 
-from headgate.api import duration
 from headgate.cli.simulate import fleet_file, policies, traffic
 from headgate.cli.simulate.fleet_sections import FleetFile, Settled
 from headgate.cli.simulate.policies import Compared
 from headgate.cli.simulate.strict import SettingErrors
 from headgate.cli.simulate.traffic import Traffic
+from headgate.kubeschema import duration
 from headgate.simulator import traces
 from headgate.simulator.fleet import FleetDescription, Slo
 from headgate.simulator.model import DEFAULT_PROFILE

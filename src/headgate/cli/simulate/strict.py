@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 import msgspec
 
-from headgate.api import duration
 from headgate.cli import validation
 from headgate.cli.manifests import Mapping, Node, Scalar, Sequence, Span, place_of, plain, read_document
 from headgate.cli.validation import Finding
 from headgate.cli.validation.spelling import closest
+from headgate.kubeschema import duration
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 

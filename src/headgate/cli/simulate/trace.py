@@ -19,7 +19,7 @@ _SLOWEST, _FASTEST = 0.001, 1e6
 
 def _time(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     """Seconds of 90, 90s, 1m30s."""
-    from headgate.api import duration
+    from headgate.kubeschema import duration
 
     if text is None:
         return None

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.api import admission, structural
-from headgate.api.structural import MAX_ERRORS, NO_FIELD, NOTES, FieldError, Schema
+from headgate.api import admission
 from headgate.apiserver import metadata
 from headgate.cli.manifests import Manifest, Mapping, Place, Scalar, Span, place_of
 from headgate.cli.validation import suggestions
 from headgate.cli.validation.findings import Finding, Severity, about, unknown_field
 from headgate.cli.validation.kinds import Kind, Kinds
 from headgate.cli.validation.spelling import closest
+from headgate.kubeschema import structural
+from headgate.kubeschema.structural import MAX_ERRORS, NO_FIELD, NOTES, FieldError, Schema
 
 _DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _METADATA: Schema = {"metadata": metadata.SCHEMA}

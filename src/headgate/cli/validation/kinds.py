@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate import api
-from headgate.api import structural
+from headgate.kubeschema import structural
 
 
 @dataclass(frozen=True)

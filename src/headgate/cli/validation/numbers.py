@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headgate.api import duration
+from headgate.kubeschema import duration
 
 _SIZE = re.compile(r"([0-9]{1,12}) ?([kKMGT])(i?)B?")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from headgate.api import duration, regex, structural
-from headgate.api.structural import FieldError, Schema
 from headgate.cli.manifests import Mapping, Place, Scalar, Sequence
 from headgate.cli.manifests.scalars import NotJson, resolve
 from headgate.cli.validation import numbers
 from headgate.cli.validation.spelling import closest
+from headgate.kubeschema import duration, regex, structural
+from headgate.kubeschema.structural import FieldError, Schema
 
 _MOST_NAMES = 12
 _MOST_SCHEMAS = 10_000

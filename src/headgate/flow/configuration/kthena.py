@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from headgate.api import duration
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.configuration.queueing import Queueing
 from headgate.flow.queue import BandSettings, FlowSettings
 from headgate.flow.queue.settings import SessionSettings, WindowSettings
+from headgate.kubeschema import duration
 from headgate.scheduling.configuration import Problems
 
 FAIRNESS, SESSIONS = "ENABLE_FAIRNESS_SCHEDULING", "ENABLE_SESSION_BOOST"

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from headgate.api import duration, quantity
 from headgate.flow.capacity import CapacitySettings, CeilingSettings
 from headgate.flow.configuration.queueing import Queueing
 from headgate.flow.queue import FAIRNESS, ORDERINGS, BandSettings, FlowSettings
 from headgate.flow.queue.settings import FairnessName, OrderingName
+from headgate.kubeschema import duration, quantity
 from headgate.scheduling.configuration import Problems, document, elsewhere
 from headgate.scheduling.configuration.document import Band, Document, FlowControl, Only
 from headgate.scheduling.configuration.fields import read_struct

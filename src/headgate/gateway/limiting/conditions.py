@@ -18,6 +18,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.gateway.limiting.gateways import FIELD_MANAGER, Gateways, Meets
+from headgate.kubeschema import timestamps
 from headgate.routing.limits import TokenLimits, token_limits
 
 log = logging.getLogger(__name__)
@@ -269,4 +270,4 @@ def due(
         reason=UNREACHABLE if away else REACHED,
         message=told,
         observed_generation=route.metadata.generation,
-    ).after(before, api.timestamps.seconds(now))
+    ).after(before, timestamps.seconds(now))

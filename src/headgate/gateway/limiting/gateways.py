@@ -15,6 +15,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
+from headgate.kubeschema import timestamps
 
 LABEL = f"{marks.DOMAIN}counts-limits"
 """Its value is whose limits: those of a namespace,"""
@@ -134,7 +135,7 @@ class Gateways:
 
 def _micro_time(unix_s: float) -> str:
     """As Leases have it, which may be renewed several times a second."""
-    return api.timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
+    return timestamps.seconds(unix_s).replace("Z", f".{int(unix_s % 1 * 1e6):06d}Z")
 
 
 def _meets(lease: api.Lease) -> Meets:

@@ -27,7 +27,7 @@ def options(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
 def seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:
     """Of 200, 200ms or 0.2s: a number alone is milliseconds."""
-    from headgate.api import duration
+    from headgate.kubeschema import duration
 
     if text is None:
         return None

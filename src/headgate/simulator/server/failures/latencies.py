@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headgate.api import duration
+from headgate.kubeschema import duration
 from headgate.simulator.model.config import ConfigError
 from headgate.simulator.model.latencies import MOST_DEVIATION, Calculator, Latencies
 

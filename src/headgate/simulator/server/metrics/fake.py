@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headgate.api import duration
+from headgate.kubeschema import duration
 from headgate.simulator.server.metrics.series import Reading
 from headgate.simulator.server.metrics.timings import Timings
 

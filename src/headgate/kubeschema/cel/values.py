@@ -1,0 +1,131 @@
+"""What Kubernetes gives to CEL for any values: optional selection, lists as sets, texts from values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headgate.kubeschema.cel import syntax
+from headgate.kubeschema.cel.engine import cel
+
+__all__ = ["FUNCTIONS"]
+
+_LONGEST: Final = 1 << 20
+_CLAUSE = re.compile(r"%(?:\.([0-9]{1,3}))?([a-zA-Z%])?")
+
+
+def _select(value: Any, key: Any) -> Any:
+    """An optional of the field or item; of an optional, of what is in it."""
+    if isinstance(value, cel.OptionalValue):
+        if not value.has_value():
+            return value
+        value = value.value()
+    if isinstance(value, dict):
+        return cel.OptionalValue.of(value[key]) if key in value else cel.OptionalValue.none()
+    if not isinstance(value, list | tuple) or not isinstance(key, int):
+        raise TypeError("no such overload")
+    return cel.OptionalValue.of(value[key]) if 0 <= key < len(value) else cel.OptionalValue.none()
+
+
+def _identity(value: Any) -> Any:
+    """What is equal for exactly the values that CEL calls equal: 1 and 1.0, but not true."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, list | tuple):
+        return ("list", tuple(map(_identity, value)))
+    if isinstance(value, dict):
+        return ("map", frozenset((_identity(key), _identity(inner)) for key, inner in value.items()))
+    return value
+
+
+def _set(items: Sequence[Any]) -> frozenset[Any]:
+    if not isinstance(items, list | tuple):
+        raise TypeError("no such overload")
+    return frozenset(map(_identity, items))
+
+
+def _formatted(pattern: str, values: Sequence[Any]) -> str:
+    """`'%s has %d items'.format([self.name, self.items.size()])`; ValueError for what does not fit."""
+    left = list(values)
+    text = _CLAUSE.sub(lambda match: _clause(match, left), pattern)
+    if left:
+        raise ValueError(f"there are {len(left)} more values than the format has places")
+    if len(text) > _LONGEST:
+        raise ValueError(f"text of {len(text)} characters is longer than an expression may make")
+    return text
+
+
+def _clause(match: re.Match[str], left: list[Any]) -> str:
+    precision, verb = match.groups()
+    if verb == "%":
+        return "%"
+    if verb not in _VERBS:
+        raise ValueError(f"unrecognized formatting clause {match.group()!r}")
+    if not left:
+        raise ValueError("the format has more places than there are values")
+    return _VERBS[verb](left.pop(0), 6 if precision is None else int(precision))
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("an integer clause was given something else")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("a clause for numbers was given something else")
+    return float(value)
+
+
+def _binary(value: Any) -> str:
+    return format(int(value) if isinstance(value, bool) else _whole(value), "b")
+
+
+def _hexadecimal(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        return (value.encode() if isinstance(value, str) else value).hex()
+    return format(_whole(value), "x")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_text(key)}: {_text(value[key])}' for key in sorted(value, key=str))}}}"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return msgspec.to_builtins(value) if isinstance(value, bytes) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+_VERBS: Final[dict[str | None, Callable[[Any, int], str]]] = {
+    "s": lambda value, _: _text(value),
+    "d": lambda value, _: str(_whole(value)),
+    "f": lambda value, precision: f"{_number(value):.{precision}f}",
+    "e": lambda value, precision: f"{_number(value):.{precision}e}",
+    "b": lambda value, _: _binary(value),
+    "o": lambda value, _: format(_whole(value), "o"),
+    "x": lambda value, _: _hexadecimal(value),
+    "X": lambda value, _: _hexadecimal(value).upper(),
+}
+
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    syntax.SELECT: _select,
+    syntax.LENGTH: len,
+    "format": _formatted,
+    "sets_contains": lambda items, others: _set(others) <= _set(items),
+    "sets_equivalent": lambda items, others: _set(items) == _set(others),
+    "sets_intersects": lambda items, others: not _set(items).isdisjoint(_set(others)),
+}
+"""By name; the receiver of a method is the first argument. What they raise is an error of the expression."""

@@ -1,0 +1,125 @@
+"""Judges an object by its schema and reports every error at once, in the words of kube-apiserver.
+
+Where it prints no field (for oneOf and its relatives, and for integers beyond their format) the path is
+given here, because a cause without a place helps nobody. Like it, the CEL rules run only on an object whose
+shape is right, since they may rely on it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.kubeschema import cel
+from headgate.kubeschema.structural import rules
+from headgate.kubeschema.structural.acceptance import CHECKS
+from headgate.kubeschema.structural.errors import (
+    MAX_ERRORS,
+    NO_FIELD,
+    FieldError,
+    Findings,
+    TooManyErrors,
+    in_order,
+)
+from headgate.kubeschema.structural.nodes import has_rules
+from headgate.kubeschema.structural.shaping import Schema
+from headgate.kubeschema.structural.walk import RuleSite, Walk
+
+__all__ = ["broken_rules", "validate", "validate_value"]
+
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_REPETITION: Final = "FieldValueDuplicate"
+_BLOCKS_RULES = frozenset(
+    {
+        "FieldValueTypeInvalid",
+        "FieldValueRequired",
+        "FieldValueNotSupported",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+    }
+)
+_RULES_SKIPPED: Final = FieldError(
+    "FieldValueInvalid",
+    NO_FIELD,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+    None,
+)
+_CUT_SHORT: Final = FieldError(
+    "FieldValueInvalid", NO_FIELD, f"too many errors: only the first {MAX_ERRORS} are listed", None
+)
+NOTES: Final = (_RULES_SKIPPED, _CUT_SHORT)
+"""Entries of the list of errors that are about the list: there may be more."""
+
+
+def validate(
+    schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
+) -> list[FieldError]:
+    """Every error of a pruned and defaulted object, ordered by field; empty if it is valid.
+
+    `old` is the object before an update; without it the rules that compare with `oldSelf` don't apply. With
+    it, errors in what the update leaves as it was are passed over (Kubernetes calls it ratcheting): a schema
+    that became stricter must not keep anyone from changing the rest of an object.
+    """
+    try:
+        found = _validate(schema, obj, cel.MISSING if old is None else old)
+        if found and old is not None:
+            found = _validate(schema, obj, old, ratchets=True)
+        return _all_with_fields(found)
+    except RecursionError:  # from printing or comparing a value that the schema does not describe
+        return [FieldError("FieldValueInvalid", NO_FIELD, "the object is nested too deeply", None)]
+
+
+def broken_rules(
+    schema: Schema, obj: dict[str, object], old: dict[str, object] | None = None
+) -> list[FieldError]:
+    """What `validate` finds in an object whose shape is right already: only the CEL rules are asked."""
+    walk = Walk({})
+    walk.run(schema, obj, cel.MISSING if old is None else old)
+    found = _broken_rules(walk.rule_sites, MAX_ERRORS)
+    if found and old is not None:
+        found = _validate(schema, obj, old, ratchets=True)
+    return _all_with_fields(found)
+
+
+def validate_value(schema: Schema, value: object) -> list[FieldError]:
+    """Every error of any value that has no past; paths begin at the value."""
+    return _validate(schema, value, cel.MISSING)
+
+
+def _all_with_fields(found: list[FieldError]) -> list[FieldError]:
+    return [error if error.field else msgspec.structs.replace(error, field=NO_FIELD) for error in found]
+
+
+def _validate(schema: Schema, value: object, old: object, *, ratchets: bool = False) -> list[FieldError]:
+    walk = Walk(CHECKS, ratchets=ratchets)
+    walk.run(schema, value, old)
+    found = in_order(walk.findings.errors)
+    if ratchets and _repeats(found) and _repeats(_validate_lists(schema, old)):
+        found = [error for error in found if error.reason != _REPETITION]
+    if walk.is_cut_short:
+        return [*found, _CUT_SHORT]
+    if any(error.reason in _BLOCKS_RULES for error in found):
+        return [*found, _RULES_SKIPPED] if has_rules(schema) else found
+    return found + _broken_rules(walk.rule_sites, MAX_ERRORS - len(found))
+
+
+def _repeats(errors: list[FieldError]) -> bool:
+    return any(error.reason == _REPETITION for error in errors)
+
+
+def _validate_lists(schema: Schema, obj: object) -> list[FieldError]:
+    """Repetitions in lists that are sets or maps; Kubernetes lets all pass if there were any before."""
+    walk = Walk({_LIST_TYPE: CHECKS[_LIST_TYPE]})
+    walk.run(schema, obj)
+    return walk.findings.errors
+
+
+def _broken_rules(sites: list[RuleSite], limit: int) -> list[FieldError]:
+    if not sites:
+        return []
+    findings = Findings(limit)
+    try:
+        rules.evaluate(sites, findings)
+    except TooManyErrors:
+        return [*in_order(findings.errors), _CUT_SHORT]
+    return in_order(findings.errors)
