@@ -16,6 +16,8 @@ from typing import NamedTuple
 MAX_LINES = 2048
 """So many lines of a page are looked at, all families together: more is no engine."""
 MAX_LINE_BYTES = 64 * 1024
+REMEMBERED_BYTES = 1024
+"""Of a line's labels; longer ones are read anew each time."""
 MAX_LABEL_BYTES = 128 * 1024
 """Of the labels in all these lines. They take 90 ns a byte, and with the lines some 25 ms at worst."""
 
@@ -39,7 +41,8 @@ class Sample(NamedTuple):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return _labels(self.raw_labels)
+        read = _labels if len(self.raw_labels) <= REMEMBERED_BYTES else _labels.__wrapped__
+        return read(self.raw_labels)
 
 
 class Page:

@@ -19,18 +19,6 @@ SLACK = 16 * MB
 AT_ONCE = 5
 
 
-class _Heap(ctypes.Structure):
-    """glibc's `struct mallinfo2`, see mallinfo(3)."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    )
-
-
 def _allocated_bytes() -> int:
     """What is in use, without what tests before this one have left free in the heap and around it."""
     try:
@@ -38,7 +26,7 @@ def _allocated_bytes() -> int:
     except AttributeError:
         with open("/proc/self/statm") as file:  # of another C library
             return int(file.read().split()[1]) * resource.getpagesize()
-    look.restype = _Heap
+    look.restype = allocator.Heap
     heap = look()
     return int(heap.uordblks + heap.hblkhd)
 
@@ -141,3 +129,33 @@ async def test_a_long_list_of_models_is_shared(start_gateway, eventually, silent
     for sock in socks:
         sock.close()
     await eventually(lambda: not gateway.proxy.clients)
+
+
+def test_free_memory_is_returned_when_it_has_become_free():
+    """Also where nothing was free the first time that much was resident, as pages were held."""
+    memory = allocator.FreeMemory(100 * MB)
+
+    def is_worth(resident, free):
+        return memory.is_worth_returning(resident * MB, lambda: free * MB)
+
+    assert not is_worth(150, 50)
+    assert not is_worth(570, 10), "all is in use"
+    assert is_worth(570, 440)
+    memory.returned(140 * MB, 430 * MB)
+    assert not is_worth(140, 430), "free, and not resident"
+    assert not is_worth(150, 430)
+    assert not is_worth(200, 370)
+    assert is_worth(200, 440), "half of it was used and is free again"
+    memory.returned(140 * MB, 430 * MB)
+    assert is_worth(400, 430), "used and free again between two looks"
+
+
+def test_looking_for_free_memory_is_spared_where_little_is_resident():
+    """It takes milliseconds where the heap is in many pieces."""
+    memory = allocator.FreeMemory(100 * MB)
+    assert not memory.is_worth_returning(150 * MB, lambda: pytest.fail("not called"))
+
+
+def test_what_is_free_is_told():
+    """By glibc; by the resident size elsewhere."""
+    assert 0 < allocator.free_bytes() < 1 << 40

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 from headgate.gateway.scraping.fetch import (
+    LARGE_BYTES,
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
     MAX_PIECES,
     Client,
     FetchError,
+    LargeAnswers,
 )
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -83,3 +85,69 @@ async def test_what_is_no_whole_answer_is_told(fetch, answer, closes, why):
     """In words that follow the name of the server; nothing of unbounded size is kept."""
     with pytest.raises(FetchError, match=why):
         await fetch(answer, closes=closes, max_bytes=1000 if "long" in why else 1 << 20)
+
+
+def answer_of(size):
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 10_000])
+async def test_large_answers_wait_until_others_were_read(start_endpoint, eventually, piece):
+    """Of many engines that send 4 MB each, few are held at a time; short answers wait for nobody."""
+    large, size = LargeAnswers(1), 2 * LARGE_BYTES
+    sent = []
+
+    async def send(call):
+        body = answer_of(100 if call.target == "/short" else size)
+        for start in range(0, len(body), piece):
+            call.write(body[start : start + piece])
+            await asyncio.sleep(0)
+        sent.append(call.target)
+
+    tasks = []
+    endpoint = await start_endpoint(behave=lambda call: tasks.append(asyncio.ensure_future(send(call))))
+    clients = [Client("127.0.0.1", endpoint.port, None, "", large=large) for _ in range(3)]
+
+    def get(client, path):
+        return asyncio.ensure_future(client.get(path, "text/plain", 1 << 22, 30.0))
+
+    assert len((await get(clients[0], "/first")).body) == size
+    second, third = get(clients[1], "/second"), get(clients[2], "/third")
+    await eventually(lambda: large.statistics()["waiting"] == 2)
+    short = Client("127.0.0.1", endpoint.port, None, "", large=large)
+    assert len((await get(short, "/short")).body) == 100
+    assert not second.done()
+    assert not third.done()
+    clients[0].release()
+    await asyncio.wait((second, third), return_when=asyncio.FIRST_COMPLETED)
+    first, last = (1, 2) if second.done() else (2, 1)
+    clients[first].close()
+    assert len((await (third if first == 1 else second)).body) == size
+    clients[last].release()
+    assert large.statistics() == {"free": 1, "waiting": 0}
+    for client in (*clients, short):
+        client.close()
+
+
+async def test_who_waits_with_a_large_answer_may_give_up(start_endpoint, eventually):
+    """It is passed over, and what it never had is not given back."""
+    large = LargeAnswers(1)
+    endpoint = await start_endpoint(behave=lambda call: call.write(answer_of(2 * LARGE_BYTES)))
+    first, second = (Client("127.0.0.1", endpoint.port, None, "", large=large) for _ in range(2))
+    await first.get("/", "text/plain", 1 << 22, 30.0)
+    waiting = asyncio.ensure_future(second.get("/", "text/plain", 1 << 22, 30.0))
+    await eventually(lambda: large.statistics()["waiting"] == 1)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    first.close()
+    assert large.statistics() == {"free": 1, "waiting": 0}
+
+
+async def test_an_answer_that_was_read_is_held_no_more(start_endpoint):
+    """Neither by its connection, which stays open: those of a thousand engines may have 4 MB each."""
+    endpoint = await start_endpoint(behave=lambda call: call.write(answer_of(2 * LARGE_BYTES)))
+    client = Client("127.0.0.1", endpoint.port, None, "")
+    await client.get("/", "text/plain", 1 << 22, 30.0)
+    connection = client._connection
+    assert (connection._body, connection._answer) == ([], None)
+    client.close()

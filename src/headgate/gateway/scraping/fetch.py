@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import httptools
@@ -23,6 +25,11 @@ MAX_FRAMING_BYTES = MAX_HEAD_BYTES + 16 * MAX_PIECES
 """Of all but the body: heads, sizes of chunks, trailers."""
 
 
+LARGE_BYTES = 256 * 1024
+MAX_LARGE = 16
+"""Answers longer than `LARGE_BYTES` that are held at a time."""
+
+
 class FetchError(Exception):
     """Why there is no answer, in words that follow the name of a server."""
 
@@ -32,8 +39,38 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class LargeAnswers:
+    """Of the clients that share it, so many hold a large answer at a time; others wait until one was read.
+
+    An answer may have 4 MB, and those of hundreds of engines may come at once.
+    """
+
+    def __init__(self, most: int = MAX_LARGE) -> None:
+        self._free = most
+        self._waiting: deque[Callable[[], bool]] = deque()
+
+    def take(self, go_on: Callable[[], bool]) -> bool:
+        """Whether an answer may become large. If not, `go_on` is called once it may, and returns whether it
+        still wants to."""
+        if self._free:
+            self._free -= 1
+            return True
+        self._waiting.append(go_on)
+        return False
+
+    def give_back(self) -> None:
+        """A large answer is held no more."""
+        while self._waiting:
+            if self._waiting.popleft()():
+                return
+        self._free += 1
+
+    def statistics(self) -> dict[str, int]:
+        return {"free": self._free, "waiting": len(self._waiting)}
+
+
 class Client:
-    """One server."""
+    """One server. Whoever gets an answer calls `release` when it was read."""
 
     def __init__(
         self,
@@ -44,11 +81,13 @@ class Client:
         *,
         http2: bool = False,
         turns: Turns | None = None,
+        large: LargeAnswers | None = None,
     ) -> None:
-        """`server_name` is the name that its certificate must have; empty for its host. `turns` are those
-        that it shares with other clients."""
+        """`server_name` is the name that its certificate must have; empty for its host. `turns` and `large`
+        are those that it shares with other clients."""
         self._http2 = http2
         self._turns = turns
+        self._large = large or LargeAnswers()
         self._lookup = Lookup(host)
         self._port, self._tls = port, tls
         self._server_name = (server_name or host) if tls is not None else None
@@ -98,7 +137,7 @@ class Client:
         loop = asyncio.get_running_loop()
         self.connects += 1
         turns = self._turns or Turns(loop)
-        connection = _Connection(turns)
+        connection = _Connection(turns, self._large)
         protocol: asyncio.Protocol = connection
         if self._http2:
             protocol = speaking_http2(connection, turns, turns)
@@ -116,6 +155,11 @@ class Client:
             raise
         return connection
 
+    def release(self) -> None:
+        """The answer, if there was one, is held no more."""
+        if self._connection is not None:
+            self._connection.release()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.abort()
@@ -129,8 +173,11 @@ class _UnansweredError(Exception):
 class _Connection(asyncio.Protocol):
     """One exchange at a time: what is read of an answer is bounded, and anything strange ends it."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, large: LargeAnswers) -> None:
         self._turns = turns
+        self._large = large
+        self._may_be_large: bool | None = False
+        """None while it waits for that."""
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
         self._answer: asyncio.Future[Answer] | None = None
@@ -138,7 +185,7 @@ class _Connection(asyncio.Protocol):
 
     def _reset(self, max_bytes: int) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._left = max_bytes
+        self._left = self._max_bytes = max_bytes
         self._head_left = MAX_HEAD_BYTES
         self._framing_left = MAX_FRAMING_BYTES
         self._is_body = False
@@ -161,8 +208,16 @@ class _Connection(asyncio.Protocol):
     def abort(self) -> None:
         """At once, also if the loop is still about to connect it."""
         self._is_given_up = True
+        self.release()
         if self._transport is not None:
             self._transport.abort()
+
+    def release(self) -> None:
+        """What came is held no more."""
+        self._body = []
+        held, self._may_be_large = self._may_be_large, False
+        if held:
+            self._large.give_back()
 
     # -- asyncio.Protocol
 
@@ -187,10 +242,33 @@ class _Connection(asyncio.Protocol):
             self._fail(FetchError("sent a head that is too long"))
         elif self._framing_left < 0:
             self._fail(FetchError("sent sizes of chunks or trailers that are too long"))
+        elif self._is_large and not self._may_be_large and self._answer is not None and self.is_usable:
+            self._wait_for_others()
         elif len(data) >= LONG_READ_BYTES and self.is_usable:
             assert self._transport is not None
             self._transport.pause_reading()
             self._turns.wait(self._read_on)
+
+    @property
+    def _is_large(self) -> bool:
+        return self._max_bytes - self._left > LARGE_BYTES
+
+    def _wait_for_others(self) -> None:
+        """Until the answer may become large."""
+        assert self._transport is not None
+        if self._may_be_large is None:
+            return
+        self._transport.pause_reading()
+        self._may_be_large = None
+        if self._large.take(self._become_large):
+            self._become_large()
+
+    def _become_large(self) -> bool:
+        if self._may_be_large is not None or not self.is_usable:
+            return False
+        self._may_be_large = True
+        self._turns.wait(self._read_on)
+        return True
 
     def _read_on(self) -> bool:
         if self._transport is None or self._transport.is_closing():
@@ -216,7 +294,9 @@ class _Connection(asyncio.Protocol):
 
     def _complete(self) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(Answer(self._parser.get_status_code(), b"".join(self._body)))
+            body, self._body = b"".join(self._body), []
+            self._answer.set_result(Answer(self._parser.get_status_code(), body))
+        self._answer = None
 
     # -- llhttp callbacks
 

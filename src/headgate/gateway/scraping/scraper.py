@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headgate import fleet, routing
+from headgate.gateway.scraping.fetch import LargeAnswers
 from headgate.gateway.scraping.pace import Pace
 from headgate.gateway.scraping.targets import Target, targets
 from headgate.gateway.scraping.watch import Result, Watch
@@ -36,6 +37,8 @@ class Scraper:
         """Of what has come: it takes a while for what a hostile engine sends."""
         self.turns = Turns(proxy.loop)
         """In which connections are read on that bring much."""
+        self.large = LargeAnswers()
+        """Pages and lists that are held at a time."""
         self.pages: Counter[Result] = Counter({"read": 0, "absent": 0, "failed": 0})
         self.malformed_families = 0
         self.restarts = 0

@@ -7,8 +7,8 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from headgate import engines, fleet, routing
@@ -73,7 +73,15 @@ class Watch:
         http2 = self.target.http2 and port == endpoint.port
         context = self._scraper.context(tls, http2=http2) if tls is not None else None
         name = tls.server_name if tls is not None else ""
-        return Client(endpoint.host, port, context, name, http2=http2, turns=self._scraper.turns)
+        return Client(
+            endpoint.host,
+            port,
+            context,
+            name,
+            http2=http2,
+            turns=self._scraper.turns,
+            large=self._scraper.large,
+        )
 
     # -- what is known
 
@@ -113,8 +121,15 @@ class Watch:
         used_to_answer = self._silent_since - self.heard_at <= MODELS_STALE_S
         return now - self._asked_at >= UNANSWERED_S and used_to_answer
 
+    @asynccontextmanager
+    async def _asked(self, client: Client, path: str, accept: str) -> AsyncIterator[Answer]:
+        """The answer, which is read in the context. Raises FetchError."""
+        try:
+            yield await self._ask(client, path, accept)
+        finally:
+            client.release()
+
     async def _ask(self, client: Client, path: str, accept: str) -> Answer:
-        """Raises FetchError."""
         is_endpoint = client is self._client
         if is_endpoint:
             self._asked_at = self._scraper.now()
@@ -203,23 +218,14 @@ class Watch:
                 await asyncio.sleep(took_s)
 
     async def _read_page(self, names: engines.MetricNames, at: float) -> Result:
-        path = self.target.page_path
         try:
-            answer = await self._ask(self._page_client, path, TEXT)
+            async with self._asked(self._page_client, self.target.page_path, TEXT) as answer:
+                figures = await self._figures(answer, names, at)
         except FetchError as error:
             self.problem = f"it {error}"
             return "failed"
-        if answer.status != 200:
-            self.problem = f"it answers {answer.status} to GET {path}"
-            if answer.status not in (404, 405):
-                return "failed"
-            self.observation.see_no_page(at)
-            return "absent"
-        try:
-            figures = await self._read(functools.partial(engines.read, answer.body, names))
-        except engines.PageTooLargeError as error:
-            self.problem = f"it sends a page that {error}"
-            return "failed"
+        if isinstance(figures, str):
+            return figures
         self._scraper.malformed(figures.malformed)
         if not figures.says_load:
             self.problem = f"its page has no metrics of {self.target.engine.name}"
@@ -231,14 +237,29 @@ class Watch:
             self._scraper.restarted(self)
         return "read"
 
+    async def _figures(
+        self, answer: Answer, names: engines.MetricNames, at: float
+    ) -> engines.Figures | Result:
+        """Of the page, or what became of it."""
+        if answer.status != 200:
+            self.problem = f"it answers {answer.status} to GET {self.target.page_path}"
+            if answer.status not in (404, 405):
+                return "failed"
+            self.observation.see_no_page(at)
+            return "absent"
+        try:
+            return await self._read(functools.partial(engines.read, answer.body, names))
+        except engines.PageTooLargeError as error:
+            self.problem = f"it sends a page that {error}"
+            return "failed"
+
     async def _list_models(self, at: float) -> None:
         """Without it, nothing is known of the adapters that nobody asks for just now."""
         with suppress(FetchError, ValueError):
-            answer = await self._ask(self._client, "/v1/models", "application/json")
-            if answer.status != 200:
-                return
-            listed = await self._read(functools.partial(engines.read_models, answer.body))
-            self.observation.list_models(listed.names, at, listed.adapters)
+            async with self._asked(self._client, "/v1/models", "application/json") as answer:
+                if answer.status == 200:
+                    listed = await self._read(functools.partial(engines.read_models, answer.body))
+                    self.observation.list_models(listed.names, at, listed.adapters)
 
 
 def _end(pause: asyncio.Future[None]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 LARGE_BYTES = 1 << 20
 """Blocks of this size or more go back to the system when they are freed."""
 WORTH_BYTES = 64 << 20
-"""If so much more is resident than is in use, the time to give it back is well spent."""
+"""If so much has become free, the time to give it back is well spent."""
 _SPARE_BYTES = 16 << 20
 """So much free memory at the end of the heap is kept for what comes next."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -34,6 +35,54 @@ def resident_bytes() -> int:
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     return 0
+
+
+class Heap(ctypes.Structure):
+    """glibc's `struct mallinfo2`, see mallinfo(3)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def free_bytes() -> int:
+    """What is free in the heap, whether it is resident or not. Takes 30 ms if that are 300,000 pieces. Where
+    nothing tells it, which is without glibc 2.33, all that is resident."""
+    try:
+        look = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return resident_bytes()
+    look.restype = Heap
+    return int(look().fordblks)
+
+
+class FreeMemory:
+    """When free memory is worth giving back: much of it must be free, and have become so since the last time.
+
+    What was in use then may be free now, at the same resident size: that alone does not tell.
+    """
+
+    def __init__(self, resident: int) -> None:
+        self._least = self._resident = resident
+        self._free = 0
+
+    def returned(self, resident: int, free: int) -> None:
+        """What there is now that all was given back that could be."""
+        self._resident, self._free = resident, free
+
+    def is_worth_returning(self, resident: int, look: Callable[[], int]) -> bool:
+        """`look` gives what is free, and is called only if more is resident than usual."""
+        self._least = min(self._least, resident)
+        self._resident = min(self._resident, resident)
+        if resident - self._least <= WORTH_BYTES:
+            return False
+        free = look()
+        self._free = min(self._free, free)
+        return free > WORTH_BYTES and max(resident - self._resident, free - self._free) > WORTH_BYTES
 
 
 def return_free_memory() -> None:

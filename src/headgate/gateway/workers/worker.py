@@ -23,7 +23,7 @@ from headgate.gateway.workers import channel as wire
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
-MEMORY_INTERVAL_S = 1.0
+MEMORY_INTERVAL_S = 2.0
 COUNT_INTERVAL_S = 5.0
 """How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
 tells nothing for `workers.hang_s` seconds is taken to hang."""
@@ -141,14 +141,11 @@ class _Worker:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
 
     async def _return_memory(self) -> None:
-        """What a wave of request bodies left behind goes back to the system when it is over."""
-        bodies = self._service.proxy.bodies
-        usual = allocator.resident_bytes() - bodies.held
+        """What a wave of bodies, or of engines' pages, left behind goes back to the system when it ends."""
+        memory = allocator.FreeMemory(allocator.resident_bytes())
         while True:
             await asyncio.sleep(MEMORY_INTERVAL_S)
-            if allocator.resident_bytes() - bodies.held - usual > allocator.WORTH_BYTES:
-                await asyncio.to_thread(allocator.return_free_memory)
-                usual = allocator.resident_bytes() - bodies.held
+            await asyncio.to_thread(_return_if_worth_it, memory)
 
     async def _obey(self) -> None:
         try:
@@ -253,3 +250,9 @@ async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
     body = b"".join(message.get("body", b"") for message in sent[1:])
     content_type = headers.get(b"content-type", b"").decode("latin-1")
     return messages.Answered(ask.id, sent[0]["status"], content_type, body)
+
+
+def _return_if_worth_it(memory: allocator.FreeMemory) -> None:
+    if memory.is_worth_returning(allocator.resident_bytes(), allocator.free_bytes):
+        allocator.return_free_memory()
+        memory.returned(allocator.resident_bytes(), allocator.free_bytes())
