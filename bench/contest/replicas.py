@@ -153,6 +153,7 @@ class Replica:
             block_tokens=BLOCK_TOKENS,
             blocks=self.cache.capacity,
             ttft=self._ttft,
+            ttft_is_of_all=True,
             tpot=Total(self._decoded * self.step_s, self._decoded),
         )
 

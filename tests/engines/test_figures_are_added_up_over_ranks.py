@@ -190,3 +190,13 @@ def test_sums_beyond_all_time_are_malformed():
     name = "vllm:time_to_first_token_seconds"
     assert read(f"{name}_count 4\n{name}_sum 1e307\n") == engines.Figures(malformed=1)
     assert read(f"{name}_count 4\n{name}_sum 1e6\n").ttft == (1e6, 4)
+
+
+def test_only_vllm_counts_first_tokens_that_nobody_sees():
+    """Other engines count those of responses in one piece later, or have no such histogram."""
+    page = b"%b_count 4\n%b_sum 2\n"
+    for name, is_told in (("vLLM", True), ("SGLang", False)):
+        names = engines.named(name).metrics
+        figures = engines.read(page.replace(b"%b", names.ttft[0].encode()), names)
+        assert figures.ttft == engines.Total(2.0, 4.0)
+        assert figures.ttft_is_of_all is is_told

@@ -27,6 +27,13 @@ def test_a_mean_is_of_the_last_interval():
     assert reading.ttft_at == 1
 
 
+def test_first_tokens_are_counted_between_looks():
+    """How many there were since which look; unknown where those of responses in one piece count later."""
+    reading = seen((0, ttft(100.0, 1000)), (1, ttft(104.0, 1002, ttft_is_of_all=True))).reading
+    assert (reading.first_tokens, reading.ttft_since, reading.ttft_at) == (2, 0, 1)
+    assert seen((0, ttft(100.0, 1000)), (1, ttft(104.0, 1002))).reading.first_tokens is None
+
+
 def test_the_first_look_has_no_mean():
     """A counter alone is no interval."""
     assert seen((0, ttft(100.0, 1000))).reading.ttft_s is None

@@ -40,6 +40,8 @@ class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
     kv_usage: tuple[str, ...]
     ttft: tuple[str, ...] = ()
     """Histograms of seconds."""
+    ttft_is_of_all: bool = False
+    """Whether `ttft` counts a response in one piece when its first token is generated, and not later."""
     tpot: tuple[str, ...] = ()
     cache: tuple[CacheConfig, ...] = ()
     adapters: AdapterNames | None = None

@@ -37,6 +37,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     block_tokens: int | None = None
     blocks: int | None = None
     ttft: Total | None = None
+    ttft_is_of_all: bool = False
+    """Whether that has the first tokens of responses in one piece as they are generated."""
     tpot: Total | None = None
     adapters_running: frozenset[str] = frozenset()
     adapters_waiting: frozenset[str] = frozenset()
@@ -69,13 +71,15 @@ class _Reader:
         names = self._names
         block_tokens, blocks_by_rank = self._cache()
         running_adapters, waiting_adapters, max_adapters = self._adapters()
+        ttft = self._total(names.ttft)
         return Figures(
             waiting=self._requests(names.waiting),
             running=self._requests(names.running),
             kv_usage=self._kv_usage(blocks_by_rank),
             block_tokens=block_tokens,
             blocks=sum(blocks_by_rank.values()) or None,
-            ttft=self._total(names.ttft),
+            ttft=ttft,
+            ttft_is_of_all=names.ttft_is_of_all and ttft is not None,
             tpot=self._total(names.tpot),
             adapters_running=running_adapters,
             adapters_waiting=waiting_adapters,

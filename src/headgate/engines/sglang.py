@@ -11,6 +11,9 @@ SGLANG = Engine(
         running=("sglang:num_running_reqs", "sglang_num_running_reqs"),
         kv_usage=("sglang:token_usage", "sglang_token_usage"),
         ttft=("sglang:time_to_first_token_seconds", "sglang_time_to_first_token_seconds"),
+        # In many releases tokens of a response in one piece leave the scheduler by the fifty, and the first
+        # counts only then.
+        ttft_is_of_all=False,
         tpot=(
             "sglang:inter_token_latency_seconds",
             "sglang:time_per_output_token_seconds",

@@ -10,6 +10,7 @@ VLLM = Engine(
         running=("vllm:num_requests_running",),
         kv_usage=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
         ttft=("vllm:time_to_first_token_seconds",),
+        ttft_is_of_all=True,
         tpot=("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
         cache=(
             CacheConfig(family="vllm:cache_config_info", block_tokens="block_size", blocks="num_gpu_blocks"),

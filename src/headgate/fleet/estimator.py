@@ -15,16 +15,19 @@ arrival, so that what was booked before it is served, and what was booked after 
 An engine may have another order: the shortest first, or by priority. It shows that by first tokens that come
 well after those of later requests. From then on, each takes only its own prompt out of the queue.
 
-Of an answer in one piece only the end is seen. Its first token came as much earlier as its other tokens took,
-at the pace of the engine's streams, or that it reports. What a reading counts as waiting bounds the queue.
+Of an answer in one piece only the end is seen. Where the engine's page counts first tokens, the next reading
+says when it had its own. Otherwise that came as much earlier as its other tokens took, at the pace of the
+engine's streams, or that it reports. What a reading counts as waiting bounds the queue.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headgate.fleet.counted import CountedPrompts, Lesson
 from headgate.fleet.deviation import LEARNED_BY, Deviation
 from headgate.fleet.kv_room import KvRoom
 from headgate.fleet.order import ServingOrder
@@ -53,6 +56,7 @@ class Estimator:
     __slots__ = (
         "_booked",
         "_booked_at",
+        "_counted",
         "_decoding_at",
         "_decoding_s",
         "_delay_s",
@@ -74,6 +78,7 @@ class Estimator:
         "_served",
         "_shared",
         "_since",
+        "_streamed_at",
         "_unseen",
         "_void",
         "_waiting",
@@ -121,7 +126,7 @@ class Estimator:
         """A position, and when it was seen to be served."""
         self._waiting: deque[Booking] = deque()
         self._group_tokens = 0
-        self._group_starts = 0
+        self._group_starts = 0.0
         self._group_s = 0.0
         self._group_error_s = 0.0
         """How far that may be off since it was last idle, where first tokens were not seen."""
@@ -131,6 +136,9 @@ class Estimator:
         self._overtaken: dict[Booking, None] = {}
         """Streams that were taken for served as later ones were, and have no first token yet."""
         self._unseen = UnseenPrompts()
+        self._counted = CountedPrompts()
+        self._streamed_at = -math.inf
+        """When a stream last had its first token: an engine counts those, too."""
         self._is_blurred = False
         """Whether it is unknown how long the first in the queue takes: nothing is learned from that one."""
 
@@ -224,7 +232,8 @@ class Estimator:
             self._delay_s = self.rates.delay_s
             self._is_blurred = self._others_s > 0.0
             self._is_guess = len(self._unseen) > 0
-            self._begin_group()
+            if not self._counted.is_good(now):
+                self._begin_group()
         tokens += 1  # the first of the answer
         if booking.loads_adapter:
             tokens += int(self.rates.pool.adapter_s / self._token_s())
@@ -235,12 +244,14 @@ class Estimator:
             self._waiting.append(booking)
         else:
             self._unseen.add(booking)
+            self._counted.add(booking)
             self._decodes(1, now)
         self._set_clock()
 
     def first_token(self, booking: Booking, now: float) -> None:
         """The first token of a streamed request is here. Where prompts are served in their order, all before
         it is served, and nothing after it; otherwise it is."""
+        self._streamed_at = now
         if booking.is_settled:
             self._overtaken.pop(booking, None)
             self._order.saw(now - booking.overtaken_at)
@@ -348,6 +359,7 @@ class Estimator:
         answer does not stream, however long it is, the end says that. `answer_tokens`: of an answer that was
         served to its end; None if that is not known."""
         if not booking.is_streamed and self._unseen.remove(booking):
+            self._counted.ended(booking, now, is_served=answer_tokens is not None)
             self._came_whole(booking, answer_tokens, now)
         if booking.is_prefilled:
             self.room.give_back(booking.uncached_tokens + 1, now)
@@ -385,6 +397,11 @@ class Estimator:
         error_s = PACE_ERROR * steps * step_s
         first_at = max(now - steps * step_s, booking.at)
         tokens = booking.position - self._served
+        if self._counted.is_good(now):  # the next look says more
+            if tokens > 0:
+                self._served, self._since, self._delay_s = booking.position, max(first_at, self._since), 0.0
+                self._set_clock()
+            return
         if tokens <= 0:
             if first_at - error_s <= self._since:
                 return
@@ -437,6 +454,8 @@ class Estimator:
             others = min(reading.waiting, max(0, reading.waiting + reading.running - own_requests))
             self._others_s = others * self._prompt_tokens * self._token_s()
             self._is_blurred = self._is_blurred or others > 0
+        if self._unseen or self._counted.is_good(reading.at):
+            self._count(reading, own_requests)
         if reading.waiting is not None and self._unseen and not others:
             self._bound(reading.waiting, reading.at)
         if reading.kv_usage is None or not reading.blocks or not reading.block_tokens:
@@ -444,6 +463,40 @@ class Estimator:
         else:
             self.room.read(reading.blocks * reading.block_tokens, reading.kv_usage)
         self._set_clock()
+
+    def _count(self, reading: EngineReading, own_requests: int) -> None:
+        """The engine has counted first tokens: those of the next prompts, if it has no others."""
+        counted, rates = self._counted, self.rates
+        is_alone = (reading.waiting or 0) + (reading.running or 0) <= own_requests
+        if not is_alone or self._waiting or self._streamed_at > (reading.ttft_since or -math.inf):
+            counted.distrust()
+            return
+        if not (served := counted.count(reading)):
+            return
+        assert reading.ttft_s is not None
+        lesson = counted.lesson(served, reading.ttft_s, counted.seen_at, rates.delay_s, rates.token_s)
+        self._learn_counted(served, lesson)
+        counted.seen_at = lesson.last_at
+        self._served = served[-1].position
+        self._take_up(lesson.last_at)
+        coming = counted.next
+        if coming is None:
+            self._served, self._void = self._booked, 0
+        elif coming.at > lesson.last_at:
+            self._since, self._delay_s = coming.at, self.rates.delay_s
+
+    def _learn_counted(self, served: Sequence[Booking], lesson: Lesson) -> None:
+        """How long they took is observed, as far as nothing but prefill did."""
+        rates = self.rates
+        took_s = lesson.took_s
+        took_s -= (lesson.tokens / STEP_TOKENS + lesson.starts) * self.decoding * rates.beside_s
+        self._prefilled_s += sum(booking.owed_tokens for booking in served) * rates.token_s
+        if lesson.starts:
+            self._close_group()
+        if self._counted.is_sure and took_s > 0.0 and not any(booking.loads_adapter for booking in served):
+            self._group_starts += lesson.starts
+            self._group_tokens += round(lesson.tokens)
+            self._group_s += took_s
 
     def _bound(self, waiting: int, at: float) -> None:
         """So many wait, all of them ours: sets the clock to what the engine can have to prefill."""
@@ -458,7 +511,9 @@ class Estimator:
         if self._waiting:
             head = self._waiting[0]
             served = max(self._served, min(served, head.position - head.owed_tokens))
-        if served > self._served:
+        if self._counted.is_good(at):
+            pass
+        elif served > self._served:
             self._group_error_s = max(self._group_error_s, (most - least) * self.rates.token_s)
             self._observe(served - self._served, 0, at)
         else:
@@ -514,7 +569,8 @@ class Estimator:
         return observed_s**2 >= 4.0 * (self._group_squares + self._group_error_s**2)
 
     def _forget_group(self) -> None:
-        self._group_tokens = self._group_starts = 0
+        self._group_tokens = 0
+        self._group_starts = 0.0
         self._group_s = self._group_error_s = self._group_squares = 0.0
 
     def _set_clock(self) -> None:

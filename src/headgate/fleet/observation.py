@@ -25,7 +25,7 @@ ReadingState: TypeAlias = Literal["fresh", "stale", "missing", "unsupported"]
 class IntervalMean:
     """The mean of what a histogram has counted since it was last asked, where there was something."""
 
-    __slots__ = ("_at", "_before", "mean_at", "mean_s")
+    __slots__ = ("_at", "_before", "mean_at", "mean_s", "samples", "since")
 
     def __init__(self) -> None:
         self._before: Total | None = None
@@ -34,6 +34,10 @@ class IntervalMean:
         self.mean_at: float | None = None
         """When the interval ended that the mean is of: an interval without samples has none, and changes
         nothing."""
+        self.since: float | None = None
+        """When it began."""
+        self.samples = 0
+        """How many there were in it."""
 
     def went_back(self, total: Total | None) -> bool:
         """Whether there is less than before, which only a restart brings about."""
@@ -59,7 +63,7 @@ class IntervalMean:
         count = total.samples - self._before.samples
         if count >= 1:  # samples are whole: a part of one would make any mean
             self.mean_s = max(total.sum_s - self._before.sum_s, 0.0) / count
-            self.mean_at = at
+            self.since, self.mean_at, self.samples = self._at, at, round(count)
         self._before, self._at = total, at
 
 
@@ -105,6 +109,8 @@ class Observation:
             blocks=figures.blocks,
             ttft_s=self._ttft.mean_s,
             ttft_at=self._ttft.mean_at,
+            ttft_since=self._ttft.since,
+            first_tokens=self._ttft.samples if figures.ttft_is_of_all else None,
             tpot_s=self._tpot.mean_s,
             tpot_at=self._tpot.mean_at,
             adapters_running=figures.adapters_running,

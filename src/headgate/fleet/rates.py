@@ -50,11 +50,11 @@ class Rates:
         fork.step_s, fork.is_paced, fork.observations = self.step_s, self.is_paced, self.observations
         return fork
 
-    def expected_s(self, starts: int, tokens: int) -> float:
+    def expected_s(self, starts: float, tokens: int) -> float:
         """Seconds in which so many tokens are prefilled, of which `starts` times from idleness; above 0."""
         return starts * self.delay_s + tokens * self.token_s + SHORTEST_S
 
-    def learn(self, starts: int, tokens: int, took_s: float) -> None:
+    def learn(self, starts: float, tokens: int, took_s: float) -> None:
         """Notes that `tokens` were prefilled in `took_s` seconds, of which `starts` times from idleness."""
         fit = self._prefill
         fit.learn(starts, tokens * 1e-3, took_s)

@@ -24,6 +24,10 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time to the first token over the last interval in which there were any."""
     ttft_at: float | None = None
     """When that interval ended."""
+    ttft_since: float | None = None
+    """When it began."""
+    first_tokens: int | None = None
+    """How many there were in it, if those of responses in one piece are among them as they are generated."""
     tpot_s: float | None = None
     """Mean time between tokens over the last interval in which there were any."""
     tpot_at: float | None = None

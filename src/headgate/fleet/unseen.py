@@ -1,7 +1,8 @@
 """Prompts whose answers come in one piece: nobody sees their first tokens.
 
-Two things tell when they are prefilled. The end of the answer does: its first token came as much earlier as
-the others took. And an engine's own count of the requests that wait bounds what it still has to prefill.
+Where the engine does not count them (`counted.py`), two things tell when they are prefilled. The end of the
+answer does: its first token came as much earlier as the others took. And an engine's own count of the
+requests that wait bounds what it still has to prefill.
 """
 
 from __future__ import annotations

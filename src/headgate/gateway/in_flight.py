@@ -166,6 +166,7 @@ def _reading(watch: Watch | None, now: float) -> Shown:
     if reading is None:
         return shown
     told = msgspec.to_builtins(reading)
+    del told["ttft_since"], told["first_tokens"]
     for name in ("at", "ttft_at", "tpot_at"):
         at = told.pop(name)
         told[name.removesuffix("at") + "age_s"] = None if at is None else round(now - at, 3)

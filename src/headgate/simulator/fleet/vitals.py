@@ -56,6 +56,7 @@ class Vitals:
             block_tokens=self._config.block_size,
             blocks=self._config.kv_blocks,
             ttft=self._ttft,
+            ttft_is_of_all=True,
             tpot=self._tpot,
             adapters_running=statistics.adapters_running,
             adapters_waiting=statistics.adapters_waiting,
