@@ -6,12 +6,14 @@ engines or requests, and each is a cell for each trace and size of cache. docs/b
 
     make bench-routing ARGS="--traces DIR"
     make bench-routing ARGS="--traces DIR --engine step --quick"
+    make bench-routing ARGS="--traces DIR --quick --seeds 1,2,3,4,5"
     make bench-routing ARGS="--traces DIR --quick --rows mixed-speeds,no-prefix --only 'headgate,DualMap'"
 """
 
 from __future__ import annotations
 
 import random
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +27,7 @@ from rich.table import Table
 
 from contest.capacity import SHARE, highest_rate
 from contest.policies import ORACLES, OURS, POLICIES
-from contest.replay import Replay
+from contest.replay import Replay, Result
 from contest.replicas import Fleet
 from contest.rows import PLAIN, ROWS, Row
 from contest.standings import Standing, standings
@@ -46,7 +48,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """A row: a trace on a fleet."""
 
     name: str
-    requests: list[TimedRequest]
+    requests: dict[int, list[TimedRequest]]
+    """By the seed of their times."""
     fleet: Fleet
     fixed_rate: float
     """Requests a second at which hit rate and percentiles are taken."""
@@ -61,7 +64,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     cell: str
     highest_rate: float
-    """Requests a second at which 90 % of the first tokens come within the target."""
+    """Requests a second at which 90 % of the first tokens come within the target: the mean over seeds."""
+    highest_rates: list[float]
+    """The same with each seed."""
     fixed_rate: float
     hit_rate: float
     of_ideal: float
@@ -111,8 +116,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     standings: list[Standing]
 
 
-def score(policy: str, cell: Cell, engine: str, steps: int, seed: int) -> Score:
-    requests = cell.requests
+def score(policy: str, cell: Cell, engine: str, steps: int) -> Score:
+    """Each seed has a bisection of its own; hit rate and percentiles are of the requests of all."""
+    highest, fixed = zip(*(_seeded(policy, cell, engine, steps, seed) for seed in cell.requests), strict=True)
+    ttfts_s = sorted(ttft_s for each in fixed for ttft_s in each.ttfts_s)
+    ttft_s = percentiles(ttfts_s)
+    hit_rate = statistics.mean(each.hit_rate for each in fixed)
+    return Score(
+        policy=policy,
+        cell=cell.name,
+        highest_rate=round(statistics.mean(highest), 2),
+        highest_rates=[round(rate, 2) for rate in highest],
+        fixed_rate=cell.fixed_rate,
+        hit_rate=round(hit_rate, 4),
+        of_ideal=round(hit_rate / cell.ideal_hit_rate, 3) if cell.ideal_hit_rate else 1.0,
+        ttft_s={name: round(getattr(ttft_s, name), 3) for name in SHOWN},
+        within_target=round(sum(each <= cell.target_s for each in ttfts_s) / len(ttfts_s), 4),
+        decision_us=round(statistics.median(each.decision_us for each in fixed), 1),
+    )
+
+
+def _seeded(policy: str, cell: Cell, engine: str, steps: int, seed: int) -> tuple[float, Result]:
+    """The highest rate with one seed, or 0 if there is none, and what came of the fixed rate."""
+    requests = cell.requests[seed]
     usual_rate = traces.mean_rate(requests)
 
     def replay() -> Replay | Stepped:
@@ -122,19 +148,7 @@ def score(policy: str, cell: Cell, engine: str, steps: int, seed: int) -> Score:
         return replay().keeps(requests, rate / usual_rate, cell.target_s, SHARE)
 
     highest = highest_rate(is_met, LOWEST_RATE, HIGHEST_RATE, steps)
-    fixed = replay().run(requests, cell.fixed_rate / usual_rate)
-    ttft_s = percentiles(fixed.ttfts_s)
-    return Score(
-        policy=policy,
-        cell=cell.name,
-        highest_rate=round(highest, 2),
-        fixed_rate=cell.fixed_rate,
-        hit_rate=round(fixed.hit_rate, 4),
-        of_ideal=round(fixed.hit_rate / cell.ideal_hit_rate, 3) if cell.ideal_hit_rate else 1.0,
-        ttft_s={name: round(getattr(ttft_s, name), 3) for name in SHOWN},
-        within_target=round(fixed.within(cell.target_s), 4),
-        decision_us=round(fixed.decision_us, 1),
-    )
+    return highest if highest > LOWEST_RATE else 0.0, replay().run(requests, cell.fixed_rate / usual_rate)
 
 
 def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
@@ -151,18 +165,16 @@ def table(cells: Sequence[Cell], scores: Sequence[Score]) -> Table:
         own = [each for each in scores if each.policy == policy]
         for each in own:
             ttft = "/".join(f"{seconds:.3g}" for seconds in each.ttft_s.values())
-            most = f"{each.highest_rate:.1f}" if each.highest_rate > LOWEST_RATE else "never"
+            most = f"{each.highest_rate:.1f}" if each.highest_rate else "never"
             row += [most, f"{each.within_target:.1%}, {each.hit_rate:.1%}, {ttft} s"]
         out.add_row(*row, f"{max(each.decision_us for each in own):.0f}")
     return out
 
 
 def standings_of(scores: Sequence[Score]) -> list[Standing]:
-    """Of a rate that was never kept nothing counts."""
     rates: dict[str, dict[str, float]] = {}
     for each in scores:
-        kept = each.highest_rate if each.highest_rate > LOWEST_RATE else 0.0
-        rates.setdefault(each.policy, {})[each.cell] = kept
+        rates.setdefault(each.policy, {})[each.cell] = each.highest_rate
     return standings(rates, OURS, list(ORACLES))
 
 
@@ -192,7 +204,7 @@ def standings_table(all_standings: Sequence[Standing]) -> Table:
 @click.option("--prefill-rate", default=16_000.0, type=click.FloatRange(1.0), help="Tokens a second of each.")
 @click.option("--steps", type=click.IntRange(1), help="Of the bisection; 9, or 8 if it is to be quick.")
 @click.option("--quick", is_flag=True, help="The first 2,000 requests of each trace.")
-@click.option("--seed", default=1, help="Of jitter and ties.")
+@click.option("--seeds", default="1", help="Of jitter and ties: 1,2,3 for means over three runs.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table")
 def main(**options: Any) -> None:
     """Replay traces through every policy and compare what rate each can carry."""
@@ -206,7 +218,7 @@ def main(**options: Any) -> None:
     scores = []
     for name in names:
         for cell in cells:
-            scores.append(score(name, cell, options["engine"], steps, options["seed"]))
+            scores.append(score(name, cell, options["engine"], steps))
             progress.print(f"{name}, {cell.name}: {scores[-1].highest_rate:.2f} req/s", highlight=False)
     all_standings = standings_of(scores)
     if options["output"] == "json":
@@ -228,23 +240,26 @@ def _names(only: str | None, engine: str) -> list[str]:
 def _cells(options: dict[str, Any]) -> list[Cell]:
     """For each row those of each trace and size of cache; where no prompt begins like another, the size says
     nothing, and the first one is all."""
-    plain: dict[str, list[TimedRequest]] = {}
+    limit = QUICK_REQUESTS if options["quick"] else None
+    plain: dict[str, dict[int, list[TimedRequest]]] = {}
     for trace in options["chosen"].split(","):
         path = options["folder"] / f"mooncake_{trace}.jsonl"
         if not path.is_file():
             raise click.UsageError(f"--traces: there is no {path}; docs/benchmarks.md says where to get it")
-        plain[trace] = read(path, QUICK_REQUESTS if options["quick"] else None, options["seed"])
+        plain[trace] = {seed: read(path, limit, seed) for seed in map(int, options["seeds"].split(","))}
     sizes = [int(blocks) for blocks in options["caches"].split(",")]
     cells = []
     for row in map(ROWS.__getitem__, options["row_names"].split(",")):
         for trace, plain_requests in plain.items():
-            requests = row.requests(plain_requests)
+            requests = {seed: row.requests(each) for seed, each in plain_requests.items()}
             for blocks in sizes if row.shares_prefixes else sizes[:1]:
                 cells.append(_cell(row, trace, requests, blocks, options))
     return cells
 
 
-def _cell(row: Row, trace: str, requests: list[TimedRequest], blocks: int, options: dict[str, Any]) -> Cell:
+def _cell(
+    row: Row, trace: str, requests: dict[int, list[TimedRequest]], blocks: int, options: dict[str, Any]
+) -> Cell:
     rate = FIXED_RATES.get((options["engine"], trace, blocks), USUAL_FIXED_RATE)
     name = f"{trace}, {blocks}"
     return Cell(
@@ -253,7 +268,7 @@ def _cell(row: Row, trace: str, requests: list[TimedRequest], blocks: int, optio
         fleet=row.fleet(Fleet(options["replicas"], options["prefill_rate"], blocks)),
         fixed_rate=rate * row.share_of_rate,
         target_s=row.target_s,
-        ideal_hit_rate=ideal_hit_rate(requests),
+        ideal_hit_rate=ideal_hit_rate(next(iter(requests.values()))),
     )
 
 

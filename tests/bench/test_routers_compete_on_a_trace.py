@@ -179,3 +179,17 @@ def test_the_highest_rate_is_found():
     found = highest_rate(lambda rate: rate <= 7.0, 0.5, 20.0, 12)
     assert 6.9 < found <= 7.0
     assert highest_rate(lambda rate: False, 0.5, 20.0, 12) == 0.5
+
+
+def test_rates_are_means_over_seeds(folder):
+    """Of several seeds each has a bisection of its own; one seed gives what it gives among others."""
+    options = ["--traces", str(folder), "--trace", "made-up", "--cache", "400", "--replicas", "3"]
+    options += ["--rows", "plain", "--only", "headgate", "--steps", "4", "--output", "json"]
+
+    def score(seeds: str) -> dict:
+        ran = CliRunner(catch_exceptions=False).invoke(routing.main, [*options, "--seeds", seeds])
+        return json.loads(ran.stdout)["scores"][0]
+
+    both = score("1,2")
+    assert both["highest_rates"] == [score(seed)["highest_rate"] for seed in ("1", "2")]
+    assert both["highest_rate"] == pytest.approx(sum(both["highest_rates"]) / 2, abs=0.01)
