@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S
+from headgate.fleet.ejection import HANG
 from headgate.gateway import decision_header, hollow, large, learning, limiting, refusals
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
@@ -155,9 +156,23 @@ class Exchange(Answering):
 
     def client_gone(self) -> None:
         """Nobody waits for the answer any more: the endpoint stops at once."""
+        self._judge_silence(self.now())
         self._drop_upstream()
         self.status = CLIENT_GONE
         self._settle("client_gone", self.now())
+
+    def _judge_silence(self, now: float) -> None:
+        """The client may have left because nothing came. Clients that wait for less than a hang takes to be
+        told would hide it for ever."""
+        pool, load = self.pool, self.load
+        if self._upstream is None or self.status or self._has_response_begun():
+            return
+        assert pool is not None
+        assert load is not None
+        long_s = pool.evidence.long_silence_s(self.decision.stream, load.policy.hang_s, now)
+        is_long = now - self.sent_at > long_s
+        if is_long and self._proxy.health.is_silent(pool, load, self.sent_at):
+            self._endpoint_failed(HANG)
 
     # -- ends
 

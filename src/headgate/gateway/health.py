@@ -89,6 +89,13 @@ class Health:
             if other is not load and other.ejected_until <= now
         )
 
+    def is_silent(self, pool: PoolState, load: fleet.EndpointLoad, since: float) -> bool:
+        """Whether no part of any response came from an endpoint since then, though one came from another of
+        its pool."""
+        if self._is_behind or load.heard_at >= since:
+            return False
+        return any(other.heard_at > since for other in pool.loads)
+
     def _heard_at(self, load: fleet.EndpointLoad) -> float:
         """When it last sent a part of an answer to anybody here."""
         watch = self._scraper.watch(load)

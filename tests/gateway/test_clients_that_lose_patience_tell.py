@@ -1,0 +1,104 @@
+"""Clients that leave after a long silence tell of a hang, where nothing else came of the endpoint."""
+
+import pytest
+
+LONG_S = 2.0
+
+
+@pytest.fixture
+async def pool_of_two(start_gateway, start_endpoint):
+    """The first takes requests and answers none, the second answers; how long that usually takes is known."""
+    silent = await start_endpoint()
+    gateway = await start_gateway(silent, await start_endpoint(b"yes"))
+    gateway.move(0.0)
+    (pool,) = gateway.proxy.pools.values()
+    for _ in range(50):
+        for silences in pool.evidence.silences:
+            silences.note(0.1)
+    return gateway, pool, silent
+
+
+def passes(gateway, seconds):
+    """The gateway is not busy meanwhile."""
+    gateway.move(seconds)
+    for _ in range(2):
+        gateway.proxy.health.begin_sweep(gateway.proxy.now())
+
+
+async def leave(gateway, silent, eventually, after_s, meanwhile=None):
+    """A client waits for the first endpoint so long, and leaves; another is served by the second."""
+    client = await gateway.connect()
+    client.post()
+    await silent.call()
+    passes(gateway, after_s)
+    if meanwhile is None:
+        assert (await gateway.ask()).body == b"yes"
+    else:
+        await meanwhile()
+    settled = gateway.settled
+    client.close()
+    await eventually(lambda: gateway.settled > settled)
+    passes(gateway, 1.1)
+
+
+async def test_an_endpoint_that_answers_nobody_is_ejected(pool_of_two, eventually, caplog):
+    """After five of them, though none waits for the half minute after which a hang is told by its time."""
+    gateway, pool, silent = pool_of_two
+    for _ in range(5):
+        await leave(gateway, silent, eventually, LONG_S + 0.1)
+    assert pool.loads[0].ejections == 1
+    assert gateway.metric("headgate_gateway_ejections_total", reason="hang") == 1
+    assert "after answering none of its requests, while other endpoints answered theirs" in caplog.text
+    for _ in range(5):
+        assert (await gateway.ask()).body == b"yes"
+
+
+async def test_clients_without_patience_tell_nothing(pool_of_two, eventually):
+    """They leave before a response is late."""
+    gateway, pool, silent = pool_of_two
+    for _ in range(6):
+        await leave(gateway, silent, eventually, LONG_S - 0.1)
+    assert pool.loads[0].failures == 0
+
+
+async def test_an_endpoint_that_answers_others_is_well(pool_of_two, eventually):
+    """It is their own requests that take long."""
+    gateway, pool, silent = pool_of_two
+
+    async def served():
+        other, another = await gateway.connect(), await gateway.connect()
+        other.post()
+        another.post()
+        (await silent.call()).answer(b"yes")
+        for client in (other, another):
+            assert (await client.response()).body == b"yes"
+
+    for _ in range(6):
+        await leave(gateway, silent, eventually, LONG_S + 0.1, served)
+    assert pool.loads[0].failures == 0
+
+
+async def test_a_response_that_has_begun_is_no_silence(pool_of_two, eventually):
+    """A part of its head is here."""
+    gateway, pool, silent = pool_of_two
+    client = await gateway.connect()
+    client.post()
+    (await silent.call()).write(b"HTTP/1.1 200")
+    assert (await gateway.ask()).body == b"yes"
+    passes(gateway, LONG_S + 0.1)
+    assert (await gateway.ask()).body == b"yes"
+    client.close()
+    await eventually(lambda: gateway.settled == 3)
+    assert pool.loads[0].failures == 0
+
+
+async def test_where_nothing_is_heard_of_anybody_nobody_is_blamed(pool_of_two, eventually):
+    """It may be the gateway, or the requests."""
+    gateway, pool, silent = pool_of_two
+
+    async def nothing():
+        pass
+
+    for _ in range(6):
+        await leave(gateway, silent, eventually, LONG_S + 0.1, nothing)
+    assert pool.loads[0].failures == 0
