@@ -138,6 +138,44 @@ def test_who_returns_is_not_eased_in_while_few_are_well():
     assert 150 < count < 250
 
 
+def test_who_returns_shares_requests_however_it_failed():
+    """When a whole pool comes back from connections that broke, none of it has all requests alone."""
+    pool, now, rng = [load(place) for place in range(2)], 0.0, random.Random(1)
+    for each in pool:
+        fail(each, now)
+        each.succeeded(2.0)
+    picked = [pick(pool, 2.5, rng) for _ in range(40)]
+    assert all(picked.count(each) > 10 for each in pool)
+
+
+def test_those_that_serve_most_requests_share_them_though_all_failed_lately():
+    """Where each fails now and then, all are avoided, and requests still go to all of them."""
+    pool, rng = [load(place) for place in range(3)], random.Random(1)
+    for each in pool:
+        each.failed(0.0)
+    assert {pick(pool, 0.5, rng) for _ in range(40)} == {pool[0]}
+    for each in pool[1:]:
+        each.succeeded(0.1)
+    assert {pick(pool, 0.5, rng) for _ in range(40)} == set(pool[1:])
+
+
+def test_nobody_is_suspected_for_a_rest_that_is_over():
+    """It may have been a limit of one client; and a rest outlasts an ejection in it."""
+    endpoint = load()
+    endpoint.rests(0.0, 300.0)
+    endpoint.rested()
+    assert endpoint.suspect_until <= 0.0
+    endpoint.rests(0.0, 300.0)
+    fail(endpoint, 1.0)
+    assert endpoint.suspect_until == endpoint.resting_until == 300.0
+    endpoint.answered(2.0)
+    assert endpoint.suspect_until == 12.0
+    other = load(1)
+    other.suspected(5.0)
+    other.cleared()
+    assert other.suspect_until <= 5.0
+
+
 def test_answer_ends_an_ejection():
     """Asked nevertheless, since others failed as well, it has shown that it serves."""
     endpoint = load()
@@ -256,6 +294,13 @@ class Outages(RuleBasedStateMachine):
     def comes_back(self, data):
         self.dead.remove(data.draw(st.sampled_from(sorted(self.dead, key=lambda each: each.endpoint.port))))
 
+    @rule(data=st.data(), seconds=st.sampled_from((1.0, 30.0, 1e9)), is_over=st.booleans())
+    def asks_for_a_rest(self, data, seconds, is_over):
+        endpoint = data.draw(st.sampled_from(self.pool))
+        endpoint.rests(self.now, seconds)
+        if is_over:
+            endpoint.rested()
+
     @rule(seconds=st.sampled_from((0.01, 1.0, 5.0, 30.0, 400.0)))
     def time_passes(self, seconds):
         self.now += seconds
@@ -283,7 +328,8 @@ class Outages(RuleBasedStateMachine):
         for each in self.pool:
             assert 0.0 <= each.share(self.now) <= 1.0
             assert each.ejected_until <= self.now + POLICY.longest_s
-            assert each.suspect_until >= each.ejected_until
+            back_at = each.ejected_until + POLICY.slow_start_s
+            assert each.suspect_until == max(each.avoided_until, each.resting_until, back_at)
             assert each.suspect_until > self.now or (each.share(self.now) == 1 and not each.avoided(self.now))
             assert each.failures_in_row <= each.failures
             assert each.failures > 0 or each.ejected_until == -math.inf

@@ -37,6 +37,35 @@ async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, 
     assert len(busy.calls) == 2
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_the_limit_of_one_client_holds_up_nobody_else(start_gateway, start_endpoint, eventually, count):
+    """Whatever time it names: with the queue, all requests of others are still sent at once."""
+
+    def behave(call):
+        if call.header("authorization"):
+            resting(429, 300)(call)
+        else:
+            held.append(call)
+
+    held = []
+    endpoints = [await start_endpoint(behave=behave) for _ in range(count)]
+    gateway = await start_gateway(*endpoints, settings={"queue_enabled": True})
+    assert (await gateway.ask(None, authorization="Bearer poor")).status == 429
+    first = await gateway.connect()
+    first.post()
+    await eventually(lambda: held)
+    held.pop().answer(b"yes")
+    await first.response()
+    clients = [await gateway.connect() for _ in range(12)]
+    for client in clients:
+        client.post()
+    await eventually(lambda: len(held) == 12)
+    for call in held:
+        call.answer(b"yes")
+    for client in clients:
+        assert (await client.response()).body == b"yes"
+
+
 async def test_a_rest_does_not_grow(start_gateway, start_endpoint):
     """However often it asks for one."""
     busy = await start_endpoint(behave=resting(503, 1))

@@ -145,22 +145,29 @@ class EndpointHealth:
     def suspected(self, now: float) -> None:
         """Notes a rejection that may be its own fault: it is avoided, but nothing counts yet."""
         self.avoided_until = now + AVOID_AFTER_FAILURE_S
-        self.suspect_until = max(self.suspect_until, self.avoided_until)
+        self._note_suspicion()
 
     def cleared(self) -> None:
         """Notes that the rejection was not its own fault."""
         self.avoided_until = self.failed_at + AVOID_AFTER_FAILURE_S
+        self._note_suspicion()
 
     def rests(self, now: float, seconds: float) -> float:
         """Notes that it wants no requests for so long, which is no failure; says until when it gets none."""
         self.resting_until = max(self.resting_until, now + min(seconds, self.policy.longest_s))
         self.rest_began_at = now
-        self.suspect_until = max(self.suspect_until, self.resting_until)
+        self._note_suspicion()
         return self.resting_until
 
     def rested(self) -> None:
         """Ends its rest."""
         self.resting_until = -math.inf
+        self._note_suspicion()
+
+    def _note_suspicion(self) -> None:
+        """One of the times has changed that it is the latest of."""
+        back_at = self.ejected_until + self.policy.slow_start_s
+        self.suspect_until = max(self.avoided_until, self.resting_until, back_at)
 
     def hangs(self, now: float) -> bool:
         """Notes that all of its requests hang, which is as much as a row of failures."""
@@ -175,8 +182,8 @@ class EndpointHealth:
         is_relapse = now - self.ejected_until <= max(self.ejected_for_s, policy.slow_start_s)
         self.ejected_for_s = min(2 * self.ejected_for_s, policy.longest_s) if is_relapse else policy.base_s
         self.ejected_until = now + self.ejected_for_s
-        self.suspect_until = self.ejected_until + policy.slow_start_s
         self.ejections += 1
+        self._note_suspicion()
 
     def succeeded(self, now: float, asked_at: float = math.inf) -> None:
         """Notes a whole answer to a request of `asked_at`: the failures before it count no more."""
@@ -195,7 +202,7 @@ class EndpointHealth:
         ):
             self.ejected_for_s /= 2  # it served when it had to: should it go again, then for no longer
             self.ejected_until = now
-            self.suspect_until = now + self.policy.slow_start_s
+            self._note_suspicion()
 
     def begins_anew(self, now: float) -> None:
         """Notes that its process has started again: what the one before failed with keeps it away no longer.
@@ -203,7 +210,7 @@ class EndpointHealth:
         self.rested()
         if self.ejected_until > now:
             self.ejected_until = now
-            self.suspect_until = now + self.policy.slow_start_s
+            self._note_suspicion()
 
     def may_be_tried(self, now: float) -> bool:
         """Whether the first time of its ejection is over, and another try would cost little: it answered at

@@ -22,9 +22,10 @@ def candidates(
     Never more than a part of the pool, half by default, is passed over for its failures. One that returns
     from an ejection takes part in its share of the choices. While less than half of the pool is well, it
     takes part in full, and so do those that were ejected a while ago for what they answered. If only
-    endpoints are left that one would rather not ask, the one whose failure is longest ago stands alone: a bad
-    try beats none. Those that want no requests for a while are asked only if there are no others but the
-    ejected; not by a request that was rejected already, as an ejected one may be well again.
+    endpoints are left that one would rather not ask, those that have served since their failure are asked;
+    else the one whose failure is longest ago stands alone: a bad try beats none. Those that want no requests
+    for a while are asked only if there are no others but the ejected; not by a request that was rejected
+    already, as an ejected one may be well again.
     """
     for load in pool:
         if load.suspect_until > now or load.requests >= max_requests:
@@ -58,7 +59,8 @@ def _of_mixed(
     awake = [load for load in with_room if load not in resting]
     if resting and (not awake or (not tried and all(load in ejected for load in awake))):
         return resting
-    return [min(awake, key=lambda load: (load in ejected, load.avoided_until))]
+    serving = [load for load in awake if load not in ejected and not load.failures_in_row]
+    return serving or [min(awake, key=lambda load: (load in ejected, load.avoided_until))]
 
 
 def _takes_part(
@@ -68,7 +70,7 @@ def _takes_part(
     costs less than to crowd those."""
     if load.resting_until > now or load.avoided(now):
         return False
-    if is_short and load.may_be_tried(now):
+    if is_short and (load.away_until <= now or load.may_be_tried(now)):
         return True
     if load in ejected:
         return False

@@ -67,6 +67,25 @@ def test_an_endpoint_with_nothing_in_flight_always_has_room(load_of, capacity_of
     assert capacity_of(load_of(500, 1.0)).has_room(0, 0.0)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_endpoints_that_return_have_room_where_there_are_few_others(load_of, capacity_of, count):
+    """Else a pool that comes back from an outage works on one request at a time while others wait."""
+    loads = [load_of(requests=5, is_known=False) for _ in range(count)]
+    for load in loads:
+        for _ in range(load.policy.failures):
+            load.failed(0.0)
+    capacity = capacity_of(*loads)
+    assert not capacity.has_room(0, 1.0)
+    assert capacity.saturation(1.0) == 1.0
+    loads[0].succeeded(1.0)
+    assert capacity.has_room(0, 1.0)
+    assert capacity.saturation(1.0) < 1.0
+    loads[0].failed(2.0)  # one of many
+    assert capacity.has_room(0, 2.0)
+    well = capacity_of(*loads, load_of(requests=500), load_of(requests=500), load_of(requests=500))
+    assert not well.has_room(0, 2.0)
+
+
 def test_first_tokens_make_room_at_once(load_of, capacity_of):
     """The ledger tells, and no reading has to be waited for."""
     load = load_of()

@@ -69,6 +69,7 @@ class PredictedWork(Capacity):
         # says what `_queue_share` does; the time until `busy_until` is the least that the ledger expects.
         target_s = self._target_s * ceiling
         latest = now + target_s
+        is_short: bool | None = None
         for load, slots in self._slots.items():
             requests = load.requests
             if load.reading is not slots.reading:
@@ -77,8 +78,12 @@ class PredictedWork(Capacity):
                 continue
             if not requests:
                 return True
-            if requests >= slots.bound * ceiling or requests >= self.max_requests or load.suspect_until > now:
+            if requests >= slots.bound * ceiling or requests >= self.max_requests:
                 continue
+            if load.suspect_until > now:
+                is_short = self._is_short(now) if is_short is None else is_short
+                if not is_short or load.away_until > now:
+                    continue
             estimator = load.estimator
             rates = estimator.rates
             if not rates.observations:
@@ -108,16 +113,23 @@ class PredictedWork(Capacity):
         return at
 
     def saturation(self, now: float) -> float:
-        return min((self._fullness(load, now) for load in self.loads), default=1.0)
+        is_short = self._is_short(now)
+        return min((self._fullness(load, now, is_short) for load in self.loads), default=1.0)
+
+    def _is_short(self, now: float) -> bool:
+        """Whether less than half of the endpoints is in good health. Those that are not ejected have their
+        room all the same then, as they have their share of the requests."""
+        return 2 * sum(load.suspect_until <= now for load in self._slots) < len(self._slots)
 
     def is_stale(self, load: EndpointLoad, now: float) -> bool:
         return load.reading is None
 
     def by_endpoint(self, now: float) -> dict[str, float]:
         """Of each endpoint, by its name; for explanations."""
-        return {load.endpoint.name: self._fullness(load, now) for load in self.loads}
+        is_short = self._is_short(now)
+        return {load.endpoint.name: self._fullness(load, now, is_short) for load in self.loads}
 
-    def _fullness(self, load: EndpointLoad, now: float) -> float:
+    def _fullness(self, load: EndpointLoad, now: float, is_short: bool) -> float:
         if not load.requests:
             return 0.0
         slots = self._slots[load]
@@ -125,7 +137,8 @@ class PredictedWork(Capacity):
             slots.follow()
         most = min(slots.bound, self.max_requests)
         fullness = max(self._queue_share(load, slots, now), load.requests / most)
-        return max(fullness, 1.0) if load.suspect_until > now else fullness
+        is_barred = load.suspect_until > now and (not is_short or load.away_until > now)
+        return max(fullness, 1.0) if is_barred else fullness
 
     def _queue_share(self, load: EndpointLoad, slots: Slots, now: float) -> float:
         """Of the longest queue: what the ledger expects, or what the engine has shown, whichever is less."""

@@ -68,6 +68,8 @@ class PoolRoom:
         now, pool = self._proxy.now(), self._pool
         loads = pool.loads if self.answering() else ()
         able = [load for load in loads if load.suspect_until <= now]
+        if 2 * len(able) < len(loads):  # those that return have their share of the requests at once
+            able = [load for load in loads if load.away_until <= now and not load.avoided(now)]
         self._counts_on_all = pool.pairs is not None or len(able) in (0, len(loads))
         counted = loads if self._counts_on_all else able
         resting = [load for load in pool.loads if load not in counted]
