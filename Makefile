@@ -21,6 +21,7 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/check_source.py
+	$(BIN)/python tools/check_circles.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 

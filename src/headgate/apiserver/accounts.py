@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from headgate.apiserver import builtin, errors
-from headgate.apiserver.storage import Key
+from headgate.apiserver.registry import Registry
+from headgate.apiserver.storage import Key, Store
 from headgate.apiserver.targets import Target, WriteOptions
-
-if TYPE_CHECKING:
-    from headgate.apiserver.objects import Objects
 
 DEFAULT = "default"
 _MANAGER = "headgate"
+
+
+class Objects(Protocol):
+    """What accounts are created with."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def registry(self) -> Registry: ...
+    def create(
+        self, target: Target, obj: dict[str, Any], options: WriteOptions, complaints: list[str]
+    ) -> object: ...
 
 
 def give(objects: Objects, namespace: str) -> None:

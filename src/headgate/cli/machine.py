@@ -18,8 +18,7 @@ import msgspec
 from rich.console import Console
 
 from headgate import api, cluster, routing, serving
-from headgate.cli import applying
-from headgate.cli import options as shared
+from headgate.cli import applying, machine_state
 from headgate.cli.gateway import flags as gateway_flags
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
@@ -136,7 +135,7 @@ def _check_ports(options: Options) -> None:
     problems = []
     users: dict[int, str] = {}
     for purpose, host, port, moved in wanted:
-        remedy = moved.by("port") if moved else f"--apiserver-port or {shared.APISERVER_PORT_VARIABLE}"
+        remedy = moved.by("port") if moved else f"--apiserver-port or {machine_state.APISERVER_PORT_VARIABLE}"
         if port == 0:
             problems.append(f"`headgate up` cannot use port 0, a random one: choose another with {remedy}")
             continue
@@ -253,7 +252,7 @@ class _Machine:
 
     def _start_gateway(self) -> None:
         options = self._options
-        file, told = options.state / shared.GATEWAY_FILE, f"{options.admin_url}\n"
+        file, told = options.state / machine_state.GATEWAY_FILE, f"{options.admin_url}\n"
         if not file.exists() or file.read_text() != told:  # a full disk might not take it again
             file.write_text(told)
         words = ("--kubeconfig", options.kubeconfig, *options.gateway_arguments)

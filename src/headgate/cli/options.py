@@ -12,26 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-STATE = Path(".headgate")
-"""Where `headgate up` keeps everything, below the directory that it is started in."""
-STATE_VARIABLE = "HEADGATE_STATE"
-APISERVER_PORT_VARIABLE = "HEADGATE_APISERVER_PORT"
-GATEWAY_FILE = "gateway"
-"""File in it with the URL of the admin port of its gateway."""
-
-
-def said_state(context: click.Context) -> Path | None:
-    """The --state of the command line, which may stand behind a command or its group; None without one.
-
-    The environment and the default are no such thing: they yield to $KUBECONFIG.
-    """
-    at: click.Context | None = context
-    while at is not None:
-        if at.get_parameter_source("state") is ParameterSource.COMMANDLINE:
-            found: Path = at.params["state"]
-            return found
-        at = at.parent
-    return None
+from headgate.cli.machine_state import STATE, STATE_VARIABLE, said_state
 
 
 def _of_group(context: click.Context, parameter: click.Parameter, value: Path) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from headgate.cli import options
+from headgate.cli import machine_state
 
 FIRST_RESTART_S = 0.5
 LONGEST_RESTART_S = 30.0
@@ -169,7 +169,7 @@ def _unusable(what: str, state: Path, error: OSError) -> StateUnusable:
         return StateUnusable(no_space(state))
     return StateUnusable(
         f"cannot {what} the state directory {state}: {error.strerror}; choose another with --state or "
-        f"{options.STATE_VARIABLE}"
+        f"{machine_state.STATE_VARIABLE}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from headgate.cli import machine_state
 from headgate.cli import options as shared
 from headgate.cli.gateway import flags as gateway_flags
 
@@ -20,7 +21,7 @@ _PORT = click.IntRange(1, 65535)
     default=6443,
     type=_PORT,
     show_default=True,
-    envvar=shared.APISERVER_PORT_VARIABLE,
+    envvar=machine_state.APISERVER_PORT_VARIABLE,
     show_envvar=True,
     help="Port of the Kubernetes API.",
 )

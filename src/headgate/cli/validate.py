@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.cli import options
+from headgate.cli import machine_state, options
 
 if TYPE_CHECKING:
     from headgate.cli.manifests import Manifest
@@ -74,7 +74,7 @@ def validate(
     findings = [validation.of_problem(problem) for problem in definitions.problems + problems]
     findings += judging.judge(definitions.manifests, kinds, namespace)
     findings += judging.judge(objects, kinds, namespace)
-    said = options.said_state(click.get_current_context())
+    said = machine_state.said_state(click.get_current_context())
     if kubeconfig or said:
         findings = _with_server(kubeconfig, context, said, objects, namespace, findings)
     findings += of_schedulers

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from headgate.cli import options
+from headgate.cli import machine_state, options
 
 WATCH_S = 1.0
-DEFAULT_GATEWAY = "http://localhost:8081"
 
 
 @click.command()
 @click.option(
     "--gateway",
     metavar="URL",
-    help=f"Admin port of the gateway. Default: that of the machine of --state, {DEFAULT_GATEWAY}.",
+    help="Admin port of the gateway. Default: that of the machine of --state, "
+    f"{machine_state.DEFAULT_GATEWAY}.",
 )
 @options.state
 @click.option("--pool", metavar="NAME", help="Pools of this name only, as namespace/name.")
@@ -34,7 +34,7 @@ def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch:
     """
     from headgate.cli.flow import rendering, source
 
-    gateway = gateway or source.of_machine(options.said_state(click.get_current_context()), state)
+    gateway = gateway or source.of_machine(machine_state.said_state(click.get_current_context()), state)
     render = rendering.as_json if output == "json" else rendering.as_text
     while True:
         click.echo(render(source.ask(gateway, pool)), nl=False)

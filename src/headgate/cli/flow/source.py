@@ -8,9 +8,8 @@ import click
 import httpx2
 import msgspec
 
-from headgate.cli import options
+from headgate.cli import machine_state
 from headgate.cli.flow import merging
-from headgate.cli.flow.command import DEFAULT_GATEWAY
 from headgate.gateway.queueing.shown import QueueShown
 
 PATIENCE_S = 10.0
@@ -19,10 +18,10 @@ PATIENCE_S = 10.0
 def of_machine(said: Path | None, state: Path) -> str:
     """The admin port that `headgate up` has written down; ClickException if `said`, a --state, has none."""
     try:
-        return (state / options.GATEWAY_FILE).read_text().strip()
+        return (state / machine_state.GATEWAY_FILE).read_text().strip()
     except OSError as error:
         if said is None:
-            return DEFAULT_GATEWAY
+            return machine_state.DEFAULT_GATEWAY
         told = f"no gateway is known in {state}: {error.strerror}: {error.filename}"
         raise click.ClickException(f"{told}\nStart one with `headgate up --state {state}`.") from error
 
@@ -51,12 +50,12 @@ def _ask(url: str) -> dict[str, QueueShown]:
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise click.ClickException(
             f"no answer from the gateway at {base}: {error}\n"
-            f"--gateway is the address of its admin port, by default {DEFAULT_GATEWAY}."
+            f"--gateway is the address of its admin port, by default {machine_state.DEFAULT_GATEWAY}."
         ) from error
     if response.status_code != 200:
         raise click.ClickException(
             f"{base} answered {response.status_code}: {response.text[:500]}\n"
-            f"Is it the admin port of a gateway? By default that is {DEFAULT_GATEWAY}."
+            f"Is it the admin port of a gateway? By default that is {machine_state.DEFAULT_GATEWAY}."
         )
     try:
         told = msgspec.json.decode(response.content, type=dict[str, msgspec.Raw])

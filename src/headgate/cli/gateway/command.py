@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headgate.cli import options
+from headgate.cli import machine_state, options
 from headgate.cli.gateway import flags as gateway_flags
 
 _KUBECONFIG = "kubernetes_kubeconfig"
@@ -55,7 +55,7 @@ def gateway(
 
     if output is not None and not check_config:
         raise click.UsageError("--output goes with --check-config; --show-settings takes the format itself")
-    said = options.said_state(click.get_current_context())
+    said = machine_state.said_state(click.get_current_context())
     try:
         if said is not None:
             flags.setdefault(_KUBECONFIG, str(said / "kubeconfig"))

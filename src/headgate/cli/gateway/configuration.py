@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from headgate.cli import options as shared
-from headgate.cli import validation
+from headgate.cli import machine_state, validation
 from headgate.cli.gateway import kthena, recognizing, scheduler, suggesting
 from headgate.cli.manifests import Entry, Node, Scalar, Span, plain, read_document
 from headgate.cli.manifests import Mapping as Tree
@@ -34,8 +33,8 @@ _KUBERNETES_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(TCP
 
 _OF_TESTS = ("KUBECTL", "REDIS_SERVER", "EXAMPLES", "KILLS", "SEED")
 _OTHERS = {
-    shared.STATE_VARIABLE,
-    shared.APISERVER_PORT_VARIABLE,
+    machine_state.STATE_VARIABLE,
+    machine_state.APISERVER_PORT_VARIABLE,
     "HEADGATE_RUN",
     "HEADGATE_GATEWAY_HANDED_OVER",
     *(setting_types.ENVIRONMENT_PREFIX + name for name in _OF_TESTS),

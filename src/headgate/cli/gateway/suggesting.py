@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from headgate.cli import options
+from headgate.cli import machine_state
 from headgate.cli.validation import numbers
 from headgate.cli.validation.spelling import closest
 from headgate.gateway import Setting, old_settings, setting_types
@@ -72,7 +72,7 @@ def of_variable(name: str) -> str:
             near = closest(word, variables)
             return _meant(variables[near]) if near else _ALL
     variables = {key: setting.variable for key, setting in setting_types.by_key().items()}
-    variables["apiserver_port"] = options.APISERVER_PORT_VARIABLE
+    variables["apiserver_port"] = machine_state.APISERVER_PORT_VARIABLE
     if alike := difflib.get_close_matches(key, variables, 1, _ALIKE):
         return _meant(variables[alike[0]])
     if told := _of_missing(key) or _of_missing(key.partition("_")[0]):

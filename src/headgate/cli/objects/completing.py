@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from headgate import api, cluster
-from headgate.cli import options
+from headgate.cli import machine_state
 from headgate.cli.objects import served
 from headgate.cli.objects.connecting import Server
 
@@ -77,7 +77,7 @@ def _answered(
     context: click.Context, ask: Callable[[cluster.Client], Awaitable[list[str]]], otherwise: list[str]
 ) -> list[str]:
     """The server's answer, or what is to be said without one: completion never complains."""
-    said = options.said_state(context)
+    said = machine_state.said_state(context)
     server = Server(context.params.get("kubeconfig"), context.params.get("context"), said)
 
     async def within_time() -> list[str]:

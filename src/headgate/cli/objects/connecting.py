@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 
 from headgate import cluster
-from headgate.cli import options, process
+from headgate.cli import machine_state, process
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Server:
 
     @property
     def state(self) -> Path:
-        return self.said_state or Path(os.environ.get(options.STATE_VARIABLE) or options.STATE)
+        return self.said_state or machine_state.usual()
 
     @property
     def own(self) -> Path | None:

@@ -42,9 +42,9 @@ def describe(
       headgate describe modelroute/chat modelserver/chat
       headgate describe pods -l app=sim-8b
     """
-    from headgate.cli.objects import connecting, describing, getting
+    from headgate.cli.objects import connecting, describing, fetching
 
-    wanted = getting.Wanted(
+    wanted = fetching.Wanted(
         words=words,
         namespace=namespace,
         all_namespaces=False,

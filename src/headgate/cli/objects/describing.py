@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from headgate import api, cluster
-from headgate.cli.objects import getting, printing
+from headgate.cli.objects import fetching, printing
 from headgate.cli.objects.printing import Column, Object, Printer, Row
 from headgate.cli.objects.served import discover
 from headgate.cli.objects.wording import asked
@@ -21,9 +21,9 @@ _LONGEST_NOTE = 200
 _SECRETS = ("data", "stringData")
 
 
-async def describe(client: cluster.Client, wanted: getting.Wanted) -> None:
+async def describe(client: cluster.Client, wanted: fetching.Wanted) -> None:
     """Prints each object; raises ClickException if a named one is missing, after the others."""
-    fetch = getting.Fetch(client, wanted)
+    fetch = fetching.Fetch(client, wanted)
     targets = asked(wanted.words, await discover(client))
     if wanted.selects and any(target.names for target in targets):
         raise click.UsageError("objects are chosen by name or by selector, not both")
@@ -37,7 +37,7 @@ async def describe(client: cluster.Client, wanted: getting.Wanted) -> None:
     if fetch.missing:
         raise click.ClickException("\n".join(fetch.missing))
     if not count:
-        getting.say_nothing_found(fetch, targets)
+        fetching.say_nothing_found(fetch, targets)
 
 
 async def _as_text(client: cluster.Client, objects: AsyncIterator[Object]) -> int:
@@ -138,10 +138,10 @@ async def _ask_events(client: cluster.Client, obj: Object, accept: str) -> clust
 async def _events(client: cluster.Client, obj: Object) -> list[str]:
     """What happened to the object lately, in the server's words for ages."""
     try:
-        answer = await _ask_events(client, obj, getting.TABLE)
+        answer = await _ask_events(client, obj, fetching.TABLE)
     except cluster.ApiError as error:
         return [f"Events:       not available: {error.message}"]
-    table = getting.decoded_table(answer.body)
+    table = fetching.decoded_table(answer.body)
     if not table.rows:
         return ["Events:       <none>"]
     columns = [

@@ -43,7 +43,7 @@ def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
       headgate get modelroute/chat -o yaml
       headgate get pods -A -o wide -l app=sim-8b
     """
-    from headgate.cli.objects import connecting, getting
+    from headgate.cli.objects import connecting, fetching, getting
 
-    wanted = getting.Wanted(words=words, **given)
+    wanted = fetching.Wanted(words=words, **given)
     connecting.run(server, lambda client: getting.get(client, wanted))

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
 from headgate import cluster
-from headgate.cli.objects import getting, printing
+from headgate.cli.objects import fetching, printing
+from headgate.cli.objects.fetching import Fetch
 from headgate.cli.objects.printing import Column, Object, Printer, Row, Table, TableMeta
 from headgate.cli.objects.wording import Asked
-
-if TYPE_CHECKING:
-    from headgate.cli.objects.getting import Fetch
 
 _SILENCE_S = 600.0
 """Bookmarks come more often, so a connection that is silent for so long is dead."""
@@ -81,7 +79,7 @@ class _Shown:
             self._path = fetch.client.path_of(target.served.resource, None, fetch.wanted.namespace)
         self._query = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._is_table = fetch.wanted.is_table
-        self._accept = getting.TABLE if self._is_table else "application/json"
+        self._accept = fetching.TABLE if self._is_table else "application/json"
 
     async def begin(self) -> None:
         """Prints what is there; a named object that is not there is noted as missing."""
@@ -118,7 +116,7 @@ class _Shown:
         async for page in self._fetch.pages(self._path, self._accept, **self._query):
             version = version or _version(page)
             if self._is_table:
-                table = getting.decoded_table(page)
+                table = fetching.decoded_table(page)
                 rows = table.rows or []
                 present |= {_key(row.metadata) for row in rows}
                 news = [row for row in rows if not self._has_seen(row.metadata)]
@@ -160,7 +158,7 @@ class _Shown:
             return
         with_headings = self._printer is None
         if self._printer is None:
-            self._printer = getting.printer(self._fetch.wanted, self._target, self._columns, prefix=False)
+            self._printer = fetching.printer(self._fetch.wanted, self._target, self._columns, prefix=False)
         for line in self._printer.lines(rows, with_headings=with_headings):
             click.echo(line)
         for row in rows:

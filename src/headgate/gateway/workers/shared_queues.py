@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headgate.flow.sharing import Hub, PoolReport
 from headgate.gateway.workers import messages
 
-if TYPE_CHECKING:
-    from headgate.gateway.workers.process import WorkerProcess
-
 GATHER_S = 0.02
 """After a report others are waited for, which come about when it does: one answer is for all of them."""
+
+
+class Worker(Protocol):
+    """Who reports, and is told its part."""
+
+    def __hash__(self) -> int: ...
+    def tell(self, order: messages.Shares, /) -> object: ...
 
 
 class SharedQueues:
     """Tells all workers what each may do, soon after any of them has told something."""
 
     def __init__(self, workers: int) -> None:
-        self._hub: Hub[WorkerProcess] = Hub(workers)
+        self._hub: Hub[Worker] = Hub(workers)
         self._is_due = False
 
-    def hear(self, worker: WorkerProcess, reports: Mapping[str, PoolReport], gone: Collection[str]) -> None:
+    def hear(self, worker: Worker, reports: Mapping[str, PoolReport], gone: Collection[str]) -> None:
         """What waits at a worker, and pools that are no more."""
         self._hub.hear(worker, reports)
         self._hub.drop(worker, gone)
         self._tell_soon()
 
-    def forget(self, worker: WorkerProcess) -> None:
+    def forget(self, worker: Worker) -> None:
         """It has ended: others have its part."""
         self._hub.forget(worker)
         self._tell_soon()

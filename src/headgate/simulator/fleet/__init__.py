@@ -8,9 +8,9 @@ Pure: equal inputs give equal runs, bit by bit.
 from headgate.simulator.fleet.cold_start import ColdStart
 from headgate.simulator.fleet.description import EngineGroup, FleetDescription
 from headgate.simulator.fleet.observer import Observer
-from headgate.simulator.fleet.records import EngineRecord, FleetRun, Outcome, RequestRecord
+from headgate.simulator.fleet.records import EngineRecord, Outcome, RequestRecord
 from headgate.simulator.fleet.run import run_fleet
-from headgate.simulator.fleet.summary import Percentiles, Slo, Summary
+from headgate.simulator.fleet.summary import FleetRun, Percentiles, Slo, Summary
 
 __all__ = [
     "ColdStart",

@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from headgate.simulator.fleet.summary import Slo, Summary, summarize
 from headgate.simulator.model import EngineStatistics
 
 Outcome = Literal["served", "refused", "failed"]
@@ -88,17 +87,3 @@ class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often the gateway ejected it, for failures or because it hung."""
     statistics: EngineStatistics
     """Since it last began."""
-
-
-class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a run; `records` are in the order of the requests."""
-
-    records: tuple[RequestRecord, ...]
-    engines: tuple[EngineRecord, ...]
-    ended_s: float
-    retries_denied: int = 0
-    """Requests that were not tried again because the retry budget was spent."""
-
-    def summary(self, slo: Slo | None = None) -> Summary:
-        """The figures that runs are compared by."""
-        return summarize(self.records, self.engines, slo or Slo())

@@ -16,8 +16,9 @@ from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.fleet.gateway import SimulatedGateway
 from headgate.simulator.fleet.hanging import HangWatch
 from headgate.simulator.fleet.observer import Observer
-from headgate.simulator.fleet.records import EngineRecord, FleetRun
+from headgate.simulator.fleet.records import EngineRecord
 from headgate.simulator.fleet.starts import Starts
+from headgate.simulator.fleet.summary import FleetRun
 from headgate.simulator.fleet.timeline import Timeline
 from headgate.simulator.traces import TimedRequest
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from headgate.simulator.fleet.records import EngineRecord, RequestRecord
+from headgate.simulator.fleet.records import EngineRecord, RequestRecord
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,3 +126,17 @@ def _ratio(part: float, whole: float) -> float:
 def _imbalance(loads: Sequence[float]) -> float:
     total = math.fsum(loads)
     return max(loads) * len(loads) / total if total else 1.0
+
+
+class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a run; `records` are in the order of the requests."""
+
+    records: tuple[RequestRecord, ...]
+    engines: tuple[EngineRecord, ...]
+    ended_s: float
+    retries_denied: int = 0
+    """Requests that were not tried again because the retry budget was spent."""
+
+    def summary(self, slo: Slo | None = None) -> Summary:
+        """The figures that runs are compared by."""
+        return summarize(self.records, self.engines, slo or Slo())
