@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from headgate.fleet.blame import SharedStatuses
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import LACKING_S, Asked, EndpointLoad
 from headgate.fleet.outliers import Tally
 from headgate.fleet.waits import Waits
 
@@ -14,7 +16,7 @@ MEDIANS = 10.0
 class Evidence:
     """Of one pool. Outlives its snapshots."""
 
-    __slots__ = ("connects", "prefills", "shared", "silences", "tally")
+    __slots__ = ("connects", "prefills", "shared", "silences", "tally", "unserved_until")
 
     def __init__(self) -> None:
         self.shared = SharedStatuses()
@@ -26,6 +28,8 @@ class Evidence:
         """How long endpoints are silent that prefill for others."""
         self.connects = Waits(0.01, 0.25)
         """How long new connections take."""
+        self.unserved_until = -math.inf
+        """Until when an endpoint may be known not to serve some path or model that others serve."""
 
     def failed(self, load: EndpointLoad, reason: str, now: float, attempts: int) -> bool:
         """Counts a failure of an endpoint; says whether it is ejected for it. `attempts` are all that the
@@ -40,6 +44,13 @@ class Evidence:
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
         return load.disappoints(now, reason) or load.stands_out(self.tally, now)
+
+    def not_found(self, load: EndpointLoad, asked: Asked, now: float) -> bool:
+        """Notes that an endpoint answered 404 for what another serves. Says whether it is well otherwise."""
+        if not load.does_not_serve(asked, now):
+            return False
+        self.unserved_until = now + LACKING_S
+        return True
 
     def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
         """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
 from headgate.fleet.estimator import Estimator
@@ -24,6 +25,8 @@ takes to prefill; the learned estimate of each endpoint replaces this figure.
 LACKING_S = 60.0
 """An endpoint that does not know an adapter is asked again after this time: somebody may have loaded it."""
 MOST_LACKING = 1024
+Asked: TypeAlias = tuple[str, str]
+"""What a 404 may depend on: the model and the path of a request."""
 MOST_ADAPTERS = 64
 """So many are taken for loaded at most, where an engine does not say how many it has places for."""
 
@@ -43,8 +46,10 @@ class EndpointLoad(EndpointHealth):
         "reading",
         "requests",
         "requests_at_reading",
+        "served",
         "started",
         "unseen_tokens",
+        "unserved",
         "used_adapters",
     )
 
@@ -64,6 +69,10 @@ class EndpointLoad(EndpointHealth):
         """Those that it has loaded, as far as it was sent requests for them: the one used last is last."""
         self.lacking: dict[str, tuple[float, frozenset[str] | None]] = {}
         """Adapters that it said it does not know: until when that counts, and its list of models then."""
+        self.served: Asked | None = None
+        """What it served last."""
+        self.unserved: dict[Asked, float] = {}
+        """What it answered 404 for while it serves other requests: until when that counts."""
         self.decoding = 0
         """Those of its requests that have their first token."""
         self.prefill_tokens = 0
@@ -112,6 +121,17 @@ class EndpointLoad(EndpointHealth):
             self.lacking.clear()
         self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
 
+    def does_not_serve(self, asked: Asked, now: float) -> bool:
+        """Notes that it answered 404 for what another endpoint serves. Says whether it is well nevertheless:
+        it serves requests of other kinds, so that it is asked for none of this kind for a while."""
+        if self.served is None or self.served == asked:
+            return False
+        if len(self.unserved) >= MOST_LACKING:
+            self.unserved.clear()
+        self.unserved[asked] = now + LACKING_S
+        self.cleared()
+        return True
+
     def _find_listed(self, models: frozenset[str] | None) -> None:
         """Its list of models is newer than its 404: what it has then is there."""
         if models is not None:
@@ -126,11 +146,15 @@ class EndpointLoad(EndpointHealth):
         self.hanging = 0
         if self.lacking:
             self.lacking = {name: known for name, known in self.lacking.items() if known[0] > now}
+        if self.unserved:
+            self.unserved = {asked: until for asked, until in self.unserved.items() if until > now}
 
     def restarted(self) -> None:
         """Its engine began anew: nothing is loaded."""
         self.used_adapters.clear()
         self.lacking.clear()
+        self.served = None
+        self.unserved.clear()
 
     @property
     def work_tokens(self) -> int:

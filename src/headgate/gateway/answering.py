@@ -119,6 +119,7 @@ class Answering(PairedDelivery):
         else:
             pool.evidence.silences[self.decision.stream].note(now - self.sent_at)
             pool.evidence.shared.served(self._shared_keys, now)
+            load.served = self.decision.upstream_model, self.request.path
             if self.suspects is not None and not self._waits_for_prefill():
                 self._blame(self.suspects.served())
         if load.lacking and status < 400:

@@ -23,7 +23,7 @@ from headgate.gateway.delivery import Delivery
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad, Suspect
+    from headgate.fleet import Asked, EndpointLoad, Suspect
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.upstream import UpstreamConnection
@@ -70,7 +70,12 @@ class Attempts(Delivery):
         self.attempt_at = now
         proxy, tried = self._proxy, self._tried
         most = proxy.settings.endpoints.max_connections
-        choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, tried, most)
+        choice = None
+        if lacking := pool.not_serving(self._asked(), now):
+            passed_over = [*tried, *lacking]
+            choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, passed_over, most)
+        if choice is None:
+            choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, tried, most)
         if choice is None:
             self._refuse(no_endpoint(pool, most, proxy.refused(pool, scheduled, tried)))
             return
@@ -278,9 +283,15 @@ class Attempts(Delivery):
 
     def _blame(self, suspects: Iterable[Suspect]) -> None:
         """Counts the failures of endpoints that were found to be at fault."""
-        assert self.pool is not None
+        pool, now = self.pool, self._proxy.now()
+        assert pool is not None
         for each in suspects:
-            self._proxy.health.failed(self.pool, each.load, each.reason, self._proxy.now())
+            is_lack = each.status == _NOT_FOUND and pool.pairs is None
+            if not (is_lack and pool.evidence.not_found(each.load, self._asked(), now)):
+                self._proxy.health.failed(pool, each.load, each.reason, now)
+
+    def _asked(self) -> Asked:
+        return self.decision.upstream_model, self.request.path
 
     def _is_open(self, pool: PoolState, status: int, now: float, *, is_shared: bool) -> bool:
         """Whether another endpoint's response to the request would tell more of the status."""
@@ -295,7 +306,7 @@ class Attempts(Delivery):
     def _shared_key(self, status: int) -> tuple[object, ...]:
         """What a rejection by all endpoints depends on; of credentials only a hash is kept."""
         if status == _NOT_FOUND:
-            return status, self.decision.upstream_model, self.request.path
+            return status, *self._asked()
         return status, hash(tuple(self.request.header(name) for name in _CREDENTIALS))
 
     def _end_attempt(self, reason: str) -> None:

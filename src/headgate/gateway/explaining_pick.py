@@ -59,8 +59,15 @@ def pick(
     request = decision.scheduled
     asked = asked_of(pool, now, max_requests)
     if pool.pairs is None or pool.pool.phases is None:
-        choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), (), max_requests)
-        return Picked(choice, pool.policy.reasons(request, asked, choice, now))
+        lacking = pool.not_serving((decision.upstream_model, path), now)
+        choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), lacking, max_requests)
+        if choice is None and lacking:
+            lacking = []
+            choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), (), max_requests)
+        asked = [load for load in asked if load not in lacking]
+        unserved = f"answered 404 lately for {path} of model {decision.upstream_model}, which others serve"
+        reasons = {**dict.fromkeys(lacking, unserved), **pool.policy.reasons(request, asked, choice, now)}
+        return Picked(choice, reasons)
     phases = pool.pool.phases
     body = handover.read_body(path, decision.body, decision.change)
     agreed = terms.terms(pool, phases, body, remote_tokens)

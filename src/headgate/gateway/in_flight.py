@@ -111,6 +111,7 @@ def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: 
         "output_tokens_expected": load.output_tokens,
         "estimate": _estimate(load.estimator, now),
         "adapters_lacking": sorted(load.lacking),
+        "not_served": [{"model": model, "path": path} for model, path in sorted(load.unserved)],
         "requests_started": load.started,
         "failures": load.failures,
         "failures_in_row": load.failures_in_row,

@@ -67,6 +67,12 @@ class PoolState:
         """Picks who answers where others prefill."""
         return self.policy if self.policy.judges_decoding else self._default_decoding
 
+    def not_serving(self, asked: fleet.Asked, now: float) -> list[fleet.EndpointLoad]:
+        """Endpoints that answered 404 lately for what others serve, and are well otherwise."""
+        if self.evidence.unserved_until <= now:
+            return []
+        return [load for load in self.loads if load.unserved.get(asked, now) > now]
+
     def note_adapters(self) -> None:
         """Takes over what the engines last said."""
         readings = [load.reading for load in self.loads if load.reading is not None]
