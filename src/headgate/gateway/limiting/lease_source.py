@@ -172,14 +172,22 @@ class LeaseSource:
     # -- requests
 
     def ask(
-        self, budget: LeasedBudget, tokens: int, then: Callable[[], None], least: int | None = None
+        self,
+        budget: LeasedBudget,
+        tokens: int,
+        then: Callable[[], None],
+        least: int | None = None,
+        waiter: Waiter | None = None,
     ) -> Waiter | None:
         """Has tokens claimed that `budget` lacks, of which `least` would do. None if there is nothing to wait
-        for; else `then` is called when they may be there, or will not be in time."""
+        for; else `then` is called when they may be there, or will not be in time. `waiter` is one that waits
+        for another budget of the same request already."""
         if not budget.ask(tokens, self._loop.time(), least):
             return None
-        waiter = self._waiters.add(budget, then)
-        waiter.watch(self._watch(self._waits_too_long, budget, waiter))
+        if waiter is None:
+            waiter = self._waiters.add(budget, then)
+            waiter.watch(self._watch(self._waits_too_long, budget, waiter))
+        waiter.budgets.append(budget)
         return waiter
 
     def _watch(self, then: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
@@ -203,7 +211,8 @@ class LeaseSource:
             self._answers_late(self.exchanges)
             return
         # It came amid an exchange, and the next one, with its claim, is not late yet.
-        self._membership.part(budget, self._loop.time())
+        for each in waiter.budgets:
+            self._membership.part(each, self._loop.time())
         self._waiters.end(waiter)
         self._waiters.end_unasked(budget)
 

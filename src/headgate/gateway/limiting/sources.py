@@ -174,14 +174,16 @@ class Sources:
             budget = account.budget if account is not None else None
             if not isinstance(budget, LeasedBudget) or not budget.lacks(least, now):
                 continue
+            if budget.is_parted and budget.wait_s(least, now) <= 0.0:
+                continue  # its share has enough
             source = self._of(budget)
-            waiter = source.ask(budget, tokens, then, least) if source is not None else None
-            if found is not None:
-                # Both are claimed at once, and one wakes the request.
-                (waiter or found).cancel()
+            # Both are claimed at once, and one waiter wakes the request.
+            waiter = source.ask(budget, tokens, then, least, found) if source is not None else None
             if waiter is None:
+                if found is not None:
+                    found.cancel()
                 return None
-            found = found or waiter
+            found = waiter
         return found
 
     def _of(self, budget: LeasedBudget) -> LeaseSource | None:

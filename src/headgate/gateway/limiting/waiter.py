@@ -11,13 +11,15 @@ from headgate.flow.limits import LeasedBudget
 class Waiter:
     """A request that waits for a lease."""
 
-    __slots__ = ("_loop", "_then", "_timer", "began_at", "is_over")
+    __slots__ = ("_loop", "_then", "_timer", "began_at", "budgets", "is_over")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
         self.began_at = loop.time()
         self._loop = loop
         self._then = then
         self._timer: asyncio.Handle | None = None
+        self.budgets: list[LeasedBudget] = []
+        """Those that it waits for."""
         self.is_over = False
 
     def watch(self, timer: asyncio.TimerHandle) -> None:
