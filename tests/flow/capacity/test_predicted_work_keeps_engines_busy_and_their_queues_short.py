@@ -291,6 +291,17 @@ def test_sheddable_requests_do_not_join_a_queue_of_others(load_of, capacity_of):
     assert capacity.has_room(-1, 4.0), "of what is not known nobody is refused"
 
 
+def test_why_sheddable_requests_are_held_is_told(load_of, capacity_of):
+    """The saturation says nothing of it: it is 0 where nothing of ours is in flight."""
+    loads = load_of(), load_of()
+    capacity = capacity_of(*loads)
+    for load in loads:
+        read(load, 1.0, waiting=60, running=100)
+    told = "requests wait in 2 of 2 engines, so that these get none of a priority below 0"
+    assert capacity.why_full(-1, 1.0) == told
+    assert capacity.why_full(0, 1.0) == "its saturation is 0.00"
+
+
 def test_sheddable_requests_do_not_wait_in_an_engine_beside_ours(load_of, capacity_of):
     """Others are all that we did not send, though as many of ours are in flight; and what waits counts until
     it has its first token, whoever sent it."""

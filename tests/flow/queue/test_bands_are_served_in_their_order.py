@@ -154,7 +154,7 @@ def test_it_is_told_who_waits_and_why(queue_of, wait, room):
     assert high.flows[0].standing == "deficit 0 tokens, due in 1 round"
     assert low.flows[0].standing == "deficit 0 tokens, due in 2 rounds"
     assert [row.why for row in high.first] == [
-        "the pool is saturated (1.00)",
+        "the pool has no room: its saturation is 1.00",
         "others of its band are before it",
     ]
     room.slots = 1

@@ -62,6 +62,15 @@ class Capacity(ABC):
         saturation = self.saturation(now)
         return saturation < self.ceilings.of(priority, saturation, now)
 
+    def why_full(self, priority: int, now: float) -> str:
+        """Why there is no room for it, in words that follow "the pool has no room: "."""
+        if not self.loads:
+            return "it has no endpoint"
+        saturation, ceiling = self.saturation(now), self.ceiling(priority, now)
+        told = f"its saturation is {saturation:.2f}"
+        bounded = f", and its ceiling for priority {priority} is {ceiling:.2f}"
+        return told if ceiling >= 1.0 else told + bounded
+
     def room_at(self, priority: int, now: float) -> float:
         """When there may be room for it without anything happening that is told; infinite if never."""
         if not self.loads:

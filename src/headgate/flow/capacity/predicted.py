@@ -100,6 +100,19 @@ class PredictedWork(Capacity):
                 return True
         return False
 
+    def why_full(self, priority: int, now: float) -> str:
+        for load, slots in self._slots.items():
+            if load.reading is not slots.reading:
+                slots.follow()
+        waiting = sum(slots.makes_wait() for slots in self._slots.values()) if priority < 0 else 0
+        if not waiting:
+            return super().why_full(priority, now)
+        engines = f"requests wait in {waiting} of {len(self._slots)} engines"
+        told = f"{engines}, so that these get none of a priority below 0"
+        return (
+            told if waiting == len(self._slots) else f"{told}; its saturation is {self.saturation(now):.2f}"
+        )
+
     def room_at(self, priority: int, now: float) -> float:
         if not self.loads:
             return math.inf

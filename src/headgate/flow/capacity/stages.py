@@ -74,6 +74,12 @@ class Stages(Capacity):
     def has_room(self, priority: int, now: float) -> bool:
         return all(stage.has_room(priority, now) for stage in self._stages.values())
 
+    def why_full(self, priority: int, now: float) -> str:
+        full = [stage for stage in self._stages.values() if not stage.has_room(priority, now)]
+        return max(full or self._stages.values(), key=lambda stage: stage.saturation(now)).why_full(
+            priority, now
+        )
+
     def room_at(self, priority: int, now: float) -> float:
         full = [stage for stage in self._stages.values() if not stage.has_room(priority, now)]
         return max((stage.room_at(priority, now) for stage in full), default=math.inf)

@@ -76,7 +76,7 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
     why = ""
     for band in bands:
         has_room = capacity.has_room(band.priority, now)
-        why = why or ("" if has_room else _why_no_room(capacity, now))
+        why = why or ("" if has_room else _why_no_room(capacity, band.priority, now))
         rows.append(band_row(band, has_room, why or "it goes next", now))
         if band.members and not why:
             why = f"requests of priority {band.priority} go before"
@@ -91,10 +91,10 @@ def view(bands: Sequence[Band], capacity: Capacity, drain_per_s: float, now: flo
     )
 
 
-def _why_no_room(capacity: Capacity, now: float) -> str:
+def _why_no_room(capacity: Capacity, priority: int, now: float) -> str:
     if capacity.is_empty():
         return "the pool has no endpoint"
-    return f"the pool is saturated ({capacity.saturation(now):.2f})"
+    return f"the pool has no room: {capacity.why_full(priority, now)}"
 
 
 def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:

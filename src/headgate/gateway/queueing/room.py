@@ -103,7 +103,7 @@ class PoolRoom:
         """What keeps a request of this priority; empty if there is room."""
         if self.capacity.has_room(priority, now):
             return ""
-        return f"the pool has no room: its saturation is {self.capacity.saturation(now):.2f}"
+        return f"the pool has no room: {self.capacity.why_full(priority, now)}"
 
     def saturation(self) -> Mapping[str, float]:
         """How full the pool is; from 1 on there is no room. And its stages, where it has any: these by what

@@ -27,6 +27,9 @@ class Room:
     def has_room(self, priority, now):
         return self.slots > 0 and not self.no_endpoints and priority not in self.closed
 
+    def why_full(self, priority, now):
+        return f"its saturation is {self.saturation(now):.2f}"
+
     def room_at(self, priority, now):
         return math.inf
 
