@@ -3,6 +3,7 @@
 import pytest
 
 LONG_S = 2.0
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
@@ -13,8 +14,8 @@ async def pool_of_two(start_gateway, start_endpoint):
     gateway.move(0.0)
     (pool,) = gateway.proxy.pools.values()
     for _ in range(50):
-        for silences in pool.evidence.silences:
-            silences.note(0.1)
+        for waits in (*pool.evidence.silences, pool.evidence.first_tokens):
+            waits.note(0.1)
     return gateway, pool, silent
 
 
@@ -78,17 +79,49 @@ async def test_an_endpoint_that_answers_others_is_well(pool_of_two, eventually):
     assert pool.loads[0].failures == 0
 
 
-async def test_a_response_that_has_begun_is_no_silence(pool_of_two, eventually):
-    """A part of its head is here."""
+async def test_a_head_alone_is_no_answer(pool_of_two, eventually):
+    """Engines may send the head of a stream at once, and go on doing so when their workers hang."""
+    gateway, pool, silent = pool_of_two
+    for _ in range(5):
+        client = await gateway.connect()
+        client.post({"model": "m", "stream": True})
+        (await silent.call()).write(HEAD)
+        assert (await client.head()).status == 200
+        passes(gateway, LONG_S + 0.1)
+        assert (await gateway.ask()).body == b"yes"
+        settled = gateway.settled
+        client.close()
+        await eventually(lambda settled=settled: gateway.settled > settled)
+        passes(gateway, 1.1)
+    assert pool.loads[0].ejections == 1
+
+
+async def test_streams_that_have_no_token_for_long_hang(pool_of_two, eventually):
+    """Three of them are enough, though their heads have come."""
+    gateway, pool, silent = pool_of_two
+    pool.loads[1].rests(gateway.proxy.now(), 300.0)
+    clients = [await gateway.connect() for _ in range(3)]
+    for client in clients:
+        client.post({"model": "m", "stream": True})
+        (await silent.call()).write(HEAD)
+        assert (await client.head()).status == 200
+    pool.loads[1].rested()
+    gateway.move(31)
+    assert (await gateway.ask()).body == b"yes"
+    await eventually(lambda: pool.loads[0].ejections)  # when requests are looked at for silence
+
+
+async def test_a_stream_that_has_begun_is_no_silence(pool_of_two, eventually):
+    """Its client has other reasons."""
     gateway, pool, silent = pool_of_two
     client = await gateway.connect()
-    client.post()
-    (await silent.call()).write(b"HTTP/1.1 200")
+    client.post({"model": "m", "stream": True})
+    (await silent.call()).write(HEAD + b"a\r\ndata: {}\n\n\r\n")
+    await client.reader.readuntil(b"{}")
     assert (await gateway.ask()).body == b"yes"
     passes(gateway, LONG_S + 0.1)
-    assert (await gateway.ask()).body == b"yes"
     client.close()
-    await eventually(lambda: gateway.settled == 3)
+    await eventually(lambda: gateway.settled == 2)
     assert pool.loads[0].failures == 0
 
 

@@ -16,7 +16,7 @@ MEDIANS = 10.0
 class Evidence:
     """Of one pool. Outlives its snapshots."""
 
-    __slots__ = ("connects", "prefills", "shared", "silences", "tally", "unserved_until")
+    __slots__ = ("connects", "first_tokens", "prefills", "shared", "silences", "tally", "unserved_until")
 
     def __init__(self) -> None:
         self.shared = SharedStatuses()
@@ -24,6 +24,8 @@ class Evidence:
         """Attempts and failures of all its endpoints of late."""
         self.silences = Waits(0.25, 2.0, MEDIANS), Waits(0.25, 2.0, MEDIANS)
         """How long endpoints are silent before their response, if it is not streamed, and if it is."""
+        self.first_tokens = Waits(0.25, 2.0, MEDIANS)
+        """How long endpoints take for the first token of a stream, whose head may have come long before."""
         self.prefills = Waits(0.25, 2.0, MEDIANS)
         """How long endpoints are silent that prefill for others."""
         self.connects = Waits(0.01, 0.25)
@@ -55,6 +57,10 @@ class Evidence:
     def long_silence_s(self, is_streamed: bool, otherwise_s: float, now: float) -> float:
         """From when on silence before a response is suspicious; `otherwise_s` while too little is known."""
         return _or(self.silences[is_streamed].long_s(now), otherwise_s)
+
+    def long_first_token_s(self, otherwise_s: float, now: float) -> float:
+        """The same of a stream whose head has come, and nothing else."""
+        return _or(self.first_tokens.long_s(now), otherwise_s)
 
     def long_prefill_s(self, otherwise_s: float, now: float) -> float:
         """The same of an endpoint that prefills for another."""

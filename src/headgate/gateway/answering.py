@@ -191,8 +191,9 @@ class Answering(PairedDelivery):
         assert load is not None
         if answer.unchunker is not None:
             data, _ = answer.unchunker.feed(data)
-        self.heard_at = load.heard_at = now
+        self.heard_at = now
         if data:
+            load.heard_at = now  # a head alone is sent by engines whose workers hang
             if not self.first_byte_at:
                 self._first_byte(now)
             self.tail.add(data)
@@ -210,6 +211,8 @@ class Answering(PairedDelivery):
     def _first_byte(self, now: float) -> None:
         """The first byte of the body is here, and with it the first token."""
         self.first_byte_at = now
+        if self.decision.stream and self.pool is not None and self.upstream_status < 400:
+            self.pool.evidence.first_tokens.note(now - self.sent_at)
         if self.booking is not None and self.upstream_status < 400:
             self.booking.first_token(now)  # an error tells nothing of prefilling
             if self.handover is not None and self.decision.stream:

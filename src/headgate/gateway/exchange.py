@@ -101,6 +101,8 @@ class Exchange(Answering):
         elif self.status:
             if silent_s > settings.endpoints.stream_idle_timeout_s:
                 self._upstream_idle()
+            elif not self.first_byte_at and silent_s > self.load.policy.hang_s:
+                self.load.hanging += 1
         elif silent_s > self._head_timeout_s(settings):
             self._no_head_in_time()
         else:
@@ -165,11 +167,15 @@ class Exchange(Answering):
         """The client may have left because nothing came. Clients that wait for less than a hang takes to be
         told would hide it for ever."""
         pool, load = self.pool, self.load
-        if self._upstream is None or self.status or self._has_response_begun():
+        if self._upstream is None or self.first_byte_at:
             return
         assert pool is not None
         assert load is not None
-        long_s = pool.evidence.long_silence_s(self.decision.stream, load.policy.hang_s, now)
+        hang_s = load.policy.hang_s
+        if self.status:
+            long_s = pool.evidence.long_first_token_s(hang_s, now)
+        else:
+            long_s = pool.evidence.long_silence_s(self.decision.stream, hang_s, now)
         is_long = now - self.sent_at > long_s
         if is_long and self._proxy.health.is_silent(pool, load, self.sent_at):
             self._endpoint_failed(HANG)
