@@ -70,6 +70,8 @@ class Suspects:
         if is_open and may_retry(blame.reserved(status)):
             self.add(load, status, now, back_at)
             return True, []
+        if is_open and not self._of and back_at is None and status in blame.LIKELY_SHARED:
+            statuses.alone(key(), load, status, now)
         if is_shared and status == blame.TOO_MANY:
             load.rested()
         failed = self.compare(status)

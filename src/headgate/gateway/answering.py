@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from headgate.fleet import blame
+from headgate.fleet import Suspect, blame
 from headgate.gateway import decision_header, limiting, retry_after
 from headgate.gateway.answer import Answer
 from headgate.gateway.bodies import LONG_BYTES
@@ -118,7 +118,8 @@ class Answering(PairedDelivery):
                 headers = retry_after.replaced(headers, min(back_at) - now)
         else:
             pool.evidence.silences[self.decision.stream].note(now - self.sent_at)
-            pool.evidence.shared.served(self._shared_keys, now)
+            if alone := pool.evidence.shared.served(self._shared_keys, load, now):
+                self._blame(Suspect(other, status, None) for other, status in alone)
             load.served = self.decision.upstream_model, self.request.path
             if self.suspects is not None and not self._waits_for_prefill():
                 self._blame(self.suspects.served())

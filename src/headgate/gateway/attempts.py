@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LATE_S = 0.05
 _NOT_FOUND = 404
+_SERVER_ERROR = 500
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 
 
@@ -71,7 +72,7 @@ class Attempts(Delivery):
         proxy, tried = self._proxy, self._tried
         most = proxy.settings.endpoints.max_connections
         choice = None
-        if lacking := pool.not_serving(self._asked(), now):
+        if lacking := self._passed_over(pool, now):
             passed_over = [*tried, *lacking]
             choice = scheduling.pick(pool.policy, scheduled, pool.loads, now, proxy.rng, passed_over, most)
         if choice is None:
@@ -242,6 +243,7 @@ class Attempts(Delivery):
         assert load is not None
         back_at = None if rest_s is None else self._proxy.health.rests(pool, load, rest_s, now)
         suspects = self.suspects = self.suspects or Suspects()
+        is_alone = not suspects.are_open and not self._proxy.retries(pool)
         key, may_retry = partial(self._shared_key, status), partial(self._may_retry, pool)
         is_retried, failed = suspects.rejected(
             load, status, back_at, pool.evidence.shared, key, may_retry, now
@@ -251,6 +253,8 @@ class Attempts(Delivery):
             self._go_elsewhere(f"status_{status}")
         elif status in blame.UNAVAILABLE:
             self._proxy.recorder.attempt_failed(pool, f"status_{status}")
+        elif is_alone and status >= _SERVER_ERROR:
+            self._proxy.health.disappointed(pool, load, f"status_{status}", now)
         return is_retried
 
     def _goes_where_adapter_is(self, adapter: str, now: float) -> bool:
@@ -290,6 +294,14 @@ class Attempts(Delivery):
             if not (is_lack and pool.evidence.not_found(each.load, self._asked(), now)):
                 self._proxy.health.failed(pool, each.load, each.reason, now)
 
+    def _passed_over(self, pool: PoolState, now: float) -> list[EndpointLoad]:
+        """Endpoints that rejected requests of the like, while others may serve them."""
+        evidence = pool.evidence
+        lacking = pool.not_serving(self._asked(), now) if evidence.unserved_until > now else []
+        if evidence.shared.alone_until > now:
+            lacking += evidence.shared.alone_with(self._shared_keys(), now)
+        return lacking
+
     def _asked(self) -> Asked:
         return self.decision.upstream_model, self.request.path
 
@@ -301,7 +313,7 @@ class Attempts(Delivery):
 
     def _shared_keys(self) -> Iterator[tuple[object, ...]]:
         """Those of all rejections that say nothing of an endpoint."""
-        return (self._shared_key(status) for status in blame.OF_CLIENTS)
+        return (self._shared_key(status) for status in blame.LIKELY_SHARED)
 
     def _shared_key(self, status: int) -> tuple[object, ...]:
         """What a rejection by all endpoints depends on; of credentials only a hash is kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.fleet import Booking, blame
+from headgate.fleet import Booking, Suspect, blame
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.fleet.flight import Flight
 from headgate.simulator.model import FinishedRequest, SimulatedRequest
@@ -52,8 +52,9 @@ class Attempt:
         self.gateway.evidence.silences[flight.timed.is_streamed].note(now - self.sent_s)
         self.gateway.blame(flight.suspects.served())
         adapter = flight.timed.adapter
-        keys = ((status, adapter) for status in blame.OF_CLIENTS)
-        self.gateway.evidence.shared.served(lambda: keys, now)
+        keys = ((status, adapter) for status in blame.LIKELY_SHARED)
+        alone = self.gateway.evidence.shared.served(lambda: keys, load, now)
+        self.gateway.blame([Suspect(other, status, None) for other, status in alone])
         if load.lacking:
             load.lacking.pop(flight.timed.adapter, None)
         self.booking.first_token(now)
