@@ -22,6 +22,7 @@ from headgate.flow.limits import Claim, LeasedBudget
 from headgate.gateway.limiting.membership import Membership
 from headgate.gateway.limiting.transport import Answer, Denied, Refused, Transport, Unreachable
 from headgate.gateway.limiting.waiter import Waiter, Waiters
+from headgate.telemetry.few_lines import FewLines
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class LeaseSource:
         self._transport = transport
         self._loop = loop
         self._rng = rng
+        self._log = FewLines(log, loop.time)
         self._is_strict = is_strict
         self._membership = Membership(members, loop.time())
         self._budgets: dict[LeasedBudget, None] = {}
@@ -276,6 +278,7 @@ class LeaseSource:
         now = self._loop.time()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
+            self._log.settle()
             self._called.update((budget, None) for budget in self._budgets if budget.is_due(now))
 
     def _is_count_due(self) -> bool:
@@ -327,7 +330,7 @@ class LeaseSource:
     def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:
         if isinstance(answer, Refused):
             if budget not in self._refused:
-                log.error("%s does not count %s: %s", self.name, budget.account, answer)
+                self._log.error("%s does not count %s: %s", self.name, budget.account, answer)
             self._refused[budget] = answer
             self._membership.part(budget, now)
             if budget.is_closed:
@@ -348,11 +351,11 @@ class LeaseSource:
         if not self.trouble:
             self.trouble_since, self._lost_at = time.time(), now
             does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
-            log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
+            self._log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
                 self._membership.part(budget, now)
         elif isinstance(why, Denied) and why != self.trouble:
-            log.warning("%s does not count: %s", self.name, why)
+            self._log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
         self._in_time = 0
         self._waiters.end_all()
@@ -360,7 +363,7 @@ class LeaseSource:
     def _found(self, now: float) -> None:
         if not self.trouble:
             return
-        log.info("%s answers again, after %.1f s", self.name, time.time() - self.trouble_since)
+        self._log.info("%s answers again, after %.1f s", self.name, time.time() - self.trouble_since)
         self.trouble = ""
         for budget in self._budgets:
             if budget not in self._refused:

@@ -13,6 +13,9 @@ from redis.exceptions import AuthenticationError, InvalidResponse, ResponseError
 from headgate import http_clients
 from headgate.gateway.limiting.transport import Refused, Unreachable
 
+MAX_TOLD = 1000
+"""Characters of an error of a server that the log gets: it may have 64 KB."""
+
 
 class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway's settings, and the credentials of its environment."""
@@ -42,7 +45,7 @@ class RedisAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 def explained(error: Exception, access: RedisAccess, is_known: bool) -> Refused:
     """What went wrong, and what to look at. `is_known` is whether the server has ever answered."""
-    text = (str(error) or type(error).__name__).rstrip(".")
+    text = (str(error) or type(error).__name__).rstrip(".")[:MAX_TOLD]
     kind = _kind(error, text)
     advice = _advice(kind, access, is_known)
     return Refused.with_public(

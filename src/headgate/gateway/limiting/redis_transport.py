@@ -21,6 +21,7 @@ from headgate.gateway.limiting import redis_acl, redis_members, redis_script
 from headgate.gateway.limiting.redis_access import NO_REDIS, RedisAccess, explained
 from headgate.gateway.limiting.transport import Answer, Denied, Refused, Unreachable
 from headgate.gateway.lookup import Lookup
+from headgate.telemetry.few_lines import FewLines
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,7 @@ class RedisTransport:
         self._client: redis.asyncio.Redis | None = None
         self._name = uuid.uuid4().hex
         self._is_known = False
+        self._log = FewLines(log)
         self.notice = ""
 
     async def _connect(self) -> redis.asyncio.Redis:
@@ -198,13 +200,14 @@ class RedisTransport:
 
     def _standing(self, call: _Call, result: Any) -> Standing | None:
         """Leases are counted without it, and gateways are, as far as they have leases of the same account."""
+        self._log.settle()
         if isinstance(result, ResponseError):
             if not (redis_acl.is_denial(result) or OF_ONE_KEY in str(result)):
                 raise Unreachable(self._said(call, result))
             said = self._said(call, result)
             notice = type(said)(f"it does not count gateways: {said}")
             if notice != self.notice:
-                log.warning("the Redis at %s counts limits, but %s", self._address, notice)
+                self._log.warning("the Redis at %s counts limits, but %s", self._address, notice)
             self.notice = notice
             return None
         self.notice = ""
