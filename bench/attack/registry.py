@@ -154,6 +154,6 @@ ATTACKS: tuple[Attack, ...] = (
     _attack("strangers: heads of tiny headers", by_tokens.tiny_headers, **_API_SERVER),
     _attack("strangers: chunks of one byte", by_tokens.tiny_chunks, **_API_SERVER),
     _attack("strangers: slow heads", by_tokens.slow_heads, **_API_SERVER),
-    _attack("unfinished bodies of one user", by_tokens.slow_bodies, **_API_SERVER),
+    _attack("unfinished bodies of one user", by_tokens.slow_bodies, of="apiserver", memory_mb=1000),
     _attack("unfinished TLS handshakes", by_tokens.handshakes, **_API_SERVER),
 )

@@ -16,11 +16,11 @@ import pytest
 import uvloop
 
 from headgate import api, routing
+from headgate.allocator import return_large_blocks
 from headgate.gateway import GatewaySettings
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.workers.allocator import return_large_blocks
 from headgate.telemetry import LineLog, Registry
 
 SIZE = 30_000_000

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from headgate import serving
+from headgate import allocator, serving
 from headgate.apiserver import connections, expiry, pki
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Config, Parts
@@ -64,6 +64,7 @@ async def running(config: Config) -> AsyncIterator[Running]:
             background = [
                 tasks.create_task(parts.collector.run()),
                 tasks.create_task(expiry.run(parts.objects)),
+                tasks.create_task(allocator.keep_returning()),
             ]
             answering = tasks.create_task(server.serve([]))
             await server.accepting.wait()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from headgate import allocator, garbage
 from headgate import apiserver as server
-from headgate import garbage
 from headgate.cli import options, process, supervisor
 from headgate.cli.objects import printing
 
@@ -65,6 +65,7 @@ def apiserver(
 
 def _tell(running: server.Running) -> None:
     garbage.spare_what_there_is()
+    allocator.return_large_blocks()
     process.say(f"API server ready at {running.url}, kubeconfig {running.kubeconfig}")
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.gateway.workers import allocator
+from headgate import allocator
 
 MB = 1 << 20
 BOUND = 64 * MB

@@ -13,17 +13,16 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from headgate import garbage
+from headgate import allocator, garbage
 from headgate.flow.sharing import PoolReport
 from headgate.gateway import pages
 from headgate.gateway.queueing.shares import Place
 from headgate.gateway.service import Service
-from headgate.gateway.workers import allocator, messages
 from headgate.gateway.workers import channel as wire
+from headgate.gateway.workers import messages
 from headgate.gateway.workers.accounts import SupervisorTransport
 from headgate.telemetry import sums
 
-MEMORY_INTERVAL_S = 2.0
 COUNT_INTERVAL_S = 5.0
 """How often metrics are told unasked: what was counted since is lost if the worker is killed. And whoever
 tells nothing for `workers.hang_s` seconds is taken to hang."""
@@ -106,7 +105,7 @@ class _Worker:
                     tasks.create_task(self._service.run(self._ready)),
                     tasks.create_task(self._tell_counts()),
                     tasks.create_task(self._obey()),
-                    tasks.create_task(self._return_memory()),
+                    tasks.create_task(allocator.keep_returning()),
                 ]
                 await self._ended.wait()
                 for task in working:
@@ -139,13 +138,6 @@ class _Worker:
                 await asyncio.wait_for(self._changed.wait(), interval_s)
             if not self._is_hushed:
                 self._channel.send(messages.Counted(0, sums.families(self._service.registry)))
-
-    async def _return_memory(self) -> None:
-        """What a wave of bodies, or of engines' pages, left behind goes back to the system when it ends."""
-        memory = allocator.FreeMemory(allocator.resident_bytes())
-        while True:
-            await asyncio.sleep(MEMORY_INTERVAL_S)
-            await asyncio.to_thread(_return_if_worth_it, memory)
 
     async def _obey(self) -> None:
         try:
@@ -250,9 +242,3 @@ async def answer(app: Starlette, ask: messages.Ask) -> messages.Answered:
     body = b"".join(message.get("body", b"") for message in sent[1:])
     content_type = headers.get(b"content-type", b"").decode("latin-1")
     return messages.Answered(ask.id, sent[0]["status"], content_type, body)
-
-
-def _return_if_worth_it(memory: allocator.FreeMemory) -> None:
-    if memory.is_worth_returning(allocator.resident_bytes(), allocator.free_bytes):
-        allocator.return_free_memory()
-        memory.returned(allocator.resident_bytes(), allocator.free_bytes())

@@ -1,13 +1,15 @@
-"""The C library's memory allocator in a worker."""
+"""The C library's memory allocator in a server."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+INTERVAL_S = 2.0
 LARGE_BYTES = 1 << 20
 """Blocks of this size or more go back to the system when they are freed."""
 WORTH_BYTES = 64 << 20
@@ -94,3 +96,17 @@ def return_free_memory() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(_SPARE_BYTES)
+
+
+async def keep_returning() -> None:
+    """Until cancelled: what a wave of bodies, or of engines' pages, left behind goes back to the system."""
+    memory = FreeMemory(resident_bytes())
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        await asyncio.to_thread(_return_if_worth_it, memory)
+
+
+def _return_if_worth_it(memory: FreeMemory) -> None:
+    if memory.is_worth_returning(resident_bytes(), free_bytes):
+        return_free_memory()
+        memory.returned(resident_bytes(), free_bytes())
