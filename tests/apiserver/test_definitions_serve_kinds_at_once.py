@@ -318,4 +318,4 @@ async def test_others_have_their_turns_while_documents_are_made(
 
     monkeypatch.setattr(parts.shared.turns, "resume", counted)
     paths = (await client.get("/openapi/v3")).json()["paths"]
-    assert turns == len(paths) > 50
+    assert turns >= len(paths) > 50

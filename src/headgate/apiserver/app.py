@@ -294,7 +294,7 @@ class _Views:
         return await self._documents.index(request)
 
     async def openapi_document(self, request: Request) -> Response:
-        found = self._documents.one(request, request.path_params["path"])
+        found = await self._documents.one(request, request.path_params["path"])
         if found is None:
             return status_response(errors.no_such_path())
         return await compressed(found, request.scope)
