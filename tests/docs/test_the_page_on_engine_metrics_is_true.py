@@ -14,6 +14,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "engine-metrics.md").read_text()
 
 def names(value):
     """All names of metrics in a description of them."""
+    if isinstance(value, bool):
+        return set()
     if isinstance(value, str):
         return {value} if ":" in value or value.startswith("trtllm_") else set()
     if isinstance(value, msgspec.Struct):
