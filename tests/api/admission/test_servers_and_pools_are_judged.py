@@ -336,7 +336,7 @@ def test_one_model_name_is_served_by_one_object_of_a_pool(judge, make):
         "served (ModelNameInUse)"
     ]
     assert judge(first, pool, model("far", 3, "q"))[1] == [
-        'spec.modelName: InferenceModel default/far has "m" in another pool: the older of the two is served'
+        'spec.modelName: InferenceModel default/far has "m" in another pool: the older is served while its pool exists'
     ]
     route = make("route", "r", {"modelName": "m", "rules": [{"targetModels": [{"modelServerName": "s"}]}]})
     assert judge(first, pool, route)[1] == [

@@ -161,7 +161,9 @@ def _check_same_name(model: Place, name: Place, others: View, found: Findings) -
         if other.kind in ("ModelRoute", "Model"):
             found.warn(name, f'{other} is for "{text}" too and goes first: {_left_over(other, others)}')
         elif other not in claims:
-            found.warn(name, f'{other} has "{text}" in another pool: the older of the two is served')
+            found.warn(
+                name, f'{other} has "{text}" in another pool: the older is served while its pool exists'
+            )
 
 
 def _left_over(other: Filed, others: View) -> str:
