@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from headgate.cli.route import rendering
 from headgate.gateway import explaining
 from headgate.gateway.queueing import gauges, kinds, metrics
 from headgate.telemetry import LabelValues
@@ -36,6 +37,8 @@ async def test_a_pool_without_endpoints(start_pool):
     pool = await start_pool(queue_no_endpoint_wait_s=45.0)
     pool.gateway.serve([])
     assert explained(pool).waits == "no endpoint is ready: it waits up to 45 s for one"
+    found = explaining.explain(explaining.View.of_proxy(pool.gateway.proxy), "/v1/completions", [], BODY)
+    assert "\nIf it waits in vain, it would be refused:\n    HTTP 503" in rendering.as_text(found)
 
 
 async def test_a_pool_that_will_never_have_room(pool, monkeypatch):

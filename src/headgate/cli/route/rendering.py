@@ -169,7 +169,9 @@ def _table(rows: list[_Row], indent: int = 0) -> Iterator[str]:
 def _outcome(found: Explanation) -> Iterator[str]:
     refusal = _refusal(found)
     if refusal is not None:
-        yield "It would be refused:"
+        target = found.decided
+        is_first_held = target is not None and target.waits and target.answer is refusal
+        yield "If it waits in vain, it would be refused:" if is_first_held else "It would be refused:"
         yield f"    HTTP {refusal.status} {_phrase(refusal.status)}"
         yield from (f"    {name}: {value}" for name, value in refusal.headers.items())
         yield f"    {refusal.body}"
