@@ -1,5 +1,6 @@
 """429 and 503 with Retry-After put an endpoint out for that time, and are no failure."""
 
+import logging
 import time
 from email.utils import formatdate
 
@@ -21,14 +22,17 @@ def loads(gateway):
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, status):
+async def test_it_gets_no_requests_for_that_time(start_gateway, start_endpoint, status, caplog):
     """The request goes elsewhere, and so do all others until the time is up; it has not failed."""
     busy = await start_endpoint(behave=resting(status, 20))
     gateway = await start_gateway(busy, await start_endpoint(behave=serving))
-    for _ in range(19):
-        assert (await gateway.ask()).body == b"yes"
-        gateway.move(1)
+    with caplog.at_level(logging.INFO):
+        for _ in range(19):
+            assert (await gateway.ask()).body == b"yes"
+            gateway.move(1)
     assert len(busy.calls) == 1
+    (line,) = [record.message for record in caplog.records if record.name == "headgate.gateway.health"]
+    assert line.endswith("of default/pool gets no requests for 20 s, as it asked (Retry-After)")
     assert loads(gateway)[0].failures == 0
     assert gateway.metric("headgate_gateway_ejections_total", reason="retry_after") == 1
     gateway.move(2)

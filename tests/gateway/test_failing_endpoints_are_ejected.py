@@ -42,6 +42,18 @@ async def test_failures_in_a_row(start_gateway, start_endpoint, behave, reason, 
     assert gateway.proxy.ledger.loads()[0].failures_in_row == 0
 
 
+async def test_the_log_names_the_failures_of_the_row_alone(start_gateway, start_endpoint, caplog):
+    """What failed before the last good response had nothing to do with it."""
+    failing, other = await start_endpoint(behave=_broken), await start_endpoint(b"alive")
+    gateway = await start_gateway(failing, other)
+    for behave, times in ((_broken, 2), (lambda call: call.answer(b"well"), 60), (_overloaded, 5)):
+        failing.behave = behave
+        for _ in range(times):
+            await gateway.ask()
+            gateway.move(1.01)
+    assert "after 5 failures in a row, the last: status_503 (5)" in caplog.text
+
+
 async def test_endpoint_that_cannot_be_reached(start_gateway, start_endpoint):
     """A dead machine costs a retry five times, then one after each ejection."""
     dead = await start_endpoint()

@@ -65,6 +65,8 @@ class Health:
         """Notes that an endpoint wants no requests for so long; says until when it gets none."""
         if load.resting_until <= now:
             self._recorder.ejected(pool, "retry_after")
+            where = load.endpoint.name, load.endpoint.address, pool.name
+            log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
         return load.rests(now, seconds)
 
     def hangs(self, pool: PoolState, load: fleet.EndpointLoad, now: float) -> None:
@@ -116,7 +118,10 @@ def why(load: fleet.EndpointLoad) -> str:
     """What an endpoint was last ejected for, in words that follow "after"."""
     if load.reasons and load.reasons[-1] == HANG:
         return "answering none of its requests, while other endpoints answered theirs"
-    counts = Counter(load.reasons)
+    reasons = list(load.reasons)
+    if not load.ejected_share:
+        reasons = reasons[-load.failures_in_row :]
+    counts = Counter(reasons)
     told = ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
     if load.ejected_share:
         return f"failing {load.ejected_share:.0%} of its requests, far more than the others, the last: {told}"
