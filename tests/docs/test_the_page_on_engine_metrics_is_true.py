@@ -18,6 +18,8 @@ def names(value):
         return set()
     if isinstance(value, str):
         return {value} if ":" in value or value.startswith("trtllm_") else set()
+    if isinstance(value, bool):
+        return set()
     if isinstance(value, msgspec.Struct):
         value = [getattr(value, field) for field in value.__struct_fields__]
     return {name for each in value or () for name in names(each)}
