@@ -223,3 +223,18 @@ class Queue(RuleBasedStateMachine):
 
 
 TestQueue = Queue.TestCase
+
+
+@pytest.mark.parametrize("slower", [2, 8])
+def test_an_overdue_queue_is_never_shorter_than_none(slower):
+    """Even where others of the pool have shown since it was booked that all takes longer than was thought."""
+    shared = fleet.Rates()
+    ledger = fleet.Ledger()
+    overdue = ledger.load(routing.Endpoint("overdue", "127.0.0.1", 8000))
+    overdue.estimator.join(shared)
+    overdue.book(10_000, 50, 0.0)
+    for _ in range(20):
+        shared.learn(1, 10_000, slower * 1.0)
+    late_s = shared.delay_s + 10_001 * shared.token_s
+    for later_s in (0.001, 0.1, 1.0, 10.0):
+        assert overdue.estimator.queue_s(late_s + later_s) >= later_s * 0.99

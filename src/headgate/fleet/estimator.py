@@ -173,7 +173,8 @@ class Estimator:
             return queue_s
         token_s = self._token_s()
         if now > (head_due := self._head_due(token_s)):
-            queue_s = self.busy_until + now - 2.0 * head_due
+            # The rate may be another by now than the clock was set with.
+            queue_s = max(self.busy_until - head_due, 0.0) + now - head_due
         if self.room.total_tokens:
             waiting_tokens = queue_s / token_s
             queue_s = max(queue_s, self.room.wait_s(waiting_tokens + uncached_tokens, now))
