@@ -376,7 +376,8 @@ class Queue(Section, frozen=True):
         float,
         _setting(
             "For predicted-work: a pool has capacity while one of its endpoints is expected to start a new "
-            "request within this time. The rest waits in the gateway, where its order can still change.",
+            "request within this time, or longer where short prompts fill its steps slowly. The rest waits "
+            "in the gateway, where its order can still change.",
             ge=0.01,
             le=3600,
         ),

@@ -228,6 +228,53 @@ def test_streams_are_not_sent_because_nothing_waits(load_of, capacity_of):
     assert not capacity.has_room(0, 0.1)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "token_s", "least_s", "most_s"),
+    [(7, 2.5e-3, 0.6, 1.0), (60, 5e-4, 0.3, 0.5), (1500, 2.6e-4, 0.2, 0.6)],
+    ids=["7 tokens", "60 tokens", "1,500 tokens"],
+)
+def test_steps_that_begin_short_prompts_are_kept_filled(
+    load_of, capacity_of, prompt, token_s, least_s, most_s
+):
+    """What each step takes anyway would otherwise be a large part of it. Long prompts fill it at once."""
+    load = load_of()
+    load.estimator.rates.delay_s, load.estimator.rates.token_s = 0.03, token_s
+    capacity = capacity_of(load)
+    while capacity.has_room(0, 0.0):
+        load.book(prompt, 50, 0.0)
+    assert least_s <= load.estimator.queue_s(0.0) <= most_s
+
+
+def test_an_engine_that_is_busy_with_long_answers_gets_no_more_ahead(load_of, capacity_of):
+    """Its steps are filled with what decodes, and what it gets may wait for one of these to end."""
+    ahead = []
+    for decoding in (0, 200):
+        load = load_of()
+        for booking in [load.book(0, 300, 0.0) for _ in range(decoding)]:
+            booking.first_token(0.5)
+        load.book(7, 300, 1.0)
+        load.estimator.rates.delay_s, load.estimator.rates.token_s = 0.03, 2.5e-3
+        load.estimator.rates.pool.beside_tokens = 0.0
+        capacity = capacity_of(load)
+        while capacity.has_room(0, 1.0):
+            load.book(7, 300, 1.0)
+        ahead.append(load.requests - load.decoding)
+    assert ahead[1] < ahead[0] / 2
+
+
+def test_a_shorter_target_is_shorter_for_all(load_of, capacity_of):
+    """In the same proportion for prompts by which steps are hard to fill."""
+    load = load_of()
+    load.estimator.rates.delay_s, load.estimator.rates.token_s = 0.03, 2.5e-3
+    sent = []
+    for target_s in (0.05, 0.1, 0.2):
+        capacity = capacity_of(load, target_s=target_s)
+        while capacity.has_room(0, 0.0):
+            load.book(7, 50, 0.0)
+        sent.append(load.estimator.queue_s(0.0))
+    assert sent == pytest.approx([sent[0], 2 * sent[0], 4 * sent[0]], rel=0.2)
+
+
 def test_without_readings_requests_are_counted(load_of, capacity_of):
     """By what the engine was last seen to work on, or by a bound that is set: never a full stop."""
     load = load_of(requests=9, prompt=1, is_streamed=False)

@@ -15,12 +15,20 @@ from headgate.routing import PrefillDecode
 TARGET_S = 0.2
 LATE_S = 0.001
 """Room that time makes is looked for so much later: to the last bit, sums of times are not what they say."""
+DELAYS_AHEAD = 40.0
+STEP_TOKENS = 1024
+"""An engine whose steps begin few prompts spends much of its time on what each step takes anyway. So the
+target is longer where short prompts take long: up to so many delays of an idle engine, which has that in it,
+and less the sooner so many tokens, which fill half of a step, are prefilled."""
+DECODING_SHARE = 8 / 9
+"""Where so many of its requests are past their prefill, answers are long: those fill its steps, and others
+may wait for one of them to end."""
 WITHOUT_READING = 256
 """Requests that an endpoint may have which says nothing of itself: vLLM's usual bound of a batch."""
 
 
 class PredictedWork(Capacity):
-    """There is room while some endpoint is predicted to take up a request within `target_s`, or its engine
+    """There is room while some endpoint is predicted to take up a request within a target, or its engine
     has shown that it could take one, and it has not more requests than its engine can work on.
 
     The prediction is the ledger's, so that it follows each request at once, and goes on where engines are not
@@ -42,7 +50,8 @@ class PredictedWork(Capacity):
         without_reading: int = WITHOUT_READING,
         max_requests: int = sys.maxsize,
     ) -> None:
-        """`max_requests` is what each endpoint may have in any case."""
+        """`target_s` is how long the queue of an endpoint may be whose steps it fills; others' are longer in
+        proportion. `max_requests` is what each endpoint may have in any case."""
         super().__init__(ceilings)
         self._target_s = target_s
         self._without_reading = without_reading
@@ -67,8 +76,7 @@ class PredictedWork(Capacity):
             return super().has_room(priority, now)
         # Asked for every request: the first endpoint with room is enough, and hardly anything is called. It
         # says what `_queue_share` does; the time until `busy_until` is the least that the ledger expects.
-        target_s = self._target_s * ceiling
-        latest = now + target_s
+        soon = now + self._target_s * ceiling
         is_short: bool | None = None
         for load, slots in self._slots.items():
             requests = load.requests
@@ -89,7 +97,10 @@ class PredictedWork(Capacity):
             if not rates.observations:
                 return True
             is_simple = now <= estimator.is_simple_until
-            if estimator.busy_until < latest and (is_simple or estimator.queue_s(now) < target_s):
+            if is_simple and estimator.busy_until < soon:
+                return True
+            target_s = self._target_of(load) * ceiling
+            if estimator.busy_until < now + target_s and (is_simple or estimator.queue_s(now) < target_s):
                 return True
             if (
                 (is_simple or not estimator.awaits_first_token)
@@ -120,7 +131,7 @@ class PredictedWork(Capacity):
         at = super().room_at(priority, now)
         for load, slots in self._slots.items():
             if load.requests < min(slots.bound * ceiling, self.max_requests):
-                room_at = load.estimator.busy_until - self._target_s * ceiling
+                room_at = load.estimator.busy_until - self._target_of(load) * ceiling
                 if room_at + LATE_S > now and self._queue_share(load, slots, now) > 0.0:
                     at = min(at, room_at + LATE_S)
         return at
@@ -153,18 +164,28 @@ class PredictedWork(Capacity):
         is_barred = load.suspect_until > now and (not is_short or load.away_until > now)
         return max(fullness, 1.0) if is_barred else fullness
 
+    def _target_of(self, load: EndpointLoad) -> float:
+        """How long its queue may be."""
+        if load.decoding > DECODING_SHARE * load.requests:
+            return self._target_s
+        rates = load.estimator.rates
+        delays_s, step_s = DELAYS_AHEAD * rates.delay_s, STEP_TOKENS * rates.token_s
+        fills_steps_s = delays_s * step_s / (delays_s + step_s)
+        return self._target_s * max(fills_steps_s / TARGET_S, 1.0)
+
     def _queue_share(self, load: EndpointLoad, slots: Slots, now: float) -> float:
         """Of the longest queue: what the ledger expects, or what the engine has shown, whichever is less."""
         estimator = load.estimator
         rates = estimator.rates
         if not rates.observations:
             return 0.0
-        expected = estimator.queue_s(now) / self._target_s
+        target_s = self._target_of(load)
+        expected = estimator.queue_s(now) / target_s
         if now > estimator.is_simple_until and estimator.awaits_first_token:
             return expected
         shown = max(
             load.requests / slots.evident,
             load.unseen_tokens / slots.evident_tokens,
-            (load.prefill_tokens - load.unseen_tokens) * rates.token_s / self._target_s,
+            (load.prefill_tokens - load.unseen_tokens) * rates.token_s / target_s,
         )
         return min(expected, shown)
