@@ -22,6 +22,7 @@ from headgate.simulator.model import PROFILES, EngineConfig
 from headgate.simulator.traces import TimedRequest
 
 ENGINE = PROFILES["8b-h100"].config
+ENGINES = 4
 ENDLESS = FlowSettings(ttl_s=0, max_requests=0, max_bytes=0)
 QUIET_S = 15.0
 GETS_GOING_S = 5.0
@@ -38,6 +39,12 @@ class Clients(NamedTuple):
     prompt_tokens: int
     output_tokens: int
     is_streamed: bool = True
+    priority: int | None = None
+    """Of all of them; otherwise a tenth is critical, and the others are of the default."""
+
+
+QUIET, LONG_FIRST = Clients(2, 7, 8), Clients(2, 4000, 8)
+"""For each engine."""
 
 
 class Mix(NamedTuple):
@@ -47,43 +54,97 @@ class Mix(NamedTuple):
     scrape_s: float = 0.5
     """How often the gateway reads each engine; 0 is engines without a metrics page."""
     engine: EngineConfig = ENGINE
+    first: Clients | None = QUIET
+    """Who comes before them, for each engine."""
 
 
 class Served(NamedTuple):
     per_s: float
-    critical_p50_s: float
-    """Time to the first byte, of the tenth that is critical."""
-    critical_p95_s: float
+    tokens_per_s: float
+    """Of prompts and answers."""
+    work_s_per_s: float = 0.0
+    """Engine time that they are worth, beside what each step takes anyway."""
+    critical_p50_s: float | None = None
+    """Time to the first byte, of those that are critical, if any are."""
+    critical_p95_s: float | None = None
+
+    def share_of(self, other: Served) -> float:
+        """Of the requests or of the tokens of another, whichever is less."""
+        return min(self.per_s / other.per_s, self.tokens_per_s / other.tokens_per_s)
 
 
-QUIET = Clients(2, 7, 8)
-"""For each engine."""
+def share(mix: Mix, queued: Served, without: Served) -> float:
+    """What is left of the throughput. Where clients ask for unlike things, which of these get more of their
+    turns differs with the order in which they are served: what counts is the work."""
+    if len(mix.clients) > 1:
+        return queued.work_s_per_s / without.work_s_per_s
+    return queued.share_of(without)
+
+
 SMALL_BATCH = msgspec.structs.replace(ENGINE, max_num_seqs=64)
 LONG_ANSWERS = "600 clients, 300 tokens, batches of 64"
-TOGETHER = (Clients(40, 200, 100), Clients(40, 60, 32, False), Clients(40, 300, 1, False))
+LEAST_SHARE = 0.98
+
+
+def together(count: int, priority: int | None = 0) -> tuple[Clients, ...]:
+    """Classification, embeddings, whole answers, streams, and long prompts: so many clients of each."""
+    kinds = ((7, 1, False), (300, 1, False), (60, 32, False), (200, 100, True), (1500, 32, True))
+    return tuple(Clients(count, *kind, priority) for kind in kinds)
+
+
+LONG_AND_SHORT = (Clients(32, 1500, 100), Clients(48, 60, 16))
 MIXES = (
     Mix("1 client, 32 tokens, whole", (Clients(1, 60, 32, False),)),
     Mix("8 clients, 32 tokens, whole", (Clients(8, 60, 32, False),)),
     Mix("64 clients, 32 tokens, whole", (Clients(64, 60, 32, False),)),
     Mix("64 clients, 32 tokens, streamed", (Clients(64, 60, 32),)),
     Mix("64 clients, 1 token", (Clients(64, 7, 1, False),)),
-    Mix("1,000 clients, 1 token", (Clients(1000, 7, 1, False),)),
-    Mix("1,000 clients, 32 tokens, whole", (Clients(1000, 60, 32, False),), 60.0),
+    Mix("1,000 clients, 1 token", (Clients(1000, 7, 1, False),), 150.0),
+    Mix("1,000 clients, 1 token, streamed", (Clients(1000, 7, 1),), 150.0),
+    Mix("1,000 clients, 4 tokens, streamed", (Clients(1000, 7, 4),), 150.0),
     Mix("1,000 clients, 16 tokens, streamed", (Clients(1000, 7, 16),), 90.0),
-    Mix("64 clients, embeddings", (Clients(64, 300, 1, False),)),
+    Mix("1,000 clients, 32 tokens, whole", (Clients(1000, 60, 32, False),), 60.0),
+    Mix("64 clients, embeddings", (Clients(64, 300, 1, False),), 60.0),
     Mix("1,000 clients, embeddings", (Clients(1000, 300, 1, False),), 90.0),
     Mix("64 clients, prompts of 1,500, whole", (Clients(64, 1500, 32, False),), 200.0),
     Mix("200 clients, prompts of 1,500, streamed", (Clients(200, 1500, 32),), 200.0),
     Mix(f"{LONG_ANSWERS}, whole", (Clients(600, 60, 300, False),), 120.0, engine=SMALL_BATCH),
     Mix(f"{LONG_ANSWERS}, streamed", (Clients(600, 60, 300),), 120.0, engine=SMALL_BATCH),
-    Mix("120 clients: streams, whole answers, embeddings", TOGETHER, 60.0),
+    Mix(
+        "500 clients, 8 tokens, streamed, 70b-8xh100",
+        (Clients(500, 60, 8),),
+        90.0,
+        engine=PROFILES["70b-8xh100"].config,
+    ),
+    Mix("80 clients, long and short, streamed", (Clients(32, 1500, 100), Clients(48, 60, 16)), 200.0),
+    Mix(
+        "80 clients, long and short, whole",
+        (Clients(32, 1500, 100, False), Clients(48, 60, 16, False)),
+        200.0,
+    ),
+    Mix(
+        "96 clients, classification beside streams", (Clients(32, 7, 1, False), Clients(64, 200, 300)), 400.0
+    ),
+    Mix("100 clients, five kinds", together(20), 200.0),
+    Mix("1,000 clients, five kinds", together(200), 200.0),
+    Mix("1,000 clients, five kinds, a tenth critical", together(200, None), 200.0),
+    Mix("64 clients, 32 tokens, whole, sheddable", (Clients(64, 60, 32, False, -1),)),
+    Mix("1,000 clients, 1 token, sheddable", (Clients(1000, 7, 1, False, -1),), 150.0),
+    Mix("1,000 clients, 16 tokens, streamed, sheddable", (Clients(1000, 7, 16, True, -1),), 90.0),
+    Mix("1,000 clients, five kinds, sheddable", together(200, -1), 200.0),
     Mix("64 clients, 32 tokens, whole, no metrics page", (Clients(64, 60, 32, False),), scrape_s=0.0),
     Mix("64 clients, 32 tokens, streamed, no metrics page", (Clients(64, 60, 32),), scrape_s=0.0),
-    Mix("1,000 clients, 1 token, no metrics page", (Clients(1000, 7, 1, False),), scrape_s=0.0),
+    Mix("1,000 clients, 1 token, no metrics page", (Clients(1000, 7, 1, False),), 60.0, 0.0),
+    Mix("100 clients, five kinds, no metrics page", together(20), 200.0, 0.0),
+    Mix("64 clients, 32 tokens, whole, no quiet time", (Clients(64, 60, 32, False),), first=None),
+    Mix("64 clients, 32 tokens, whole, after long prompts", (Clients(64, 60, 32, False),), first=LONG_FIRST),
+    Mix("64 clients, 1 token, after long prompts", (Clients(64, 7, 1, False),), first=LONG_FIRST),
 )
+STORY = MIXES[2], MIXES[4], MIXES[3]
+"""What a bound that is learned from a quiet time costs most."""
 
 
-def served(mix: Mix, flow: FlowSettings | None, *, engines: int = 4, seed: int = 1) -> Served:
+def served(mix: Mix, flow: FlowSettings | None, *, engines: int = ENGINES, seed: int = 1) -> Served:
     """What the fleet makes of it after the quiet time."""
     prefixes = PrefixIndex()
     fleet = FleetDescription(
@@ -91,16 +152,22 @@ def served(mix: Mix, flow: FlowSettings | None, *, engines: int = 4, seed: int =
     )
     policy = scheduling.PredictedFirstToken(prefixes)
     run = run_fleet(requests_of(mix, engines, seed), fleet, policy, seed=seed, prefixes=prefixes)
-    return _judged(run, QUIET_S + GETS_GOING_S, QUIET_S + mix.lasts_s)
+    return _judged(run, mix)
+
+
+def counted_s(mix: Mix) -> tuple[float, float]:
+    """From when until when answers count."""
+    return QUIET_S + GETS_GOING_S, QUIET_S + mix.lasts_s
 
 
 def requests_of(mix: Mix, engines: int, seed: int) -> Iterator[TimedRequest]:
     rng, session = random.Random(seed), 0
-    quiet = QUIET._replace(count=QUIET.count * engines)
-    for from_s, until_s, groups in ((0.0, QUIET_S, (quiet,)), (QUIET_S, QUIET_S + mix.lasts_s, mix.clients)):
+    first = () if mix.first is None else (mix.first._replace(count=mix.first.count * engines),)
+    for from_s, until_s, groups in ((0.0, QUIET_S, first), (QUIET_S, QUIET_S + mix.lasts_s, mix.clients)):
         for clients in groups:
             for number in range(clients.count):
-                yield from _loop(clients, from_s, until_s, session, int(number % 10 == 0), rng)
+                priority = int(number % 10 == 0) if clients.priority is None else clients.priority
+                yield from _loop(clients, from_s, until_s, session, priority, rng)
                 session += 1
 
 
@@ -133,11 +200,22 @@ def _length(mean: int, rng: random.Random) -> int:
     return max(1, round(drawn)) if mean > 1 else 1
 
 
-def _judged(run: FleetRun, from_s: float, until_s: float) -> Served:
+def work_s(prompt_tokens: int, output_tokens: int, engine: EngineConfig) -> float:
+    """What a request adds to the steps of an engine."""
+    costs, context = engine.costs, prompt_tokens + output_tokens / 2
+    each_s = costs.per_decode_sequence_s + context * costs.per_kv_token_s
+    return costs.per_start_s + prompt_tokens * costs.per_prefill_token_s + output_tokens * each_s
+
+
+def _judged(run: FleetRun, mix: Mix) -> Served:
+    from_s, until_s = counted_s(mix)
     records = [record for record in run.records if from_s <= record.ended_s < until_s]
     first = sorted(record.ttft_s for record in records if record.priority > 0 and record.ttft_s is not None)
+    work = sum(work_s(each.prompt_tokens, each.output_tokens, mix.engine) for each in records)
     return Served(
         per_s=len(records) / (until_s - from_s),
-        critical_p50_s=first[len(first) // 2],
-        critical_p95_s=first[int(len(first) * 0.95)],
+        tokens_per_s=sum(each.prompt_tokens + each.output_tokens for each in records) / (until_s - from_s),
+        work_s_per_s=work / (until_s - from_s),
+        critical_p50_s=first[len(first) // 2] if first else None,
+        critical_p95_s=first[int(len(first) * 0.95)] if first else None,
     )

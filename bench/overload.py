@@ -2,16 +2,23 @@
 
 The same requests before the same engines, sent at once or held until there is room. A tenth of them is
 critical, three tenths are sheddable; nobody is refused, so that both serve the same. docs/flow-control.md has
-the table. A second one, in docs/benchmarks.md, has the throughput of clients in closed loops.
+the table. A second one, in docs/benchmarks.md, has the throughput of clients in closed loops: requests and
+tokens, of which the lower share counts; of unlike requests, their work. With `--live` some of its rows are
+over HTTP and in real time, before a process of each engine, with the queue and without in turn.
 
     python bench/overload.py
     python bench/overload.py --part 0.2
     python bench/overload.py --only closed-loops
+    python bench/overload.py --only closed-loops --rows embeddings
+    python bench/overload.py --live --repeat 3
 """
 
 from __future__ import annotations
 
 import random
+import signal
+import statistics
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,10 +37,13 @@ from headgate.simulator.model import PROFILES, EngineConfig
 from headgate.simulator.traces import TimedRequest
 from headgate.simulator.workloads import Chat, SharedPrefix
 from headgate.simulator.workloads.workload import Workload
+from live import loops
 
 ENGINE = PROFILES["8b-h100"].config
 PRIORITIES, SHARES = (1, 0, -1), (0.1, 0.6, 0.3)
 ENDLESS = FlowSettings(ttl_s=0, max_requests=0, max_bytes=0)
+
+progress = Console(stderr=True)
 
 
 class Case(NamedTuple):
@@ -120,19 +130,73 @@ def priorities(part: float) -> Table:
     return table
 
 
-def throughput(seed: int) -> Table:
+def throughput(mixes: Sequence[closed_loops.Mix], seed: int) -> Table:
     """Of clients in closed loops, after a quiet time."""
-    table = Table(box=box.SIMPLE)
-    table.add_column("clients")
-    for column in ("requests/s without", "with", "share", "critical p50, p95 without", "with"):
-        table.add_column(column, justify="right")
-    for mix in closed_loops.MIXES:
+    table = loops_table(("critical p50, p95 without", "with"))
+    for mix in mixes:
         without = closed_loops.served(mix, None, seed=seed)
         queued = closed_loops.served(mix, ENDLESS, seed=seed)
-        share = queued.per_s / without.per_s
-        times = (f"{each.critical_p50_s:.2f} s, {each.critical_p95_s:.2f} s" for each in (without, queued))
-        table.add_row(mix.name, f"{without.per_s:.1f}", f"{queued.per_s:.1f}", f"{share:.1%}", *times)
+        table.add_row(*compared(mix, without, queued), first_bytes(without), first_bytes(queued))
     return table
+
+
+def over_http(mixes: Sequence[closed_loops.Mix], repeat: int, seed: int) -> Table:
+    """The same by processes, in turn with the queue and without; the median of each."""
+    table = loops_table(("lowest, highest", "in virtual time", "CPUs", "gateway"))
+    runs: dict[tuple[str, bool], list[loops.Ran]] = {}
+    for number in range(repeat):
+        for mix in mixes:
+            for is_queued in (number % 2 == 0, number % 2 == 1):
+                ran = loops.run(mix, is_queued=is_queued, engines=closed_loops.ENGINES, seed=seed + number)
+                runs.setdefault((mix.name, is_queued), []).append(ran)
+                queue = "with" if is_queued else "without"
+                progress.print(f"[dim]{mix.name}, {queue} the queue: {ran.served.per_s:.1f} requests/s")
+    for mix in mixes:
+        queued, without = (runs[mix.name, is_queued] for is_queued in (True, False))
+        shares = [each.served.share_of(other.served) for each, other in zip(queued, without, strict=True)]
+        virtual = closed_loops.share(mix, *(closed_loops.served(mix, flow) for flow in (ENDLESS, None)))
+        both = queued + without
+        table.add_row(
+            *compared(mix, median(without), median(queued), sum(each.failed for each in both)),
+            f"{min(shares):.1%}, {max(shares):.1%}",
+            f"{virtual:.1%}",
+            f"{max(each.cores for each in both):.2f}",
+            f"{max(each.gateway_cores for each in both):.2f}",
+        )
+    return table
+
+
+def loops_table(further: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE)
+    table.add_column("clients", no_wrap=True)
+    for column in ("requests/s without", "with", "tokens/s without", "with", "share", *further):
+        table.add_column(column, justify="right")
+    return table
+
+
+def compared(
+    mix: closed_loops.Mix, without: closed_loops.Served, queued: closed_loops.Served, failed: int = 0
+) -> list[str]:
+    share = closed_loops.share(mix, queued, without)
+    return [
+        f"{mix.name} ({failed} failed)" if failed else mix.name,
+        f"{without.per_s:.1f}",
+        f"{queued.per_s:.1f}",
+        f"{without.tokens_per_s:,.0f}",
+        f"{queued.tokens_per_s:,.0f}",
+        f"{share:.1%}" if share >= closed_loops.LEAST_SHARE else f"[red]{share:.1%}",
+    ]
+
+
+def first_bytes(served: closed_loops.Served) -> str:
+    if served.critical_p50_s is None or served.critical_p95_s is None:
+        return ""
+    return f"{served.critical_p50_s:.2f} s, {served.critical_p95_s:.2f} s"
+
+
+def median(runs: Sequence[loops.Ran]) -> closed_loops.Served:
+    per_s = statistics.median(each.served.per_s for each in runs)
+    return closed_loops.Served(per_s, statistics.median(each.served.tokens_per_s for each in runs))
 
 
 @click.command(help=__doc__)
@@ -140,13 +204,22 @@ def throughput(seed: int) -> Table:
     "--part", type=click.FloatRange(0.01, 1.0), default=1.0, help="How much of the first table's traffic."
 )
 @click.option("--only", type=click.Choice(["priorities", "closed-loops"]), help="One of the tables.")
+@click.option("--rows", default="", help="Closed loops whose name has this in it.")
+@click.option("--live", "is_live", is_flag=True, help="Closed loops over HTTP, in real time.")
+@click.option("--repeat", type=click.IntRange(1), default=3, show_default=True, help="Of each live row.")
 @click.option("--seed", default=1, show_default=True, help="Of the closed loops.")
-def main(part: float, only: str | None, seed: int) -> None:
-    console = Console(width=140)
+def main(part: float, only: str | None, rows: str, is_live: bool, repeat: int, seed: int) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that nothing that was started stays
+    console = Console(width=170)
+    among = closed_loops.STORY if is_live else closed_loops.MIXES
+    mixes = [mix for mix in among if rows in mix.name]
+    if is_live:
+        console.print(over_http(mixes, repeat, seed))
+        return
     if only != "closed-loops":
         console.print(priorities(part))
     if only != "priorities":
-        console.print(throughput(seed))
+        console.print(throughput(mixes, seed))
 
 
 if __name__ == "__main__":
