@@ -40,6 +40,12 @@ class Usage(CachedTokens, frozen=True):
     def completion(self) -> int:
         return self.completion_tokens or self.output_tokens
 
+    @property
+    def cached(self) -> int | None:
+        """No more than the whole prompt: what flows had is summed up, and would count for less than none."""
+        told = super().cached
+        return told if told is None else min(told, self.prompt)
+
     def is_possible(self, request_bytes: int, answer_bytes: int) -> bool:
         """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
         Longer prompts and answers than those have at least a byte for each token."""

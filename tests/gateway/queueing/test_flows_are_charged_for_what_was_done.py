@@ -92,3 +92,10 @@ async def test_an_endpoint_that_refuses_is_paid_nothing(first, eventually, statu
     call.answer(b'{"error":{}}', status)
     await client.response()
     assert await used(pool, eventually) == "0 used in 300 s"
+
+
+def test_no_more_than_the_prompt_can_have_been_cached():
+    """Whatever an engine says: among several workers, prompts and what was cached of them are summed up."""
+    counted = Usage(prompt_tokens=10, completion_tokens=5, cache_read_input_tokens=99_999)
+    taken = charging.taken(REQUEST, 300, counted, 5)
+    assert (taken.prompt_tokens, taken.cached_tokens, taken.output_tokens) == (10, 10, 5)
