@@ -43,14 +43,18 @@ def config(cache_tokens: int, slower: float = 1.0) -> EngineConfig:
     )
 
 
-async def serve(addresses: list[str], cache_tokens: int, slower: float) -> list[dict[str, float]]:
-    """Answers until standard input ends; returns what each engine did."""
+async def serve(
+    addresses: list[str], cache_tokens: int, slower: float, half_speed: int
+) -> list[dict[str, float]]:
+    """Answers until standard input ends; returns what each engine did. The last `half_speed` engines take
+    twice as long for each step as the others."""
     async with contextlib.AsyncExitStack() as stack:
         engines = []
         for number, address in enumerate(addresses):
             host, _, port = address.rpartition(":")
+            times = 2.0 if number >= len(addresses) - half_speed else 1.0
             settings = server.ServerSettings(
-                engine=config(cache_tokens, slower),
+                engine=config(cache_tokens, slower * times),
                 models=(upstream.MODEL,),
                 seed=number,
                 pod_name=f"engine-{number}",
@@ -76,9 +80,11 @@ def _did(read: EngineStatistics) -> dict[str, float]:
 @click.argument("addresses", nargs=-1, required=True)
 @click.option("--cache-tokens", type=int, required=True)
 @click.option("--slower", type=float, default=1.0)
-def main(addresses: tuple[str, ...], cache_tokens: int, slower: float) -> None:
+@click.option("--half-speed", type=int, default=0)
+def main(addresses: tuple[str, ...], cache_tokens: int, slower: float, half_speed: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(serve(list(addresses), cache_tokens, slower))), flush=True)
+        did = runner.run(serve(list(addresses), cache_tokens, slower, half_speed))
+        print(json.dumps(did), flush=True)
 
 
 if __name__ == "__main__":

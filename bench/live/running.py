@@ -16,14 +16,15 @@ import proxies
 
 @contextlib.contextmanager
 def engines(
-    count: int, cache_tokens: int, did: list[dict[str, float]], slower: float = 1.0
+    count: int, cache_tokens: int, did: list[dict[str, float]], slower: float = 1.0, half_speed: int = 0
 ) -> Iterator[list[tuple[str, int]]]:
-    """So many engines, by address and port; what they did is in `did` once the block is over."""
+    """So many engines, by address and port, the last `half_speed` of them half as fast as the others; what
+    they did is in `did` once the block is over."""
     hosts = [f"127.72.0.{number}" for number in range(1, count + 1)]
     port = proxies.free_port(hosts[0])
     addresses = [f"{host}:{port}" for host in hosts]
     command = [sys.executable, "-m", "live.engines", *addresses]
-    command += ["--cache-tokens", str(cache_tokens), "--slower", str(slower)]
+    command += ["--cache-tokens", str(cache_tokens), "--slower", str(slower), "--half-speed", str(half_speed)]
     with (proxies.CACHE / "run" / "engines.err").open("wb") as errors:
         process = subprocess.Popen(
             command,
