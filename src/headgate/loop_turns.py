@@ -31,13 +31,16 @@ LONG_READS = 2
 more, since the pages that the body grows by are new."""
 
 
-def read_in_turn(data: bytes, take: Callable[[bytes, bool], bool], turn_s: float = TURN_S) -> bytes:
-    """Hands `data` on piece by piece, for so many seconds; returns what is left for the next turn.
+def read_in_turn(
+    data: bytes, take: Callable[[bytes, bool], bool], turn_s: float = TURN_S, size: int = FIRST_BYTES
+) -> bytes:
+    """Hands `data` on piece by piece, the first of this size, for so many seconds; returns what is left for
+    the next turn.
 
     `take` gets a piece and whether more follows, and returns whether it wants to have it.
     """
     began = last = perf_counter()
-    size, at = FIRST_BYTES, 0
+    at = 0
     while at < len(data):
         end = at + size
         if not take(data[at:end], end < len(data)):
@@ -82,11 +85,15 @@ class Turns:
         """Whether another connection may parse in this turn."""
         return self._spent_s < MOST_S
 
-    def read(self, data: bytes, take: Callable[[bytes, bool], bool]) -> bytes:
-        """`read_in_turn` for one connection, the shorter the more of them wait; counts the time."""
+    def read(self, data: bytes, take: Callable[[bytes, bool], bool], size: int = FIRST_BYTES) -> bytes:
+        """`read_in_turn` for one connection, the shorter the more of them wait; counts the time. The first
+        piece has this size where nobody waits."""
         began = perf_counter()
-        share_s = max(TURN_S / (len(self._light) + len(self._waiting) + 1), LEAST_TURN_S)
-        rest = read_in_turn(data, take, share_s)
+        waiting = len(self._light) + len(self._waiting)
+        if waiting:
+            rest = read_in_turn(data, take, max(TURN_S / (waiting + 1), LEAST_TURN_S))
+        else:
+            rest = read_in_turn(data, take, TURN_S, size)
         self.spent(perf_counter() - began)
         return rest
 

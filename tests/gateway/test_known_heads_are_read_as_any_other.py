@@ -72,9 +72,12 @@ class _Reader:
         self.made.append("100 Continue")
         self._reader.owes_continue = False
 
-    def feed(self, pieces):
+    def feed(self, pieces, *, as_long=False):
+        """`as_long` is as the listener has it of long reads: requests are begun, and the rest is fed."""
         for piece in pieces:
-            refusal = self._reader.feed(piece)
+            read, refusal = self._reader.begin(piece) if as_long else (0, None)
+            if refusal is None and read < len(piece):
+                refusal = self._reader.feed(piece[read:])
             if refusal is not None:
                 self.refused.append((refusal.status, refusal.code, len(self.made)))
                 return self
@@ -110,9 +113,14 @@ def test_requests_and_refusals_are_the_same_without_a_memory(sent, data):
     for message in sent:
         cut = data.draw(st.integers(0, len(message))) if data.draw(st.integers(0, 9)) == 9 else 0
         pieces += [piece for piece in (message[:cut], message[cut:]) if piece]
-    with_memory, without = _Reader().feed(pieces), _Reader(_Forgetful()).feed(pieces)
-    assert with_memory.made == without.made
-    assert with_memory.refused == without.refused
+    without = _Reader(_Forgetful()).feed(pieces)
+    for other in (
+        _Reader().feed(pieces),
+        _Reader().feed(pieces, as_long=True),
+        _Reader(_Forgetful()).feed(pieces, as_long=True),
+    ):
+        assert other.made == without.made
+        assert other.refused == without.refused
 
 
 def test_the_second_request_is_not_parsed_again():
@@ -123,6 +131,22 @@ def test_the_second_request_is_not_parsed_again():
     assert heads.recall(HEAD % (1, b"", b"12", b"") + b"b" * 11, 1024) is None
     assert heads.recall(HEAD % (1, b"", b"12", b"") + b"b" * 12, 11) is None
     assert heads.recall(HEAD % (2, b"", b"12", b"") + b"b" * 12, 1024) is None
+
+
+def test_a_long_request_is_known_and_its_body_is_one_piece(monkeypatch):
+    """Its head alone is parsed, and that once."""
+    parse, fed = RequestReader._parse, []
+
+    def parsed(reader, data):
+        fed.append(data)
+        return parse(reader, data)
+
+    monkeypatch.setattr(RequestReader, "_parse", parsed)
+    reader = _Reader()
+    head, body = HEAD % (1, b"", b"1000", b""), b"b" * 1000
+    reader.feed([head + body, head + body], as_long=True)
+    assert fed == [head, body]
+    assert [request[4] for request in reader.made] == [body, body]
 
 
 def test_new_settings_are_checked_anew():

@@ -61,6 +61,23 @@ def test_quick_pieces_grow(clock):
     assert len(taken) <= 12
 
 
+async def test_the_first_piece_is_longer_where_nobody_waits(clock):
+    """An answer of 10 KB is written in two pieces; while others wait, each gets a short one."""
+    shared = turns.Turns(asyncio.get_running_loop())
+    taken = []
+
+    def take(piece, more):
+        taken.append(len(piece))
+        return True
+
+    assert shared.read(b"x" * 10_000, take, turns.AT_ONCE_BYTES) == b""
+    assert taken == [4096, 5904]
+    shared.wait(lambda: False)
+    taken.clear()
+    shared.read(b"x" * 10_000, take, turns.AT_ONCE_BYTES)
+    assert taken[0] == turns.FIRST_BYTES
+
+
 @pytest.fixture
 def one_piece_a_turn(monkeypatch):
     """As on a machine on which each piece takes long."""
@@ -167,7 +184,7 @@ async def parsed(monkeypatch):
     """Bytes that were parsed, by turn of the event loop."""
     loop = asyncio.get_running_loop()
     turn, found = 0, Counter()
-    feed, receive = RequestReader.feed, UpstreamConnection._receive
+    feed, begin, receive = RequestReader.feed, RequestReader.begin, UpstreamConnection._receive
 
     def next_turn():
         nonlocal turn
@@ -178,12 +195,18 @@ async def parsed(monkeypatch):
         found[turn] += len(data)
         return feed(reader, data)
 
+    def begun(reader, data):
+        read, refusal = begin(reader, data)
+        found[turn] += read
+        return read, refusal
+
     def received(connection, data):
         found[turn] += len(data)
         return receive(connection, data)
 
     next_turn()
     monkeypatch.setattr(RequestReader, "feed", fed)
+    monkeypatch.setattr(RequestReader, "begin", begun)
     monkeypatch.setattr(UpstreamConnection, "_receive", received)
     return found
 

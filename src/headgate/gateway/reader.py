@@ -15,6 +15,7 @@ from headgate.gateway.large import LARGE_BYTES
 from headgate.gateway.refusals import Refusal
 from headgate.gateway.repeats import HeadMemory
 from headgate.gateway.request import Header, Request
+from headgate.loop_turns import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
@@ -40,6 +41,7 @@ _UPGRADING = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _PROBES = (b"/healthz", b"/readyz", b"/health")
 """Asked by load balancers, which know an address but no name."""
 _SLASH = 47
+_HEAD_END = b"\r\n\r\n"
 
 
 class RequestReader:
@@ -124,6 +126,28 @@ class RequestReader:
         if begins and (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
             return self._take_known(known)
         self._first_data = data if begins else b""
+        return self._parse(data)
+
+    def begin(self, data: bytes) -> tuple[int, Refusal | None]:
+        """Reads a request that begins with `data`, if its whole head is there and is short: that, and what is
+        there of a body of known length, at which nobody looks. Returns how much was read, and why that and
+        all that follows is not served."""
+        if self.is_amid_request or self._refusal is not None:
+            return 0, self._refusal
+        if (known := self._heads.recall(data, self._settings.max_body_bytes)) is not None:
+            return len(data), self._take_known(known)
+        end = data.find(_HEAD_END, 0, AT_ONCE_BYTES) + len(_HEAD_END)
+        if end < len(_HEAD_END):
+            return 0, None
+        self._first_data = data
+        refusal = self._parse(data[:end])
+        if refusal is None and (left := self.body_left):
+            refusal = self._parse(data[end : end + left])
+            end += left
+        self._first_data = b""
+        return end, refusal
+
+    def _parse(self, data: bytes) -> Refusal | None:
         self._fed_bytes = len(data)
         self._unused_bytes += len(data)
         if self._is_chunked and not self._in_head:

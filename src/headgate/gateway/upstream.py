@@ -287,7 +287,8 @@ class UpstreamConnection(asyncio.Protocol):
             return
         downloads = self._home.downloads
         if downloads.has_time:
-            self._unread = downloads.read(data, self._take_piece)
+            # Each piece is a write of its own: shorter ones would cost more than their parsing.
+            self._unread = downloads.read(data, self._take_piece, turns.AT_ONCE_BYTES)
             self._is_light = self._is_light and not self._unread
         else:
             self._unread = data
