@@ -59,7 +59,7 @@ def limited(limits: routing.TokenLimits | None) -> Callable[[], object]:
             stream=False,
         ),
         reservation=None,
-        usage=Usage(prompt_tokens=2011, completion_tokens=261),
+        usage=Usage(2011, 261),
         bytes_out=812,
         upstream_status=200,
         outcome="served",

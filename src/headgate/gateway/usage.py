@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,8 +22,28 @@ MOST_INNER = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
 
-class Usage(CachedTokens, frozen=True):
-    """Tokens of one request, in the names of the chat, the responses and the messages API."""
+class Usage(NamedTuple):
+    """Tokens of one request."""
+
+    prompt: int = 0
+    """All of it, cached or not."""
+    completion: int = 0
+    cached: int | None = None
+    """Of the prompt; None where the engine does not say."""
+
+    def is_possible(self, request_bytes: int, answer_bytes: int) -> bool:
+        """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
+        Longer prompts and answers than those have at least a byte for each token."""
+        prompt, completion, _ = self
+        return (
+            prompt + completion > 0
+            and (prompt <= LONGEST_PROMPT_TOKENS or prompt <= request_bytes)
+            and (completion <= LONGEST_ANSWER_TOKENS or completion <= answer_bytes)
+        )
+
+
+class Reported(CachedTokens, frozen=True):
+    """`usage` as an engine has it, in the names of the chat, the responses and the messages API."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
@@ -30,40 +51,26 @@ class Usage(CachedTokens, frozen=True):
     output_tokens: Count = 0
     cache_creation_input_tokens: Count | None = None
 
-    @property
-    def prompt(self) -> int:
-        """All of it; the messages API counts apart what its cache held, and what it has put there."""
-        apart = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-        return self.prompt_tokens or self.input_tokens + apart
-
-    @property
-    def completion(self) -> int:
-        return self.completion_tokens or self.output_tokens
-
-    @property
-    def cached(self) -> int | None:
-        """No more than the whole prompt: what flows had is summed up, and would count for less than none."""
-        told = super().cached
-        return told if told is None else min(told, self.prompt)
-
-    def is_possible(self, request_bytes: int, answer_bytes: int) -> bool:
-        """Whether an engine can have counted this: a few send zeros, or numbers beyond any context window.
-        Longer prompts and answers than those have at least a byte for each token."""
-        return (
-            self.prompt + self.completion > 0
-            and self.prompt <= max(LONGEST_PROMPT_TOKENS, request_bytes)
-            and self.completion <= max(LONGEST_ANSWER_TOKENS, answer_bytes)
+    def usage(self) -> Usage:
+        """The messages API counts apart what its cache held of a prompt, and what it has put there. No more
+        than the whole prompt is cached: what flows had is summed up, and would count for less than none."""
+        prompt = self.prompt_tokens or (
+            self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
         )
+        cached = self.cached
+        if cached is not None and cached > prompt:
+            cached = prompt
+        return Usage(prompt, self.completion_tokens or self.output_tokens, cached)
 
 
-_decode = msgspec.json.Decoder(Usage).decode
+_decode = msgspec.json.Decoder(Reported).decode
 _KEY = b'"usage":'
 _DATA = b"data:"
 _START = b"message_start"
 _MESSAGES = "/v1/messages"
 
 
-def _read(value: bytes) -> Usage | None:
+def _read(value: bytes) -> Reported | None:
     try:
         return _decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,6 +112,10 @@ class Tail:
 
     def usage(self) -> Usage | None:
         """The last `usage` object in the tail; None if there is none, or it is null or cut off."""
+        reported = self._reported()
+        return None if reported is None else reported.usage()
+
+    def _reported(self) -> Reported | None:
         text = self.text()
         at = text.rfind(_KEY)
         looked_at = 0
@@ -135,15 +146,15 @@ class MessagesTail(Tail):
             self._is_beginning = len(self._head) < KEEP_BYTES and b"\n\n" not in self._head
         super().add(data)
 
-    def usage(self) -> Usage | None:
+    def _reported(self) -> Reported | None:
         """The last `usage`, completed by that of `message_start`."""
-        last, first = super().usage(), self._usage_at_start()
+        last, first = super()._reported(), self._reported_at_start()
         if last is None or first is None:
             return last or first
-        said = {name: getattr(last, name) or getattr(first, name) for name in Usage.__struct_fields__}
-        return Usage(**said)
+        said = {name: getattr(last, name) or getattr(first, name) for name in Reported.__struct_fields__}
+        return Reported(**said)
 
-    def _usage_at_start(self) -> Usage | None:
+    def _reported_at_start(self) -> Reported | None:
         text = self._head
         at = text.find(_KEY, text.find(_START)) if _START in text else -1
         return _read(_object(text, at + len(_KEY))) if at >= 0 else None

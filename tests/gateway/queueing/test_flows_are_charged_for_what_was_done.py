@@ -12,9 +12,9 @@ REQUEST = Request(model="m", prompt_tokens=1000, output_tokens=100)
 @pytest.mark.parametrize(
     ("counted", "work"),
     [
-        (Usage(prompt_tokens=1200, completion_tokens=50, cache_read_input_tokens=1100), 150),
-        (Usage(prompt_tokens=1200, completion_tokens=50, cache_read_input_tokens=0), 1250),
-        (Usage(prompt_tokens=1000, completion_tokens=50), 250),
+        (Usage(1200, 50, cached=1100), 150),
+        (Usage(1200, 50, cached=0), 1250),
+        (Usage(1000, 50), 250),
         (None, 250),
     ],
 )
