@@ -61,7 +61,10 @@ async def test_a_connection_that_is_given_up_as_it_is_made(mute, trust, monkeypa
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: UpstreamConnection(types.SimpleNamespace()), lambda: fetch._Connection(types.SimpleNamespace())],
+    [
+        lambda: UpstreamConnection(types.SimpleNamespace()),
+        lambda: fetch._Connection(types.SimpleNamespace(), fetch.LargeAnswers()),
+    ],
     ids=["of requests", "of pages"],
 )
 def test_a_connection_that_was_given_up_before(make):
