@@ -26,6 +26,8 @@ AT_ONCE_BYTES = 4096
 """Shorter data is not cut as long as there is time in the turn."""
 LONG_READ_BYTES = 32 * 1024
 """A connection that brought this much in one read waits for its next turn before it is read again."""
+CLOSED_AT_ONCE = 64
+"""Connections that are closed in one turn, of clients that have gone."""
 LONG_READS = 2
 """Connections that are read again in one turn. A read brings up to 256 KB, which take half a millisecond or
 more, since the pages that the body grows by are new."""
@@ -125,3 +127,34 @@ class Turns:
 
     def statistics(self) -> dict[str, int]:
         return {"waiting": len(self._light) + len(self._waiting)}
+
+
+class Closings:
+    """Connections whose clients have gone: a few are closed in each turn, the others wait.
+
+    Of thousands that go at once, the loop would close all in one turn, at 30 us each.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Transport] = deque()
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """It is closed soon, once what was written has left."""
+        self._waiting.append(transport)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        for _ in range(min(CLOSED_AT_ONCE, len(self._waiting))):
+            self._waiting.popleft().close()
+        if self._waiting:
+            self._loop.call_soon(self._next)
+
+    def close_all(self) -> None:
+        """At once."""
+        while self._waiting:
+            self._waiting.popleft().close()
+
+    def statistics(self) -> dict[str, int]:
+        return {"waiting": len(self._waiting)}

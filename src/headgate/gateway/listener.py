@@ -245,12 +245,22 @@ class ClientConnection(asyncio.Protocol):
             self._reader.owes_continue = False
             self.write(_CONTINUE)
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:
         """A client that stops sending is taken to be gone, as nginx and Envoy do: one that has closed its
-        connection looks the same, and its endpoint must not work on for nobody. What is written leaves."""
-        if self._exchange is not None and self._transport is not None:
-            self._transport.abort()
+        connection looks the same, and its endpoint must not work on for nobody. What is written leaves.
+
+        Returns whether the connection is closed later: thousands of clients may go at once."""
+        transport = self._transport
+        if self._exchange is not None and transport is not None:
+            transport.abort()
+        if transport is None or transport.is_closing():
+            self._gone()
+            return False
         self._gone()
+        self._transport = None
+        self._take_unread()
+        self._proxy.closings.add(transport)
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._proxy.client_left(self, self._counted_as)

@@ -36,7 +36,7 @@ from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
-from headgate.loop_turns import Turns
+from headgate.loop_turns import Closings, Turns
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Proxy:
         self.bodies = BodyMemory(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
         self.uploads = Turns(loop)
         self.downloads = Turns(loop)
+        self.closings = Closings(loop)
         self._turned_away: set[ClientConnection] = set()
         self.large_bodies = large.Reader(loop)
         self.left_prefills: set[Prefill] = set()
@@ -386,6 +387,7 @@ class Proxy:
         self.queues.close()
         for client in (*self.clients, *self._turned_away):
             client.abort()
+        self.closings.close_all()
         for prefill in list(self.left_prefills):
             prefill.drop()
         self._connections.close()
