@@ -139,9 +139,9 @@ async def test_reasons_of_endpoints(start_gateway, start_endpoint):
         "has 3 requests, the most that one gateway gives it",
         "failed 0.0 s ago: asked only if there is no other",
         "first token in 0.041 s (queue 0.021 + prefill 0.020): 0 prompt tokens to prefill at 10000/s "
-        "(0 are cached), counted 1.0 times; 1 request in flight, by the ledger alone",
+        "(0 are cached); 1 request in flight, by the ledger alone",
         "first token in 0.020 s (prefill 0.020): 0 prompt tokens to prefill at 10000/s "
-        "(0 are cached), counted 1.0 times; 0 requests in flight, by the ledger alone",
+        "(0 are cached); 0 requests in flight, by the ledger alone",
     ]
     assert found.decided.endpoint.name == idle.endpoint.name
     await gateway.ask()

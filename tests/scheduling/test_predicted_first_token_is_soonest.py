@@ -200,8 +200,8 @@ def test_what_a_prompt_takes_from_others_costs_the_same_on_a_slow_endpoint():
     rates = slow.estimator.rates
     assert rates.pool.token_s == pytest.approx(1.4e-4, rel=0.1)
     assert (
-        f"prefill at {1 / rates.token_s:.0f}/s (0 are cached), counted 9.0 times, "
-        f"all but once at the pool's {1 / rates.pool.token_s:.0f}/s"
+        f"prefill at {1 / rates.token_s:.0f}/s (0 are cached), "
+        f"which delays others by {8.0 * request.prompt_tokens * rates.pool.token_s:.3f} s; "
         in pool.policy.why(request, slow, choice, 10_000.0)
     )
 
@@ -255,7 +255,7 @@ def test_what_is_given_as_the_reason():
     choice = pool.pick(request, 10.0)
     assert pool.policy.why(request, home, choice, 10.0) == (
         "first token in 0.604 s (queue 0.520 + prefill 0.084): 640 prompt tokens to prefill at 10000/s "
-        "(6400 are cached), counted 1.0 times; 1 request in flight, by the ledger alone"
+        "(6400 are cached); 1 request in flight, by the ledger alone"
     )
 
 

@@ -141,13 +141,12 @@ class PredictedFirstToken(Policy):
         cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0
         uncached = request.prompt_tokens - cached
         predicted = estimator.predicted(uncached, now, loads_adapter=not load.has_adapter(request.adapter))
-        delaying = ""
-        if self.price > 1.0:
-            delaying = f", all but once at the pool's {1.0 / estimator.rates.pool.token_s:.0f}/s"
+        delaying_s = (self.price - 1.0) * uncached * estimator.rates.pool.token_s
+        delaying = f", which delays others by {delaying_s:.3f} s" if delaying_s else ""
         return (
             f"first token in {predicted.first_token_s:.3f} s ({predicted.in_words()}): "
             f"{uncached} prompt tokens to prefill at {1.0 / estimator.rates.token_s:.0f}/s "
-            f"({cached} are cached), counted {self.price:.1f} times{delaying}; "
+            f"({cached} are cached){delaying}; "
             f"{load.requests} request{'s' * (load.requests != 1)} in flight"
             f"{'' if estimator.is_told else ', by the ledger alone'}"
         )
