@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from headgate.fleet.ledger import Booking
+    from headgate.fleet.booked_prompt import BookedPrompt
     from headgate.fleet.reading import EngineReading
 
 SLACK_S = 0.25
@@ -43,7 +43,7 @@ class CountedPrompts:
     __slots__ = ("_expected", "_good_until", "_until", "is_sure", "seen_at")
 
     def __init__(self) -> None:
-        self._expected: dict[Booking, float] = {}
+        self._expected: dict[BookedPrompt, float] = {}
         """Those that are not known to have a first token, and when they ended."""
         self._good_until = -math.inf
         self._until = -math.inf
@@ -58,15 +58,15 @@ class CountedPrompts:
         return now < self._good_until
 
     @property
-    def next(self) -> Booking | None:
+    def next(self) -> BookedPrompt | None:
         """The first one that has no first token yet."""
         return next((booking for booking, at in self._expected.items() if at == math.inf), None)
 
-    def add(self, booking: Booking) -> None:
+    def add(self, booking: BookedPrompt) -> None:
         self.is_sure = self.is_sure or not self._expected
         self._expected[booking] = math.inf
 
-    def ended(self, booking: Booking, now: float, *, is_served: bool) -> None:
+    def ended(self, booking: BookedPrompt, now: float, *, is_served: bool) -> None:
         """Its answer is here, or it failed. The next look is to count the first token of an answer."""
         if is_served and self.is_good(now):
             if booking in self._expected:
@@ -79,7 +79,7 @@ class CountedPrompts:
         self._good_until = -math.inf
         self.is_sure = False
 
-    def count(self, reading: EngineReading) -> list[Booking]:
+    def count(self, reading: EngineReading) -> list[BookedPrompt]:
         """Those that had their first tokens in the last interval; none if it was counted before, or if they
         cannot have been these."""
         since, until, count = reading.ttft_since, reading.ttft_at, reading.first_tokens
@@ -111,7 +111,7 @@ class CountedPrompts:
             self.is_sure = False
 
     def lesson(
-        self, served: Iterable[Booking], mean_s: float, idle_at: float, delay_s: float, token_s: float
+        self, served: Iterable[BookedPrompt], mean_s: float, idle_at: float, delay_s: float, token_s: float
     ) -> Lesson:
         """What is learned from prompts with such a mean time to the first token, on an engine that had
         nothing else to prefill from `idle_at` on. The rates say which of them waited for another."""

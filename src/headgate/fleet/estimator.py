@@ -36,7 +36,7 @@ from headgate.fleet.rates import Rates
 from headgate.fleet.unseen import UnseenPrompts
 
 if TYPE_CHECKING:
-    from headgate.fleet.ledger import Booking
+    from headgate.fleet.booked_prompt import BookedPrompt
     from headgate.fleet.reading import EngineReading
 
 STEP_TOKENS = 2048
@@ -124,7 +124,7 @@ class Estimator:
         """Whether it was idle at `_since` by its clock alone, while answers in one piece were to come."""
         self._seen = (0, -math.inf)
         """A position, and when it was seen to be served."""
-        self._waiting: deque[Booking] = deque()
+        self._waiting: deque[BookedPrompt] = deque()
         self._group_tokens = 0
         self._group_starts = 0.0
         self._group_s = 0.0
@@ -133,7 +133,7 @@ class Estimator:
         self._group_squares = 0.0
         """Of the same before that."""
         self._order = ServingOrder()
-        self._overtaken: dict[Booking, None] = {}
+        self._overtaken: dict[BookedPrompt, None] = {}
         """Streams that were taken for served as later ones were, and have no first token yet."""
         self._unseen = UnseenPrompts()
         self._counted = CountedPrompts()
@@ -218,7 +218,7 @@ class Estimator:
 
     # -- what happens
 
-    def booked(self, booking: Booking, now: float) -> None:
+    def booked(self, booking: BookedPrompt, now: float) -> None:
         """A request is on its way to the endpoint."""
         tokens = booking.uncached_tokens
         if not tokens and not booking.is_streamed and not booking.loads_adapter:
@@ -249,7 +249,7 @@ class Estimator:
             self._decodes(1, now)
         self._set_clock()
 
-    def first_token(self, booking: Booking, now: float) -> None:
+    def first_token(self, booking: BookedPrompt, now: float) -> None:
         """The first token of a streamed request is here. Where prompts are served in their order, all before
         it is served, and nothing after it; otherwise it is."""
         self._streamed_at = now
@@ -269,7 +269,7 @@ class Estimator:
         self._decodes(1, now)
         self._set_clock()
 
-    def _served_until(self, booking: Booking, now: float) -> None:
+    def _served_until(self, booking: BookedPrompt, now: float) -> None:
         """It is prefilled, and all that was booked before it."""
         waiting = self._waiting
         tokens, adapters = booking.position - self._served, 0
@@ -301,7 +301,7 @@ class Estimator:
         self._overtaken.clear()
         self._set_clock()
 
-    def _served_alone(self, booking: Booking, now: float) -> None:
+    def _served_alone(self, booking: BookedPrompt, now: float) -> None:
         """It is prefilled, and others that were booked before it may not be."""
         head = self._waiting[0]
         if head is booking:
@@ -354,7 +354,7 @@ class Estimator:
             self._group_tokens += tokens
             self._group_s += took_s
 
-    def ended(self, booking: Booking, now: float, answer_tokens: int | None = None) -> None:
+    def ended(self, booking: BookedPrompt, now: float, answer_tokens: int | None = None) -> None:
         """A request is over. What it held in the cache is free, if it had its first token; if it streams and
         had none, its prompt is owed no more. With the last that is there, nothing is owed: of a prompt whose
         answer does not stream, however long it is, the end says that. `answer_tokens`: of an answer that was
@@ -379,7 +379,7 @@ class Estimator:
                 self._is_blurred = True
             self._set_clock()
 
-    def _came_whole(self, booking: Booking, answer_tokens: int | None, now: float) -> None:
+    def _came_whole(self, booking: BookedPrompt, answer_tokens: int | None, now: float) -> None:
         """An answer in one piece is here, or failed. Its first token came before the others, which took their
         pace."""
         if not self._order.is_kept:
@@ -414,7 +414,7 @@ class Estimator:
         self._take_up(first_at)
         self._set_clock()
 
-    def _longest_work(self, booking: Booking, first_at: float) -> tuple[int, float]:
+    def _longest_work(self, booking: BookedPrompt, first_at: float) -> tuple[int, float]:
         """It was not idle when its clock said so, but still had this prompt: how many tokens it did in which
         time, at least. That is this one since it came, or all since the last that was seen to be served."""
         position, seen_at = self._seen
@@ -486,7 +486,7 @@ class Estimator:
         elif coming.at > lesson.last_at:
             self._since, self._delay_s = coming.at, self.rates.delay_s
 
-    def _learn_counted(self, served: Sequence[Booking], lesson: Lesson) -> None:
+    def _learn_counted(self, served: Sequence[BookedPrompt], lesson: Lesson) -> None:
         """How long they took is observed, as far as nothing but prefill did."""
         rates = self.rates
         took_s = lesson.took_s

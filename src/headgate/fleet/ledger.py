@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from headgate.fleet.booked_prompt import BookedPrompt
 from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
@@ -174,26 +175,10 @@ class EndpointLoad(EndpointHealth):
         return Booking(self, uncached_tokens, output_tokens, now, is_streamed, adapter)
 
 
-class Booking:
+class Booking(BookedPrompt):
     """One request in the account of an endpoint: made once, ended once."""
 
-    __slots__ = (
-        "_began_at",
-        "_began_with",
-        "adapter",
-        "at",
-        "is_over",
-        "is_prefilled",
-        "is_settled",
-        "is_streamed",
-        "load",
-        "loads_adapter",
-        "output_tokens",
-        "overtaken_at",
-        "owed_tokens",
-        "position",
-        "uncached_tokens",
-    )
+    __slots__ = ("_began_at", "_began_with", "adapter", "is_over", "load", "output_tokens")
 
     def __init__(
         self,
@@ -204,23 +189,12 @@ class Booking:
         is_streamed: bool,
         adapter: str,
     ) -> None:
+        super().__init__(uncached_tokens, now, is_streamed)
         self.load = load
-        self.uncached_tokens = uncached_tokens
         self.output_tokens = output_tokens
-        self.at = now
-        self.is_prefilled = False
-        self.is_streamed = is_streamed
         self.adapter = adapter
         self.is_over = False
-        self.loads_adapter = False
-        """Whether its adapter has to be loaded first."""
         self._began_at = math.inf
-        self.position = self.owed_tokens = 0
-        """Where it ends in the queue of the endpoint, and how long it is there, as its estimator counts."""
-        self.is_settled = False
-        """Whether it is owed no more, while it is in that queue: given up, or served before its turn."""
-        self.overtaken_at = math.inf
-        """When a later request had its first token, and this one had not."""
         load.requests += 1
         load.started += 1
         load.prefill_tokens += uncached_tokens

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.fleet.ledger import Booking
+    from headgate.fleet.booked_prompt import BookedPrompt
     from headgate.fleet.rates import Rates
     from headgate.fleet.reading import EngineReading
 
@@ -32,7 +32,7 @@ class UnseenPrompts:
     __slots__ = ("_bookings", "_pace_good_until", "_pace_s", "owed_tokens")
 
     def __init__(self) -> None:
-        self._bookings: dict[Booking, None] = {}
+        self._bookings: dict[BookedPrompt, None] = {}
         self.owed_tokens = 0
         self._pace_s = 0.0
         self._pace_good_until = -math.inf
@@ -40,11 +40,11 @@ class UnseenPrompts:
     def __len__(self) -> int:
         return len(self._bookings)
 
-    def add(self, booking: Booking) -> None:
+    def add(self, booking: BookedPrompt) -> None:
         self._bookings[booking] = None
         self.owed_tokens += booking.owed_tokens
 
-    def remove(self, booking: Booking) -> bool:
+    def remove(self, booking: BookedPrompt) -> bool:
         """Whether it was there."""
         if booking not in self._bookings:
             return False
@@ -59,7 +59,7 @@ class UnseenPrompts:
         elif reading.tpot_s and reading.tpot_at is not None:
             self._pace_s, self._pace_good_until = reading.tpot_s, reading.tpot_at + PACE_GOOD_S
 
-    def step_s(self, booking: Booking, steps: int, rates: Rates, now: float) -> float:
+    def step_s(self, booking: BookedPrompt, steps: int, rates: Rates, now: float) -> float:
         """Seconds between the tokens of an answer that is here, in so many steps; 0 where nothing is known.
 
         As the engine reports it, else as streams have shown it. Where there are neither, it is that of the
