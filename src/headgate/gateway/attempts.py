@@ -290,7 +290,7 @@ class Attempts(Delivery):
         pool, now = self.pool, self._proxy.now()
         assert pool is not None
         for each in suspects:
-            is_lack = each.status == _NOT_FOUND and pool.pairs is None
+            is_lack = each.status == _NOT_FOUND
             if not (is_lack and pool.evidence.not_found(each.load, self._asked(), now)):
                 self._proxy.health.failed(pool, each.load, each.reason, now)
 

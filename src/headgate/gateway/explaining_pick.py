@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
@@ -58,22 +59,25 @@ def pick(
     """`remote_tokens` is the gateway's threshold; `path` is the request's."""
     request = decision.scheduled
     asked = asked_of(pool, now, max_requests)
+    lacking = pool.not_serving((decision.upstream_model, path), now)
+    unserved = f"answered 404 lately for {path} of model {decision.upstream_model}, which others serve"
     if pool.pairs is None or pool.pool.phases is None:
-        lacking = pool.not_serving((decision.upstream_model, path), now)
         choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), lacking, max_requests)
         if choice is None and lacking:
             lacking = []
             choice = scheduling.pick(pool.policy, request, pool.loads, now, _rng(), (), max_requests)
         asked = [load for load in asked if load not in lacking]
-        unserved = f"answered 404 lately for {path} of model {decision.upstream_model}, which others serve"
         reasons = {**dict.fromkeys(lacking, unserved), **pool.policy.reasons(request, asked, choice, now)}
         return Picked(choice, reasons)
     phases = pool.pool.phases
     body = handover.read_body(path, decision.body, decision.change)
     agreed = terms.terms(pool, phases, body, remote_tokens)
-    pair = scheduling.pick_pair(
-        pool.policy, pool.decoding, request, pool.pairs, agreed, now, _rng(), (), (), max_requests
-    )
+    pick_pair = partial(scheduling.pick_pair, pool.policy, pool.decoding, request, pool.pairs, agreed, now)
+    pair = pick_pair(_rng(), lacking, lacking, max_requests)
+    if pair is None and lacking:
+        lacking = []
+        pair = pick_pair(_rng(), (), (), max_requests)
+    asked = [load for load in asked if load not in lacking]
     if pair is None:
         return Picked(None, pool.policy.reasons(request, asked, None, now))
     is_apart = pair.prefill is not None
@@ -82,6 +86,7 @@ def pick(
     for load in pool.loads:
         if load not in pool.pairs.decode:
             reasons[load] = "only prefills for others"
+    reasons |= dict.fromkeys(lacking, unserved)
     if pair.prefill is not None and pair.prefill_request is not None:
         able = pool.pairs.prefill_of(pair.decode.load)
         told = pool.policy.reasons(pair.prefill_request, able, pair.prefill, now)

@@ -36,6 +36,7 @@ class Handover:
     """Of one request; made once it comes to a pool in which prefill and decode are apart."""
 
     __slots__ = (
+        "_asked",
         "_body",
         "_change",
         "_connector",
@@ -59,6 +60,7 @@ class Handover:
         self._request = request
         self._request_id = request_id
         self._scheduled = decision.scheduled
+        self._asked = decision.upstream_model, request.path
         self._raw = decision.body
         self._change = decision.change
         self._body: transfer.Body | None = None
@@ -89,6 +91,13 @@ class Handover:
             again = self._proxy.pick_again(pool, self.pair, tried)
             if again is not None:
                 return again
+        if lacking := pool.not_serving(self._asked, self._proxy.now()):
+            tried_prefill = [*self.tried, *lacking]
+            pair = self._proxy.pick_pair(
+                pool, self._scheduled, self._terms, [*tried, *lacking], tried_prefill
+            )
+            if pair is not None:
+                return pair
         return self._proxy.pick_pair(pool, self._scheduled, self._terms, tried, self.tried)
 
     def _read_terms(self, pool: PoolState) -> None:

@@ -145,7 +145,9 @@ class PairedDelivery(Attempts):
         """The endpoint that answers is asked, if it was not at once."""
         handover, load, pool = self.handover, self.load, self.pool
         assert handover is not None
+        assert handover.prefill is not None
         assert pool is not None
+        handover.prefill.load.served = self._asked()
         if self.suspects is not None:
             self._blame(self.suspects.prefilled())
         if handover.at_once:
