@@ -32,10 +32,10 @@ from headgate.apiserver import (
 )
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.judge import Judge, Question, UnansweredError
-from headgate.apiserver.neighbours import Neighbours
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
 from headgate.apiserver.storage import Key, Store, Stored
+from headgate.apiserver.store_view import StoreView
 from headgate.apiserver.targets import FieldValidation, Target, WriteOptions
 from headgate.kubeschema import structural, timestamps
 
@@ -81,8 +81,8 @@ class Objects:
         """`others` and `addresses` are given where the store does not have everything."""
         self.store = store
         self.registry = registry
-        self.neighbours = Neighbours(store, registry)
-        self._others: View = others or self.neighbours
+        self.store_view = StoreView(store, registry)
+        self._others: View = others or self.store_view
         self.judge = judge or Judge()
         self.addresses: Addresses = addresses or ServiceAddresses(store)
         self.max_objects = max_objects

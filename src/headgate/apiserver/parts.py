@@ -116,7 +116,7 @@ class Parts:
                 self.objects, self.hub, Writer(self.objects, self.large_writes), config.bookmark_s
             )
             self._serve_definitions()
-            self.objects.neighbours.follow()
+            self.objects.store_view.follow()
             self.collector = Collector(self.objects)
             self._install(own)
         except BaseException as error:
@@ -132,7 +132,7 @@ class Parts:
             "collector": self.collector.statistics(),
             "judge": self.objects.judge.statistics(),
             "large_writes": self.large_writes.statistics(),
-            "neighbours": self.objects.neighbours.statistics(),
+            "index": self.objects.store_view.statistics(),
             **self.shared.statistics(),
         }
 

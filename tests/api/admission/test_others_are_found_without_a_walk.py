@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.api import ObjectKey, admission
-from headgate.api.admission import entries
+from headgate.api.admission import index_keys
 from headgate.kubeschema.structural import FieldError
 
 GROUP = "networking.volcano.sh"
@@ -50,9 +50,9 @@ def test_any_history_ends_at_what_is_there(changes: Any) -> None:
             index.put(route(name, model, adapters, created))
         index.validate()
     for wanted in "xyz":
-        models = [filed.name for filed in index.find(admission.Entry(entries.MODEL, (wanted,)))]
+        models = [filed.name for filed in index.find(admission.IndexKey(index_keys.MODEL, (wanted,)))]
         assert models == [n for _, n in sorted((c, n) for n, (c, m, _) in there.items() if m == wanted)]
-        adapters = [filed.name for filed in index.find(admission.Entry(entries.ADAPTER, (wanted,)))]
+        adapters = [filed.name for filed in index.find(admission.IndexKey(index_keys.ADAPTER, (wanted,)))]
         assert adapters == [n for _, n in sorted((c, n) for n, (c, _, a) in there.items() if wanted in a)]
     assert index.statistics()["objects"] == sum(bool(m or a) for _, m, a in there.values())
 
@@ -84,8 +84,8 @@ def test_manifests_stand_before_what_a_cluster_has() -> None:
     assert same is not None
     assert same["spec"]["modelName"] == "other"
     assert mine.get(GROUP, "ModelRoute", ObjectKey("n", "old")) is not None
-    assert [filed.name for filed in mine.filed(admission.Entry(entries.MODEL, ("m",)))] == ["old"]
-    assert [filed.name for filed in mine.filed(admission.Entry(entries.MODEL, ("other",)))] == ["same"]
+    assert [filed.name for filed in mine.filed(admission.IndexKey(index_keys.MODEL, ("m",)))] == ["old"]
+    assert [filed.name for filed in mine.filed(admission.IndexKey(index_keys.MODEL, ("other",)))] == ["same"]
 
 
 def test_errors_of_schema_and_rules_are_told_once() -> None:

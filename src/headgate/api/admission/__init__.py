@@ -6,13 +6,13 @@ object, and warnings, which `kubectl` prints: legal, but it will not do what its
 server asks on every write, `headgate validate` for a set of files.
 """
 
-from headgate.api.admission.entries import INDEXED, Entry
 from headgate.api.admission.findings import MAX_WARNINGS, Findings, merged
-from headgate.api.admission.others import MANY, NOBODY, Filed, Gathered, Index, View
+from headgate.api.admission.index_keys import INDEXED, IndexKey
 from headgate.api.admission.overlaps import SAME_PODS
+from headgate.api.admission.raw_manifest import errors as errors_of_written
+from headgate.api.admission.raw_manifest import warnings as warnings_of_written
+from headgate.api.admission.references import MANY, NOBODY, Filed, Gathered, Index, View
 from headgate.api.admission.rules import KINDS, check, default
-from headgate.api.admission.written import errors as errors_of_written
-from headgate.api.admission.written import warnings as warnings_of_written
 
 __all__ = [
     "INDEXED",
@@ -21,11 +21,11 @@ __all__ = [
     "MAX_WARNINGS",
     "NOBODY",
     "SAME_PODS",
-    "Entry",
     "Filed",
     "Findings",
     "Gathered",
     "Index",
+    "IndexKey",
     "View",
     "check",
     "default",

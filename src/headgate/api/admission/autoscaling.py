@@ -8,9 +8,9 @@ import msgspec
 
 from headgate.api import kthena_registry
 from headgate.api.admission import durations
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 from headgate.kubeschema import quantity
 
 __all__ = ["check", "check_spec", "default"]
@@ -54,12 +54,12 @@ def _block(spec: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None
     return block
 
 
-def check(policy: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(policy: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an AutoscalingPolicy."""
     check_spec(policy["spec"], found)
 
 
-def check_spec(spec: Place, found: Findings) -> None:
+def check_spec(spec: FieldCursor, found: Findings) -> None:
     """The rules for a policy's spec, which Models have inside as well."""
     _check_metrics(spec["metrics"], found)
     if spec["tolerancePercent"].integer == 100:
@@ -77,7 +77,7 @@ def check_spec(spec: Place, found: Findings) -> None:
         found.warn(panic["percent"], "is 0: in panic mode no replicas are added")
 
 
-def _check_metrics(metrics: Place, found: Findings) -> None:
+def _check_metrics(metrics: FieldCursor, found: Findings) -> None:
     seen: set[str] = set()
     for metric in metrics.items():
         name, target = metric["metricName"], metric["targetValue"]
@@ -90,7 +90,7 @@ def _check_metrics(metrics: Place, found: Findings) -> None:
         _check_target(target, found)
 
 
-def _check_target(target: Place, found: Findings) -> None:
+def _check_target(target: FieldCursor, found: Findings) -> None:
     value = target.text if target.integer is None else target.integer
     if value is None:
         return
@@ -101,7 +101,7 @@ def _check_target(target: Place, found: Findings) -> None:
         found.invalid(target, str(error))
 
 
-def _check_stable(policy: Place, changed: str, found: Findings) -> None:
+def _check_stable(policy: FieldCursor, changed: str, found: Findings) -> None:
     for field in ("period", "stabilizationWindow"):
         durations.check(policy[field], found, longest=LONGEST)
     if durations.nanoseconds(policy["period"]) == 0:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.api.admission import entries, selectors, targets
+from headgate.api.admission import index_keys, selectors, targets
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 from headgate.api.admission.targets import ScalingTarget
 from headgate.api.meta import ObjectKey
 
@@ -14,7 +14,7 @@ __all__ = ["check", "warn_of_other_scalers"]
 GROUP, KIND = "registry.volcano.sh", "AutoscalingPolicyBinding"
 
 
-def check(binding: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(binding: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an AutoscalingPolicyBinding."""
     spec = binding["spec"]
     _check_policy(binding, spec.at("policyRef.name"), others, found)
@@ -36,7 +36,7 @@ def check(binding: Place, old: Place | None, others: View, found: Findings) -> N
         found.warn(params, "every cost is 0: nothing tells which target is cheaper")
 
 
-def _check_policy(binding: Place, name: Place, others: View, found: Findings) -> None:
+def _check_policy(binding: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
     if not name.text:
         return
     key = ObjectKey(binding.at("metadata.namespace").text or "", name.text)
@@ -48,7 +48,7 @@ def _check_policy(binding: Place, name: Place, others: View, found: Findings) ->
         found.not_found(name)
 
 
-def _check_bounds(place: Place, found: Findings) -> None:
+def _check_bounds(place: FieldCursor, found: Findings) -> None:
     least, most = place["minReplicas"].integer, place["maxReplicas"].integer
     if least is None or most is None:
         return
@@ -59,7 +59,7 @@ def _check_bounds(place: Place, found: Findings) -> None:
         found.warn(place["minReplicas"], f"equals maxReplicas: there is nothing to scale, always {least}")
 
 
-def _check_target(target: Place, found: Findings) -> None:
+def _check_target(target: FieldCursor, found: Findings) -> None:
     if not target.at("targetRef.name").value:
         found.warn(target["targetRef"], "names no object: nothing is scaled")
     selectors.warn_of_labels(target["additionalMatchLabels"], found)
@@ -70,7 +70,7 @@ def _check_target(target: Place, found: Findings) -> None:
         found.warn(port, f"{port.integer} is no port: a port is between 1 and 65535")
 
 
-def _check_workload(binding: Place, target: ScalingTarget, others: View, found: Findings) -> None:
+def _check_workload(binding: FieldCursor, target: ScalingTarget, others: View, found: Findings) -> None:
     kind, name = target.workload
     reference = target.reference
     namespace = binding.at("metadata.namespace").text or ""
@@ -95,15 +95,15 @@ def _check_workload(binding: Place, target: ScalingTarget, others: View, found: 
 def warn_of_other_scalers(
     group: str,
     kind: str,
-    obj: Place,
-    place: Place,
+    obj: FieldCursor,
+    place: FieldCursor,
     workload: tuple[str, str],
     others: View,
     found: Findings,
 ) -> None:
     """Warns of another object that decides the replicas of the same workload."""
     namespace, own = obj.at("metadata.namespace").text or "", obj.at("metadata.name").text or ""
-    for other in others.filed(entries.Entry(entries.SCALES, (namespace, *workload)))[:4]:
+    for other in others.filed(index_keys.IndexKey(index_keys.SCALES, (namespace, *workload)))[:4]:
         if (other.group, other.kind, other.name) != (group, kind, own):
             told = f"{other} decides how many replicas {workload[0]} {namespace}/{workload[1]} has as well"
             found.warn(place, f"{told}; the older one is followed")

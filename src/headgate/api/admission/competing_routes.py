@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headgate.api.admission import entries, rivals, rule_order
-from headgate.api.admission.entries import Entry
+from headgate.api.admission import conflicts, index_keys, rule_order
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import Filed, View
-from headgate.api.admission.place import Place
+from headgate.api.admission.index_keys import IndexKey
+from headgate.api.admission.references import Filed, View
 
 __all__ = ["check"]
 
@@ -14,7 +14,7 @@ _TOLD = 4
 """Others that are named for one name."""
 
 
-def check(route: Place, others: View, found: Findings) -> None:
+def check(route: FieldCursor, others: View, found: Findings) -> None:
     """Warns of every name that the route shares with another object.
 
     A name that is the model name of any object is not looked up among adapters.
@@ -27,34 +27,34 @@ def check(route: Place, others: View, found: Findings) -> None:
             _check_adapter(route, adapter, others, found)
 
 
-def _check_model_name(route: Place, name: Place, others: View, found: Findings) -> None:
-    for other in rivals.others_than(route, _claims(entries.MODEL, name, others))[:_TOLD]:
+def _check_model_name(route: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
+    for other in conflicts.others_than(route, _claims(index_keys.MODEL, name, others))[:_TOLD]:
         found.warn(name, _who_gets_what(route, name.text or "", other, others))
-    for other in rivals.others_than(route, _claims(entries.ADAPTER, name, others))[:1]:
+    for other in conflicts.others_than(route, _claims(index_keys.ADAPTER, name, others))[:1]:
         told = f'"{name.text}" is a LoRA adapter of {other}: requests for it come here instead from now on'
         found.warn(name, told)
 
 
-def _check_adapter(route: Place, adapter: Place, others: View, found: Findings) -> None:
-    models = rivals.others_than(route, _claims(entries.MODEL, adapter, others))
+def _check_adapter(route: FieldCursor, adapter: FieldCursor, others: View, found: Findings) -> None:
+    models = conflicts.others_than(route, _claims(index_keys.MODEL, adapter, others))
     if models:
         found.warn(adapter, f'"{adapter.text}" is the model name of {models[0]}, which gets its requests')
         return
-    for other in rivals.others_than(route, _claims(entries.ADAPTER, adapter, others))[:1]:
-        first = "this route is older and" if rivals.is_before(route, other) else "that one"
+    for other in conflicts.others_than(route, _claims(index_keys.ADAPTER, adapter, others))[:1]:
+        first = "this route is older and" if conflicts.is_before(route, other) else "that one"
         found.warn(adapter, f'"{adapter.text}" is an adapter of {other} as well; {first} is asked first')
 
 
-def _claims(about: str, name: Place, others: View) -> list[Filed]:
-    return list(others.filed(Entry(about, (name.text or "",))))
+def _claims(about: str, name: FieldCursor, others: View) -> list[Filed]:
+    return list(others.filed(IndexKey(about, (name.text or "",))))
 
 
-def _who_gets_what(route: Place, name: str, other: Filed, others: View) -> str:
+def _who_gets_what(route: FieldCursor, name: str, other: Filed, others: View) -> str:
     if other.kind == "InferenceModel":
         return f'{other} is for "{name}" too; this ModelRoute goes first'
     if other.kind == "Model":
         return f'{other} serves "{name}" too, by a ModelRoute of its own'
-    if rivals.is_before(route, other):
+    if conflicts.is_before(route, other):
         return f'{other} is for "{name}" too and younger: it gets what no rule here matches'
     if _takes_all(other, others):
         return f'{other} is for "{name}" too, older, and takes every request: this route gets none'
@@ -62,10 +62,10 @@ def _who_gets_what(route: Place, name: str, other: Filed, others: View) -> str:
 
 
 def _takes_all(other: Filed, others: View) -> bool:
-    rules = Place(others.get(other.group, other.kind, other.key)).at("spec.rules")
+    rules = FieldCursor(others.get(other.group, other.kind, other.key)).at("spec.rules")
     return any(rule_order.is_catch_all(rule) and _has_weight(rule) for rule in rules.items())
 
 
-def _has_weight(rule: Place) -> bool:
+def _has_weight(rule: FieldCursor) -> bool:
     """One whose weights are all 0 lets the next route try."""
     return any(target["weight"].integer != 0 for target in rule["targetModels"].items())

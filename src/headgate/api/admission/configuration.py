@@ -6,19 +6,19 @@ import base64
 import binascii
 
 from headgate.api.admission import names, pods
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check_config_map", "check_lease", "check_secret"]
 
 MAX_BYTES = 1 << 20
 _IMMUTABLE = "field is immutable when `immutable` is set"
-_WHOLE = Place(None, Place(None), ("",))
+_WHOLE = FieldCursor(None, FieldCursor(None), ("",))
 """What Kubernetes prints for a ConfigMap that is too large."""
 
 
-def check_config_map(config: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_config_map(config: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a ConfigMap."""
     _check_keys(config["data"], found)
     _check_keys(config["binaryData"], found)
@@ -30,7 +30,7 @@ def check_config_map(config: Place, old: Place | None, others: View, found: Find
         _check_frozen(config, old, ("data", "binaryData"), found)
 
 
-def check_secret(secret: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_secret(secret: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Secret."""
     _check_keys(secret["data"], found)
     _check_base64(secret["data"], found)
@@ -42,7 +42,7 @@ def check_secret(secret: Place, old: Place | None, others: View, found: Findings
         found.invalid(secret["type"], "field is immutable")
 
 
-def check_lease(lease: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_lease(lease: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Lease."""
     length, transitions = lease.at("spec.leaseDurationSeconds"), lease.at("spec.leaseTransitions")
     if length.integer is not None and length.integer <= 0:
@@ -50,13 +50,13 @@ def check_lease(lease: Place, old: Place | None, others: View, found: Findings) 
     pods.at_least(transitions, 0, found)
 
 
-def _check_keys(data: Place, found: Findings) -> None:
+def _check_keys(data: FieldCursor, found: Findings) -> None:
     for key in data.mapping:
         for complaint in names.config_key(key):
             found.invalid(data.key(key), complaint, key)
 
 
-def _check_base64(data: Place, found: Findings) -> None:
+def _check_base64(data: FieldCursor, found: Findings) -> None:
     """The value is not shown: it may be a secret that somebody forgot to encode."""
     for key, text in data.texts.items():
         try:
@@ -65,12 +65,12 @@ def _check_base64(data: Place, found: Findings) -> None:
             found.invalid(data.key(key), "must be base64", "<contents redacted>")
 
 
-def _check_size(place: Place, values: list[str], found: Findings) -> None:
+def _check_size(place: FieldCursor, values: list[str], found: Findings) -> None:
     if sum(map(len, values)) > MAX_BYTES:
         found.too_long(place, f"may not be more than {MAX_BYTES} bytes")
 
 
-def _check_frozen(new: Place, old: Place, fields: tuple[str, ...], found: Findings) -> None:
+def _check_frozen(new: FieldCursor, old: FieldCursor, fields: tuple[str, ...], found: Findings) -> None:
     if old["immutable"].value is not True:
         return
     if new["immutable"].value is not True:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 from headgate.kubeschema import duration
 
 __all__ = ["check", "nanoseconds"]
 
 
-def nanoseconds(place: Place) -> int | None:
+def nanoseconds(place: FieldCursor) -> int | None:
     """The duration of a field; None if there is none, or if it is not a duration."""
     if place.text is None:
         return None
@@ -19,7 +19,7 @@ def nanoseconds(place: Place) -> int | None:
         return None
 
 
-def check(place: Place, found: Findings, *, longest: str = "") -> None:
+def check(place: FieldCursor, found: Findings, *, longest: str = "") -> None:
     """Refuses what is not a duration; with `longest`, also what is not between 0s and that."""
     if place.text is None:
         return

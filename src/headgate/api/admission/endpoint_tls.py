@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headgate.api import marks
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 from headgate.api.endpoint_tls import ANNOTATIONS, EndpointTls, InvalidAnnotationError
 
 __all__ = ["warn"]
 
 
-def warn(annotations: Place, *, is_https: bool, needed: str, found: Findings) -> None:
+def warn(annotations: FieldCursor, *, is_https: bool, needed: str, found: Findings) -> None:
     """`needed` is what makes the endpoints of the kind speak https."""
     written = [name for name in ANNOTATIONS if name in annotations.texts]
     if not written:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headgate.api.admission.place import Place
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.kubeschema.structural import MAX_ERRORS, OMITTED, FieldError
 
 __all__ = ["MAX_WARNINGS", "Findings", "merged"]
@@ -22,37 +22,37 @@ class Findings:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
 
-    def invalid(self, place: Place, detail: str, value: object = OMITTED) -> None:
+    def invalid(self, place: FieldCursor, detail: str, value: object = OMITTED) -> None:
         """The value (or another one that says it better) is not allowed here."""
         self._add("FieldValueInvalid", place, detail, place.value if value is OMITTED else value)
 
-    def check(self, place: Place, form: Callable[[str], Iterable[str]]) -> None:
+    def check(self, place: FieldCursor, form: Callable[[str], Iterable[str]]) -> None:
         """Its text, if it has one, by the complaints of `names`."""
         for complaint in form(place.text or ""):
             self.invalid(place, complaint)
 
-    def required(self, place: Place, detail: str = "") -> None:
+    def required(self, place: FieldCursor, detail: str = "") -> None:
         self._add("FieldValueRequired", place, detail)
 
-    def forbidden(self, place: Place, detail: str) -> None:
+    def forbidden(self, place: FieldCursor, detail: str) -> None:
         self._add("FieldValueForbidden", place, detail)
 
-    def duplicate(self, place: Place) -> None:
+    def duplicate(self, place: FieldCursor) -> None:
         self._add("FieldValueDuplicate", place, "", place.value)
 
-    def not_found(self, place: Place) -> None:
+    def not_found(self, place: FieldCursor) -> None:
         """The value names something that must be there."""
         self._add("FieldValueNotFound", place, "", place.value)
 
-    def too_long(self, place: Place, detail: str) -> None:
+    def too_long(self, place: FieldCursor, detail: str) -> None:
         self._add("FieldValueTooLong", place, detail)
 
-    def unsupported(self, place: Place, choices: Sequence[str]) -> None:
+    def unsupported(self, place: FieldCursor, choices: Sequence[str]) -> None:
         """`choices` come in the order in which Kubernetes lists them: sorted."""
         listed = ", ".join(f'"{choice}"' for choice in choices)
         self._add("FieldValueNotSupported", place, f"supported values: {listed}", place.value)
 
-    def warn(self, place: Place, text: str) -> None:
+    def warn(self, place: FieldCursor, text: str) -> None:
         """Something is legal, but will not do what its author thinks."""
         if len(self.warnings) < MAX_WARNINGS:
             told = f"{place}: {text}"
@@ -61,7 +61,7 @@ class Findings:
             if told not in self.warnings:
                 self.warnings.append(told)
 
-    def _add(self, reason: str, place: Place, detail: str, value: object = OMITTED) -> None:
+    def _add(self, reason: str, place: FieldCursor, detail: str, value: object = OMITTED) -> None:
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(FieldError(reason, str(place), detail, value))
 

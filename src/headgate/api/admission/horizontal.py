@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from headgate.api.admission import bindings, pods, targets
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check"]
 
 GROUP, KIND = "autoscaling", "HorizontalPodAutoscaler"
 
 
-def check(autoscaler: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(autoscaler: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a HorizontalPodAutoscaler, in either version."""
     spec = autoscaler["spec"]
     least, most = spec["minReplicas"], spec["maxReplicas"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from headgate.api.admission import names
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 
 __all__ = ["check", "check_labels"]
 
@@ -19,7 +19,7 @@ _FORM_OF_NAME: dict[tuple[str, str], Callable[[str], Iterator[str]]] = {
 """By group and kind; all others are subdomains."""
 
 
-def check(group: str, kind: str, meta: Place, found: Findings) -> None:
+def check(group: str, kind: str, meta: FieldCursor, found: Findings) -> None:
     """Judges the metadata of an object of that kind, which has a name already or none at all."""
     _check_name(_FORM_OF_NAME.get((group, kind), names.subdomain), meta, found)
     check_labels(meta["labels"], found)
@@ -31,7 +31,7 @@ def check(group: str, kind: str, meta: Place, found: Findings) -> None:
             found.invalid(finalizers, complaint, finalizer.value)
 
 
-def check_labels(labels: Place, found: Findings) -> None:
+def check_labels(labels: FieldCursor, found: Findings) -> None:
     """Judges keys and values of labels; the errors are about the map, and show the key or value."""
     for key, value in labels.mapping.items():
         if not isinstance(value, str) or names.is_label(key, value):
@@ -42,7 +42,7 @@ def check_labels(labels: Place, found: Findings) -> None:
             found.invalid(labels, complaint, value)
 
 
-def _check_name(form: Callable[[str], Iterator[str]], meta: Place, found: Findings) -> None:
+def _check_name(form: Callable[[str], Iterator[str]], meta: FieldCursor, found: Findings) -> None:
     prefix = meta["generateName"].text
     if prefix:
         for complaint in form(f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
@@ -55,7 +55,7 @@ def _check_name(form: Callable[[str], Iterator[str]], meta: Place, found: Findin
         found.invalid(name, complaint)
 
 
-def _check_annotations(annotations: Place, found: Findings) -> None:
+def _check_annotations(annotations: FieldCursor, found: Findings) -> None:
     for key in annotations.mapping:
         for complaint in names.qualified_name(key.lower()):
             found.invalid(annotations, complaint, key)
@@ -63,7 +63,7 @@ def _check_annotations(annotations: Place, found: Findings) -> None:
         found.too_long(annotations, f"may not be more than {ANNOTATIONS_BYTES} bytes")
 
 
-def _check_owners(owners: Place, found: Findings) -> None:
+def _check_owners(owners: FieldCursor, found: Findings) -> None:
     controllers = []
     for owner in owners.items():
         for field in ("apiVersion", "kind", "name", "uid"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headgate.api.admission import competing_routes, names, rivals, rule_order, string_matches
-from headgate.api.admission.entries import NAMED, Entry
+from headgate.api.admission import competing_routes, conflicts, names, rule_order, string_matches
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.index_keys import NAMED, IndexKey
+from headgate.api.admission.references import View
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check", "check_match"]
@@ -24,7 +24,7 @@ LEAST_PROMPT_TOKENS = 100
 """Few prompts have less, once a chat template is around them."""
 
 
-def check(route: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(route: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a ModelRoute."""
     spec = route["spec"]
     _check_names(spec, found)
@@ -39,13 +39,13 @@ def check(route: Place, old: Place | None, others: View, found: Findings) -> Non
     competing_routes.check(route, others, found)
 
 
-def _check_names(spec: Place, found: Findings) -> None:
+def _check_names(spec: FieldCursor, found: Findings) -> None:
     name = spec["modelName"]
     for each in (name, *spec["loraAdapters"].items()):
         found.check(each, names.model_name)
         if each.text and each.text != each.text.strip():
             found.warn(each, f"{each.text!r} begins or ends with a space, and requests must do so too")
-    seen: dict[str, Place] = {}
+    seen: dict[str, FieldCursor] = {}
     for adapter in spec["loraAdapters"].items():
         if adapter.value == "":
             found.invalid(adapter, "must not be empty")
@@ -60,7 +60,7 @@ def _check_names(spec: Place, found: Findings) -> None:
 # -- rules
 
 
-def check_match(match: Place, found: Findings) -> None:
+def check_match(match: FieldCursor, found: Findings) -> None:
     """The conditions of a ModelMatch, which Models have as well."""
     seen: dict[str, str] = {}
     headers = match["headers"]
@@ -86,7 +86,7 @@ def check_match(match: Place, found: Findings) -> None:
             found.warn(uri[field], "can never match: only the path is compared, without the query behind ?")
 
 
-def _check_model_condition(spec: Place, rule: Place, found: Findings) -> None:
+def _check_model_condition(spec: FieldCursor, rule: FieldCursor, found: Findings) -> None:
     condition = rule.at("modelMatch.body.model")
     listed_names = [spec["modelName"].text, *(adapter.text for adapter in spec["loraAdapters"].items())]
     known = list(dict.fromkeys(name for name in listed_names if name))
@@ -97,9 +97,9 @@ def _check_model_condition(spec: Place, rule: Place, found: Findings) -> None:
         )
 
 
-def _check_order(rules: Place, found: Findings) -> None:
-    earlier: list[Place] = []
-    seen: dict[str, Place] = {}
+def _check_order(rules: FieldCursor, found: Findings) -> None:
+    earlier: list[FieldCursor] = []
+    seen: dict[str, FieldCursor] = {}
     for rule in rules.items():
         if (cover := rule_order.covering(earlier, rule)) is not None:
             every = "every request" if rule_order.is_catch_all(cover) else "every request that this one would"
@@ -111,7 +111,7 @@ def _check_order(rules: Place, found: Findings) -> None:
             seen[name] = rule
 
 
-def _called(rule: Place) -> str:
+def _called(rule: FieldCursor) -> str:
     name = rule["name"].text
     return f'{rule.label} ("{name}")' if name else rule.label
 
@@ -119,11 +119,11 @@ def _called(rule: Place) -> str:
 # -- targets
 
 
-def _check_targets(route: Place, targets: Place, others: View, found: Findings) -> None:
+def _check_targets(route: FieldCursor, targets: FieldCursor, others: View, found: Findings) -> None:
     if not targets.present or targets.value == []:
         found.required(targets, "at least one target is needed")
         return
-    seen: dict[str, Place] = {}
+    seen: dict[str, FieldCursor] = {}
     for target in targets.items():
         name = target["modelServerName"]
         if not name.text:
@@ -141,12 +141,12 @@ def _check_targets(route: Place, targets: Place, others: View, found: Findings) 
         found.warn(targets, told)
 
 
-def _check_server(route: Place, name: Place, others: View, found: Findings) -> None:
-    key = ObjectKey(rivals.key_of(route).namespace, name.text or "")
+def _check_server(route: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
+    key = ObjectKey(conflicts.key_of(route).namespace, name.text or "")
     if others.get(GROUP, "ModelServer", key) is not None:
         return
     told = f"there is no ModelServer {key}{others.among}; requests for it fail until there is"
-    for elsewhere in others.filed(Entry(NAMED, ("ModelServer", key.name)))[:1]:
+    for elsewhere in others.filed(IndexKey(NAMED, ("ModelServer", key.name)))[:1]:
         told = f"there is no ModelServer {key}, but {elsewhere.key}: a route reaches only its own namespace"
     found.warn(name, told)
 
@@ -154,7 +154,7 @@ def _check_server(route: Place, name: Place, others: View, found: Findings) -> N
 # -- limits
 
 
-def _check_limit(limit: Place, found: Findings) -> None:
+def _check_limit(limit: FieldCursor, found: Findings) -> None:
     if not isinstance(limit.value, dict):
         return
     if not limit["inputTokensPerUnit"].present and not limit["outputTokensPerUnit"].present:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from headgate.api import marks
 from headgate.api.admission import durations, endpoint_tls, names, overlaps, own_annotations, selectors
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check"]
 
 
-def check(server: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(server: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a ModelServer."""
     spec = server["spec"]
     selector = spec["workloadSelector"]
@@ -33,7 +33,7 @@ def check(server: Place, old: Place | None, others: View, found: Findings) -> No
     overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
 
 
-def _check_roles(group: Place, common: dict[str, str], found: Findings) -> None:
+def _check_roles(group: FieldCursor, common: dict[str, str], found: Findings) -> None:
     if not isinstance(group.value, dict):
         return
     key, prefill, decode = group["groupKey"], group["prefillLabels"], group["decodeLabels"]
@@ -52,7 +52,7 @@ def _check_roles(group: Place, common: dict[str, str], found: Findings) -> None:
     _warn_of_double_roles(prefill, decode, found)
 
 
-def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> None:
+def _warn_of_double_roles(prefill: FieldCursor, decode: FieldCursor, found: Findings) -> None:
     if not prefill.texts or not decode.texts:
         return
     if prefill.texts.items() <= decode.texts.items():
@@ -61,7 +61,7 @@ def _warn_of_double_roles(prefill: Place, decode: Place, found: Findings) -> Non
         found.warn(decode, "every Pod that has the prefillLabels has these too: it would get both roles")
 
 
-def _warn_of_annotations(annotations: Place, pairs: Place, found: Findings) -> None:
+def _warn_of_annotations(annotations: FieldCursor, pairs: FieldCursor, found: Findings) -> None:
     """Of ours, those that nobody reads, or that have no effect here."""
     own_annotations.warn("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
     if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
@@ -69,7 +69,7 @@ def _warn_of_annotations(annotations: Place, pairs: Place, found: Findings) -> N
         found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)
 
 
-def _check_traffic(policy: Place, found: Findings) -> None:
+def _check_traffic(policy: FieldCursor, found: Findings) -> None:
     timeout, retry = policy["timeout"], policy["retry"]
     durations.check(timeout, found)
     length = durations.nanoseconds(timeout)

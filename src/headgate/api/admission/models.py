@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.admission import autoscaling, durations, entries, model_routes, resources, rivals
+from headgate.api.admission import autoscaling, conflicts, durations, index_keys, model_routes, resources
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check", "default"]
 
@@ -38,7 +38,7 @@ def default(obj: dict[str, Any]) -> None:
             backend["scaleToZeroGracePeriod"] = _GRACE
 
 
-def check(model: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(model: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Model."""
     spec = model["spec"]
     backends = list(spec["backends"].items())
@@ -66,13 +66,13 @@ def check(model: Place, old: Place | None, others: View, found: Findings) -> Non
     _check_other_models(model, name, others, found)
 
 
-def _check_bounds(backend: Place, found: Findings) -> None:
+def _check_bounds(backend: FieldCursor, found: Findings) -> None:
     least, most = backend["minReplicas"], backend["maxReplicas"].integer
     if least.integer is not None and most is not None and least.integer > most:
         found.invalid(least, f"must be less than or equal to maxReplicas, which is {most}")
 
 
-def _check_workers(backend: Place, found: Findings) -> None:
+def _check_workers(backend: FieldCursor, found: Findings) -> None:
     kind, workers = backend["type"].text or "", backend["workers"]
     listed = list(workers.items())
     for worker in listed:
@@ -98,7 +98,7 @@ def _check_workers(backend: Place, found: Findings) -> None:
                 found.warn(workers, f"no worker is of type {role_needed}: this backend cannot serve")
 
 
-def _check_adapters(adapters: Place, model: str | None, found: Findings) -> None:
+def _check_adapters(adapters: FieldCursor, model: str | None, found: Findings) -> None:
     seen: set[str] = set()
     for adapter in adapters.items():
         name = adapter["name"]
@@ -114,7 +114,7 @@ def _check_adapters(adapters: Place, model: str | None, found: Findings) -> None
 # -- who decides the replicas
 
 
-def _check_common_policy(spec: Place, backends: list[Place], found: Findings) -> None:
+def _check_common_policy(spec: FieldCursor, backends: list[FieldCursor], found: Findings) -> None:
     """One policy decides for all backends and splits by cost."""
     if not spec["costExpansionRatePercent"].present:
         found.required(spec["costExpansionRatePercent"], "must be set with spec.autoscalingPolicy")
@@ -132,7 +132,7 @@ def _check_common_policy(spec: Place, backends: list[Place], found: Findings) ->
         found.invalid(spec["backends"], told, 0)
 
 
-def _check_own_policies(spec: Place, backends: list[Place], found: Findings) -> None:
+def _check_own_policies(spec: FieldCursor, backends: list[FieldCursor], found: Findings) -> None:
     """Each backend has a policy of its own or a fixed number of replicas."""
     needless = "may only be set with spec.autoscalingPolicy"
     if spec["costExpansionRatePercent"].present:
@@ -159,9 +159,9 @@ def _check_own_policies(spec: Place, backends: list[Place], found: Findings) -> 
 # -- other objects for the same name
 
 
-def _check_other_models(model: Place, name: Place, others: View, found: Findings) -> None:
-    own = rivals.key_of(model)
-    for other in others.filed(entries.Entry(entries.MODEL, (name.text or "",)))[:4]:
+def _check_other_models(model: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
+    own = conflicts.key_of(model)
+    for other in others.filed(index_keys.IndexKey(index_keys.MODEL, (name.text or "",)))[:4]:
         is_mine = other.key == own and other.kind in (KIND, "ModelRoute")  # its route has its name
         if not is_mine:
             found.warn(name, f'requests for "{name.text}" are for {other} too')

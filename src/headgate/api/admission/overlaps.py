@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.api.admission import entries
+from headgate.api.admission import index_keys
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import MANY, Filed, View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import MANY, Filed, View
 from headgate.api.meta import ObjectKey
 
 __all__ = ["SAME_PODS", "warn"]
@@ -23,7 +23,9 @@ _LABELS_OF = {
 }
 
 
-def warn(group: str, kind: str, pool: Place, labels: Place, others: View, found: Findings) -> None:
+def warn(
+    group: str, kind: str, pool: FieldCursor, labels: FieldCursor, others: View, found: Findings
+) -> None:
     """Warns of a pool of the same kind that certainly shares Pods: one selector contains the other.
 
     Selectors of which neither contains the other may share Pods too, but nobody knows without the Pods.
@@ -40,7 +42,7 @@ def warn(group: str, kind: str, pool: Place, labels: Place, others: View, found:
         if (other.kind, other.key) == (kind, key):  # of either group: they are two versions of one pool
             continue
         obj = others.get(other.group, other.kind, other.key)
-        theirs = Place(obj).at(_LABELS_OF[other.group, other.kind]).texts.items() if obj else None
+        theirs = FieldCursor(obj).at(_LABELS_OF[other.group, other.kind]).texts.items() if obj else None
         if theirs and own == theirs:
             same.append(str(other))
         elif theirs and theirs < own:
@@ -71,5 +73,7 @@ def _listed(names: list[str], *, are_all: bool) -> str:
 
 def _candidates(kind: str, key: ObjectKey, labels: dict[str, str], others: View) -> list[Filed]:
     """Those that share a label, the few oldest; a selector inside the other does so."""
-    under = [each for entry in entries.selection(kind, key.namespace, labels) for each in others.filed(entry)]
+    under = [
+        each for entry in index_keys.selection(kind, key.namespace, labels) for each in others.filed(entry)
+    ]
     return list(dict.fromkeys(under))[:MANY]

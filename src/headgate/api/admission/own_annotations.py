@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Collection
 
 from headgate.api import marks
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 
 __all__ = ["warn"]
 
 
-def warn(kinds: str, annotations: Place, known: Collection[str], found: Findings) -> None:
+def warn(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
     """Warns of those that are not `known`; `kinds` is the kind in the plural."""
     written = annotations.texts
     for name in written:

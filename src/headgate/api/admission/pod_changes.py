@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 
 __all__ = ["check"]
 
@@ -22,7 +22,7 @@ _RULE = (
 _MOST_TOLD = 8
 
 
-def check(spec: Place, old: Place, found: Findings) -> None:
+def check(spec: FieldCursor, old: FieldCursor, found: Findings) -> None:
     """Judges a Pod's spec by the one before."""
     if spec.value == old.value:
         return
@@ -42,12 +42,12 @@ def check(spec: Place, old: Place, found: Findings) -> None:
         found.forbidden(spec, f"{_RULE}\nchanged: {', '.join(listed)}")
 
 
-def _was_without_image(before: Place, container: Place) -> bool:
+def _was_without_image(before: FieldCursor, container: FieldCursor) -> bool:
     name = container["name"].value
     return any(each["name"].value == name and not each["image"].value for each in before.items())
 
 
-def _check_deadline(deadline: Place, old: Place, found: Findings) -> None:
+def _check_deadline(deadline: FieldCursor, old: FieldCursor, found: Findings) -> None:
     if old.integer is None:
         return
     if deadline.integer is None:
@@ -56,7 +56,7 @@ def _check_deadline(deadline: Place, old: Place, found: Findings) -> None:
         found.invalid(deadline, "must be less than or equal to previous value")
 
 
-def _check_tolerations(tolerations: Place, old: Place, found: Findings) -> None:
+def _check_tolerations(tolerations: FieldCursor, old: FieldCursor, found: Findings) -> None:
     """Each one before must still be there; its tolerationSeconds may be others."""
     kept = [_toleration(each.value) for each in tolerations.items()]
     if any(_toleration(each.value) not in kept for each in old.items()):
@@ -68,7 +68,7 @@ def _toleration(value: object) -> dict[str, Any]:
     return {k: v for k, v in value.items() if k != "tolerationSeconds"} if isinstance(value, dict) else {}
 
 
-def _frozen_part(spec: Place, old: Place) -> dict[str, Any]:
+def _frozen_part(spec: FieldCursor, old: FieldCursor) -> dict[str, Any]:
     """The new spec with those fields set back that may change."""
     kept = copy.deepcopy(spec.mapping)
     for field in ("activeDeadlineSeconds", "tolerations"):
@@ -80,7 +80,7 @@ def _frozen_part(spec: Place, old: Place) -> dict[str, Any]:
         _set_back(kept, old.mapping, "nodeName")
     for field in ("containers", "initContainers"):
         before = [each.mapping for each in old[field].items()]
-        for container, was in zip(Place(kept)[field].items(), before, strict=True):
+        for container, was in zip(FieldCursor(kept)[field].items(), before, strict=True):
             if isinstance(container.value, dict):
                 _set_back(container.value, was, "image")
     return kept

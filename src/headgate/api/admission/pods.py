@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.api.admission import names, pod_changes, probes, resources
+from headgate.api.admission.field_cursor import FieldCursor, whole
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place, whole
+from headgate.api.admission.references import View
 
 __all__ = ["at_least", "check", "check_spec", "warn_of_name"]
 
@@ -15,7 +15,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_INT32 = 2**31 - 1
 
 
-def check(pod: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(pod: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Pod."""
     if old is None:
         warn_of_name(pod, "the Pod's hostname", found)
@@ -24,7 +24,7 @@ def check(pod: Place, old: Place | None, others: View, found: Findings) -> None:
         pod_changes.check(pod["spec"], old["spec"], found)
 
 
-def warn_of_name(obj: Place, use: str, found: Findings) -> None:
+def warn_of_name(obj: FieldCursor, use: str, found: Findings) -> None:
     """Warns of the name of a new object that is no DNS label, since host names are made of it."""
     name = obj.at("metadata.name")
     if name.text and (odd := list(names.dns_label(name.text))) and not any(names.subdomain(name.text)):
@@ -32,7 +32,7 @@ def warn_of_name(obj: Place, use: str, found: Findings) -> None:
         found.warn(name, f"this is used in {use}, {told}: [{' '.join(odd)}]")
 
 
-def check_spec(spec: Place, found: Findings) -> None:
+def check_spec(spec: FieldCursor, found: Findings) -> None:
     """Judges the spec of a Pod, or of a template of Pods."""
     if not spec["containers"].value:
         found.required(spec["containers"])
@@ -48,13 +48,13 @@ def check_spec(spec: Place, found: Findings) -> None:
         _check_container(container, volumes, found)
 
 
-def at_least(place: Place, least: int, found: Findings) -> None:
+def at_least(place: FieldCursor, least: int, found: Findings) -> None:
     """Refuses a smaller number."""
     if place.integer is not None and place.integer < least:
         found.invalid(place, f"must be greater than or equal to {least}")
 
 
-def _check_container(container: Place, volumes: set[str | None], found: Findings) -> None:
+def _check_container(container: FieldCursor, volumes: set[str | None], found: Findings) -> None:
     name = container["name"]
     if name.value == "":
         found.required(name)
@@ -70,7 +70,7 @@ def _check_container(container: Place, volumes: set[str | None], found: Findings
         found.invalid(mount["mountPath"], "must be unique", earlier["mountPath"].value)
 
 
-def _check_ports(ports: Place, found: Findings) -> None:
+def _check_ports(ports: FieldCursor, found: Findings) -> None:
     taken: set[str] = set()
     for port in ports.items():
         if whole(port.get("containerPort")) == 0:
@@ -91,7 +91,7 @@ def _check_ports(ports: Place, found: Findings) -> None:
         found.warn(port, f"duplicate port definition with {earlier}")
 
 
-def _check_environment(variables: Place, found: Findings) -> None:
+def _check_environment(variables: FieldCursor, found: Findings) -> None:
     for variable in variables.items():
         name = variable.get("name")
         if name == "":
@@ -107,7 +107,7 @@ def _check_environment(variables: Place, found: Findings) -> None:
         found.warn(variable, told)
 
 
-def _check_mount(mount: Place, volumes: set[str | None], found: Findings) -> None:
+def _check_mount(mount: FieldCursor, volumes: set[str | None], found: Findings) -> None:
     name = mount.get("name")
     if not name:
         found.required(mount["name"])
@@ -117,11 +117,11 @@ def _check_mount(mount: Place, volumes: set[str | None], found: Findings) -> Non
         found.required(mount["mountPath"])
 
 
-def _repeated(items: Place, *fields: str) -> Iterator[tuple[Place, Place]]:
+def _repeated(items: FieldCursor, *fields: str) -> Iterator[tuple[FieldCursor, FieldCursor]]:
     """Each item whose fields are those of an earlier one, with that one."""
     if not isinstance(items.value, list) or len(items.value) < 2:
         return
-    seen: dict[str, Place] = {}
+    seen: dict[str, FieldCursor] = {}
     for item in items.items():
         identity = repr([item[field].value for field in fields])
         if item[fields[0]].present and identity in seen:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from headgate.api import marks
 from headgate.api.admission import (
+    conflicts,
     endpoint_tls,
-    entries,
+    index_keys,
     names,
     overlaps,
     own_annotations,
-    rivals,
     rule_order,
     selectors,
     targets,
 )
-from headgate.api.admission.entries import NAMED, Entry
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import Filed, View
-from headgate.api.admission.place import Place
+from headgate.api.admission.index_keys import NAMED, IndexKey
+from headgate.api.admission.references import Filed, View
 from headgate.api.endpoint_tls import InvalidAnnotationError, protocol
 from headgate.api.kthena_networking import CONNECTORS
 from headgate.api.meta import ObjectKey
@@ -27,7 +27,7 @@ __all__ = ["check_inference_model", "check_objective", "check_pool", "check_pool
 OLD_GROUP, GROUP = "inference.networking.x-k8s.io", "inference.networking.k8s.io"
 
 
-def check_pool(pool: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_pool(pool: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an InferencePool of v1alpha1."""
     selector, port = pool.at("spec.selector"), pool.at("spec.targetPortNumber")
     if selector.value == {}:
@@ -39,7 +39,7 @@ def check_pool(pool: Place, old: Place | None, others: View, found: Findings) ->
     overlaps.warn(OLD_GROUP, "InferencePool", pool, selector, others, found)
 
 
-def check_pool_v1(pool: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_pool_v1(pool: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an InferencePool of v1."""
     labels = pool.at("spec.selector.matchLabels")
     selectors.warn_of_labels(labels, found)
@@ -48,7 +48,7 @@ def check_pool_v1(pool: Place, old: Place | None, others: View, found: Findings)
     overlaps.warn(GROUP, "InferencePool", pool, labels, others, found)
 
 
-def _check_annotations(annotations: Place, found: Findings) -> None:
+def _check_annotations(annotations: FieldCursor, found: Findings) -> None:
     own_annotations.warn("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
     if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
         found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
@@ -59,7 +59,7 @@ def _check_annotations(annotations: Place, found: Findings) -> None:
         found.warn(annotations.key(marks.KV_CONNECTOR), told)
 
 
-def _check_protocol(annotations: Place, found: Findings) -> None:
+def _check_protocol(annotations: FieldCursor, found: Findings) -> None:
     try:
         is_https = protocol(annotations.texts) == "https"
     except InvalidAnnotationError as error:
@@ -69,7 +69,7 @@ def _check_protocol(annotations: Place, found: Findings) -> None:
     endpoint_tls.warn(annotations, is_https=is_https, needed=needed, found=found)
 
 
-def _check_picker(pool: Place, others: View, found: Findings) -> None:
+def _check_picker(pool: FieldCursor, others: View, found: Findings) -> None:
     reference = pool.at("spec.endpointPickerRef")
     name = reference["name"]
     if not name.text or reference["group"].text or reference["kind"].text not in (None, "Service"):
@@ -81,11 +81,11 @@ def _check_picker(pool: Place, others: View, found: Findings) -> None:
         then = "refuse requests" if refused else "send requests to any endpoint"
         told = f"there is no Service {key}{others.among}; gateways that ask the picker {then} until there is"
         found.warn(name, told)
-    elif Place(service).at("spec.type").text == "ExternalName":
+    elif FieldCursor(service).at("spec.type").text == "ExternalName":
         found.invalid(name, "must not be a Service of type ExternalName")
 
 
-def check_inference_model(model: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_inference_model(model: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an InferenceModel."""
     name, split = model.at("spec.modelName"), model.at("spec.targetModels")
     if not name.text:
@@ -98,12 +98,12 @@ def check_inference_model(model: Place, old: Place | None, others: View, found: 
         _check_same_name(model, name, others, found)
 
 
-def check_objective(objective: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_objective(objective: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for an InferenceObjective."""
     _check_pool_reference(objective, others, found)
 
 
-def _check_pool_reference(obj: Place, others: View, found: Findings) -> None:
+def _check_pool_reference(obj: FieldCursor, others: View, found: Findings) -> None:
     target = targets.pool(obj)
     reference = obj.at("spec.poolRef")
     if target is None:
@@ -119,7 +119,9 @@ def _check_pool_reference(obj: Place, others: View, found: Findings) -> None:
         return
     other_group = GROUP if group == OLD_GROUP else OLD_GROUP
     told = f"there is no InferencePool {key} in group {group}{others.among}"
-    elsewhere = [each for each in others.filed(Entry(NAMED, ("InferencePool", name))) if each.group == group]
+    elsewhere = [
+        each for each in others.filed(IndexKey(NAMED, ("InferencePool", name))) if each.group == group
+    ]
     if elsewhere:
         told = (
             f"there is no InferencePool {key}, but {elsewhere[0].key}: a pool serves only its own namespace"
@@ -131,8 +133,8 @@ def _check_pool_reference(obj: Place, others: View, found: Findings) -> None:
         found.warn(reference["name"], f"{told}; requests fail until there is")
 
 
-def _check_split(split: Place, found: Findings) -> None:
-    seen: dict[str, Place] = {}
+def _check_split(split: FieldCursor, found: Findings) -> None:
+    seen: dict[str, FieldCursor] = {}
     for target in split.items():
         name = target["name"]
         if not name.value and isinstance(target.value, dict):
@@ -147,17 +149,17 @@ def _check_split(split: Place, found: Findings) -> None:
         found.warn(split, f"{told}: the model name is reserved, and requests for it are refused")
 
 
-def _check_same_name(model: Place, name: Place, others: View, found: Findings) -> None:
+def _check_same_name(model: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
     text, pool = name.text or "", targets.pool(model)
-    claims = others.filed(Entry(entries.POOL_MODEL, (*pool, text))) if pool is not None else []
-    for other in rivals.others_than(model, claims)[:1]:
-        if rivals.is_before(model, other):
+    claims = others.filed(IndexKey(index_keys.POOL_MODEL, (*pool, text))) if pool is not None else []
+    for other in conflicts.others_than(model, claims)[:1]:
+        if conflicts.is_before(model, other):
             told = f'{other} has "{text}" in the same pool and is younger: it is not served (ModelNameInUse)'
         else:
             told = f'{other} has "{text}" in the same pool and is older: this one is not served'
             told += " (ModelNameInUse)"
         found.warn(name, told)
-    for other in rivals.others_than(model, others.filed(Entry(entries.MODEL, (text,))))[:4]:
+    for other in conflicts.others_than(model, others.filed(IndexKey(index_keys.MODEL, (text,))))[:4]:
         if other.kind in ("ModelRoute", "Model"):
             found.warn(name, f'{other} is for "{text}" too and goes first: {_left_over(other, others)}')
         elif other not in claims:
@@ -168,7 +170,7 @@ def _check_same_name(model: Place, name: Place, others: View, found: Findings) -
 
 def _left_over(other: Filed, others: View) -> str:
     route = others.get(other.group, other.kind, other.key)
-    rules = Place(route).at("spec.rules")
+    rules = FieldCursor(route).at("spec.rules")
     if any(rule_order.is_catch_all(rule) for rule in rules.items()):
         return "this InferenceModel gets no requests"
     return "this InferenceModel gets what no rule there matches"

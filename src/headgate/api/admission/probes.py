@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.api.admission import names
+from headgate.api.admission.field_cursor import FieldCursor, whole
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place, whole
 
 __all__ = ["check", "check_port_number", "check_port_reference"]
 
@@ -19,7 +19,7 @@ _NUMBERS = (
 _SCHEMES = ("HTTP", "HTTPS")
 
 
-def check(container: Place, found: Findings) -> None:
+def check(container: FieldCursor, found: Findings) -> None:
     """Judges the three probes of a container."""
     for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
         if kind not in container.mapping:
@@ -33,7 +33,7 @@ def check(container: Place, found: Findings) -> None:
             found.invalid(probe["successThreshold"], "must be 1")
 
 
-def _check_handler(probe: Place, found: Findings) -> None:
+def _check_handler(probe: FieldCursor, found: Findings) -> None:
     handlers = [probe[name] for name in _HANDLERS if probe.get(name) is not None]
     if not handlers:
         found.required(probe, "must specify a handler type")
@@ -46,7 +46,7 @@ def _check_handler(probe: Place, found: Findings) -> None:
             found.unsupported(scheme, _SCHEMES)
 
 
-def check_port_reference(port: Place, found: Findings) -> None:
+def check_port_reference(port: FieldCursor, found: Findings) -> None:
     """The number or the name of a port."""
     if port.text is not None:
         for complaint in names.port_name(port.text):
@@ -55,7 +55,7 @@ def check_port_reference(port: Place, found: Findings) -> None:
         check_port_number(port, found)
 
 
-def check_port_number(port: Place, found: Findings) -> None:
+def check_port_number(port: FieldCursor, found: Findings) -> None:
     """A port that something can listen on."""
     if port.integer is not None and not 1 <= port.integer <= 65535:
         found.invalid(port, "must be between 1 and 65535, inclusive")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headgate.api.admission.field_cursor import FieldCursor, whole
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place, whole
 from headgate.kubeschema import quantity
 
 __all__ = ["check"]
@@ -12,7 +12,7 @@ _OVERCOMMITTED = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Resources of which more may be allowed than is kept free; of all others exactly as much."""
 
 
-def check(resources: Place, found: Findings) -> None:
+def check(resources: FieldCursor, found: Findings) -> None:
     """Refuses negative amounts, and requests above their limits."""
     if not resources.value:
         return

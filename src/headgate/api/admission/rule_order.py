@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.api.admission import string_matches
-from headgate.api.admission.place import Place
+from headgate.api.admission.field_cursor import FieldCursor
 
 __all__ = ["covering", "is_catch_all"]
 
 
-def covering(earlier: Iterable[Place], rule: Place) -> Place | None:
+def covering(earlier: Iterable[FieldCursor], rule: FieldCursor) -> FieldCursor | None:
     """The first of the earlier rules that leaves nothing for this one."""
     return next((each for each in earlier if _covers(each["modelMatch"], rule["modelMatch"])), None)
 
 
-def is_catch_all(rule: Place) -> bool:
+def is_catch_all(rule: FieldCursor) -> bool:
     """Whether the rule matches every request."""
     match = rule["modelMatch"]
     return (
@@ -29,7 +29,7 @@ def is_catch_all(rule: Place) -> bool:
     )
 
 
-def _covers(broad: Place, narrow: Place) -> bool:
+def _covers(broad: FieldCursor, narrow: FieldCursor) -> bool:
     model = broad.at("body.model").text
     if model is not None and model != narrow.at("body.model").text:
         return False
@@ -44,7 +44,7 @@ def _covers(broad: Place, narrow: Place) -> bool:
     )
 
 
-def _every_path(uri: Place) -> bool:
+def _every_path(uri: FieldCursor) -> bool:
     """Every path begins with a slash."""
     if not uri.present or string_matches.is_open(uri):
         return True

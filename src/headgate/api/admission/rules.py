@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.api.admission import (
-    amounts,
     autoscaling,
     bindings,
     configuration,
+    defaults,
     horizontal,
     metadata,
     model_routes,
@@ -17,20 +17,20 @@ from headgate.api.admission import (
     models,
     pods,
     pools,
+    quantities,
     services,
-    unsaid,
     variants,
     workloads,
 )
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import NOBODY, View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import NOBODY, View
 from headgate.api.unattended import UNATTENDED
 
 __all__ = ["KINDS", "check", "default"]
 
 Object = dict[str, Any]
-Rules = Callable[[Place, Place | None, View, Findings], None]
+Rules = Callable[[FieldCursor, FieldCursor | None, View, Findings], None]
 
 _RULES: dict[tuple[str, str], Rules] = {
     ("", "ConfigMap"): configuration.check_config_map,
@@ -55,10 +55,10 @@ _RULES: dict[tuple[str, str], Rules] = {
 }
 
 _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
-    ("", "Pod"): amounts.default_pod,
-    ("", "Service"): unsaid.default_service,
-    ("apps", "Deployment"): unsaid.default_deployment,
-    ("apps", "ReplicaSet"): amounts.default_template,
+    ("", "Pod"): quantities.default_pod,
+    ("", "Service"): defaults.default_service,
+    ("apps", "Deployment"): defaults.default_deployment,
+    ("apps", "ReplicaSet"): quantities.default_template,
     ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.default,
     ("registry.volcano.sh", "Model"): models.default,
 }
@@ -75,14 +75,14 @@ def check(new: Object, old: Object | None = None, others: View = NOBODY) -> Find
     what the object refers to. Never raises, whatever the object looks like.
     """
     found = Findings()
-    place = Place(new)
+    place = FieldCursor(new)
     group, kind = _kind_of(new)
     metadata.check(group, kind, place["metadata"], found)
     rules = _RULES.get((group, kind))
     if rules is not None and (old is None or _desired(new) != _desired(old)):
         if (told := UNATTENDED.get((group, kind))) is not None:
             found.warn(place["kind"], told)
-        rules(place, None if old is None else Place(old), others, found)
+        rules(place, None if old is None else FieldCursor(old), others, found)
     return found
 
 

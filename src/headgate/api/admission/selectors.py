@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.api.admission import names
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 
 __all__ = ["check", "matches", "warn_of_labels"]
 
@@ -12,7 +12,7 @@ _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
-def check(selector: Place, found: Findings) -> None:
+def check(selector: FieldCursor, found: Findings) -> None:
     """Judges a meta/v1 LabelSelector."""
     labels = selector["matchLabels"]
     for key, value in labels.texts.items():
@@ -24,7 +24,7 @@ def check(selector: Place, found: Findings) -> None:
         _check_requirement(requirement, found)
 
 
-def _check_requirement(requirement: Place, found: Findings) -> None:
+def _check_requirement(requirement: FieldCursor, found: Findings) -> None:
     operator, values = requirement["operator"].text, requirement["values"]
     if operator in _WITH_VALUES and not values.value:
         found.required(values, "must be specified when `operator` is 'In' or 'NotIn'")
@@ -39,14 +39,14 @@ def _check_requirement(requirement: Place, found: Findings) -> None:
             found.invalid(value, complaint)
 
 
-def matches(selector: Place, labels: dict[str, str]) -> bool:
+def matches(selector: FieldCursor, labels: dict[str, str]) -> bool:
     """Whether an object with these labels is selected; for a selector without errors."""
     if any(labels.get(key) != value for key, value in selector["matchLabels"].texts.items()):
         return False
     return all(_holds(requirement, labels) for requirement in selector["matchExpressions"].items())
 
 
-def _holds(requirement: Place, labels: dict[str, str]) -> bool:
+def _holds(requirement: FieldCursor, labels: dict[str, str]) -> bool:
     key, values = requirement["key"].text, [value.text for value in requirement["values"].items()]
     match requirement["operator"].text:
         case "Exists":
@@ -60,7 +60,7 @@ def _holds(requirement: Place, labels: dict[str, str]) -> bool:
     return True
 
 
-def warn_of_labels(labels: Place, found: Findings) -> None:
+def warn_of_labels(labels: FieldCursor, found: Findings) -> None:
     """Warns of labels that no object can have, since the API server would refuse it."""
     for key, place in labels.entries():
         value = place.text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 
 from headgate.api.admission import names, probes
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check"]
 
@@ -15,7 +15,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
-def check(service: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(service: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Service."""
     spec = service["spec"]
     kind = spec["type"].text or "ClusterIP"
@@ -38,7 +38,7 @@ def check(service: Place, old: Place | None, others: View, found: Findings) -> N
             found.invalid(spec["clusterIPs"].key("0"), "may not change once set", [address.text])
 
 
-def _check_addresses(spec: Place, found: Findings) -> None:
+def _check_addresses(spec: FieldCursor, found: Findings) -> None:
     """clusterIPs, if it is there, begins with clusterIP, which is an address or None."""
     address, addresses = spec["clusterIP"], [item.text for item in spec["clusterIPs"].items()]
     if addresses and not address.text:
@@ -60,7 +60,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _check_external_name(name: Place, found: Findings) -> None:
+def _check_external_name(name: FieldCursor, found: Findings) -> None:
     text = (name.text or "").removesuffix(".")
     if not text:
         found.required(name)
@@ -69,7 +69,7 @@ def _check_external_name(name: Place, found: Findings) -> None:
         found.invalid(name, complaint)
 
 
-def _check_selector(selector: Place, found: Findings) -> None:
+def _check_selector(selector: FieldCursor, found: Findings) -> None:
     for key, value in selector.texts.items():
         for complaint in names.qualified_name(key):
             found.invalid(selector, complaint, key)
@@ -77,7 +77,7 @@ def _check_selector(selector: Place, found: Findings) -> None:
             found.invalid(selector, complaint, value)
 
 
-def _check_ports(ports: Place, found: Findings) -> None:
+def _check_ports(ports: FieldCursor, found: Findings) -> None:
     listed = list(ports.items())
     seen_names: set[str] = set()
     seen_ports: set[tuple[str, int | None]] = set()

@@ -6,8 +6,8 @@ costs less than one that is false.
 
 from __future__ import annotations
 
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 from headgate.kubeschema import regex
 
 __all__ = ["check", "covers", "fits", "is_open"]
@@ -18,7 +18,7 @@ _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 """Regular expressions that every text matches."""
 
 
-def check(match: Place, found: Findings) -> None:
+def check(match: FieldCursor, found: Findings) -> None:
     """Refuses a regular expression that RE2 does not take or that is too large; warns of no condition."""
     expression = match["regex"]
     if expression.text is not None:
@@ -32,7 +32,7 @@ def check(match: Place, found: Findings) -> None:
         found.warn(match, "is no condition: set exact, prefix or regex, or leave it out")
 
 
-def is_open(match: Place) -> bool:
+def is_open(match: FieldCursor) -> bool:
     """Whether it matches every text, the empty one too."""
     exact, prefix, expression = match["exact"].text, match["prefix"].text, match["regex"].text
     if exact is not None:
@@ -40,7 +40,7 @@ def is_open(match: Place) -> bool:
     return not prefix if prefix is not None else expression is None or expression in _OPEN
 
 
-def covers(broad: Place, narrow: Place) -> bool:
+def covers(broad: FieldCursor, narrow: FieldCursor) -> bool:
     """Whether all that `narrow` matches is matched by `broad`. Exact goes before prefix before regex."""
     if is_open(broad):
         return True
@@ -52,15 +52,15 @@ def covers(broad: Place, narrow: Place) -> bool:
     return expression is not None and broad["exact"].text is None and _regex(broad) == expression
 
 
-def _prefix(match: Place) -> str | None:
+def _prefix(match: FieldCursor) -> str | None:
     return match["prefix"].text if match["exact"].text is None else None
 
 
-def _regex(match: Place) -> str | None:
+def _regex(match: FieldCursor) -> str | None:
     return match["regex"].text if match["prefix"].text is None else None
 
 
-def fits(match: Place, text: str) -> bool:
+def fits(match: FieldCursor, text: str) -> bool:
     """Whether it matches the text; an expression that does not compile or would take long matches none."""
     if is_open(match):
         return True

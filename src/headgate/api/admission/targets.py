@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headgate.api.admission.place import Place
+from headgate.api.admission.field_cursor import FieldCursor
 
 __all__ = ["ScalingTarget", "group_of", "of_autoscaler", "of_binding", "pool"]
 
@@ -22,17 +22,17 @@ _GROUPS = {
 class ScalingTarget(NamedTuple):
     """One target of a binding, and its bounds."""
 
-    place: Place
+    place: FieldCursor
     """Of the scalingConfiguration or of the item of params."""
     workload: tuple[str, str]
     """Kind and name."""
 
     @property
-    def reference(self) -> Place:
+    def reference(self) -> FieldCursor:
         return self.place.at("target.targetRef")
 
 
-def of_binding(binding: Place) -> Iterator[ScalingTarget]:
+def of_binding(binding: FieldCursor) -> Iterator[ScalingTarget]:
     """The workloads whose replicas an AutoscalingPolicyBinding decides, in the order of the manifest."""
     spec = binding["spec"]
     for place in (spec["scalingConfiguration"], *spec["optimizerConfiguration"]["params"].items()):
@@ -41,20 +41,20 @@ def of_binding(binding: Place) -> Iterator[ScalingTarget]:
             yield ScalingTarget(place, (reference["kind"].text or "", name))
 
 
-def of_autoscaler(autoscaler: Place) -> tuple[str, str] | None:
+def of_autoscaler(autoscaler: FieldCursor) -> tuple[str, str] | None:
     """Kind and name of the workload that a HorizontalPodAutoscaler scales."""
     reference = autoscaler.at("spec.scaleTargetRef")
     kind, name = reference["kind"].text, reference["name"].text
     return (kind, name) if kind and name else None
 
 
-def group_of(reference: Place) -> str | None:
+def group_of(reference: FieldCursor) -> str | None:
     """The group of an ObjectReference; None if it does not say one and the kind does not tell."""
     version, kind = reference["apiVersion"].text, reference["kind"].text or ""
     return version.rpartition("/")[0] if version else _GROUPS.get(kind)
 
 
-def pool(obj: Place) -> tuple[str, str, str] | None:
+def pool(obj: FieldCursor) -> tuple[str, str, str] | None:
     """Namespace, group and name of the pool that an InferenceModel or InferenceObjective refers to.
 
     The group is that of the manifest; a default has been filled in before.

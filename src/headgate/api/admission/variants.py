@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from headgate.api.admission import bindings
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check"]
@@ -21,7 +21,7 @@ SYSTEM_NAMESPACE = "workload-variant-autoscaler-system"
 _SCALABLE = (("apps", "Deployment"), ("apps", "StatefulSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
 
 
-def check(variant: Place, old: Place | None, others: View, found: Findings) -> None:
+def check(variant: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a VariantAutoscaling."""
     _check_identity(variant, found)
     parameters = variant.at("spec.variantProfile.perfParms")
@@ -31,7 +31,7 @@ def check(variant: Place, old: Place | None, others: View, found: Findings) -> N
     _check_workload(variant, others, found)
 
 
-def _check_identity(variant: Place, found: Findings) -> None:
+def _check_identity(variant: FieldCursor, found: Findings) -> None:
     spec = variant["spec"]
     model, kind, count = spec["modelID"].text, spec["accelerator"].text, spec["acceleratorCount"].integer
     if model and kind and count is not None:
@@ -44,7 +44,7 @@ def _check_identity(variant: Place, found: Findings) -> None:
         found.warn(label, f'"{label.text}" is another accelerator than spec.accelerator, which is "{kind}"')
 
 
-def _check_numbers(parameters: Place, names: tuple[str, ...], found: Findings) -> None:
+def _check_numbers(parameters: FieldCursor, names: tuple[str, ...], found: Findings) -> None:
     if not isinstance(parameters.value, dict):
         return
     for name in names:
@@ -65,7 +65,7 @@ def _is_number(text: str) -> bool:
     return math.isfinite(value) and value >= 0
 
 
-def _check_objective(variant: Place, others: View, found: Findings) -> None:
+def _check_objective(variant: FieldCursor, others: View, found: Findings) -> None:
     reference = variant.at("spec.sloClassRef")
     name, key = reference["name"], reference["key"]
     if not name.text:
@@ -74,7 +74,7 @@ def _check_objective(variant: Place, others: View, found: Findings) -> None:
     for place in (namespace, SYSTEM_NAMESPACE):
         config = others.get("", "ConfigMap", ObjectKey(place, name.text))
         if config is not None:
-            if key.text and key.text not in Place(config)["data"].mapping:
+            if key.text and key.text not in FieldCursor(config)["data"].mapping:
                 told = f'ConfigMap {place}/{name.text} has no key "{key.text}": there is no objective'
                 found.warn(key, told)
             return
@@ -82,7 +82,7 @@ def _check_objective(variant: Place, others: View, found: Findings) -> None:
     found.warn(name, f"there is no ConfigMap {where}{others.among}; without an objective nothing is planned")
 
 
-def _check_workload(variant: Place, others: View, found: Findings) -> None:
+def _check_workload(variant: FieldCursor, others: View, found: Findings) -> None:
     """The workload that is scaled is the one with the name of the variant."""
     name = variant.at("metadata.name")
     if not name.text:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from headgate.api.admission import metadata, pods, selectors
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.others import View
-from headgate.api.admission.place import Place
+from headgate.api.admission.references import View
 
 __all__ = ["check_deployment", "check_replica_set", "check_stateful_set"]
 
@@ -34,7 +34,7 @@ _PERCENT_RULE = (
 )
 
 
-def check_deployment(deployment: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_deployment(deployment: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
     """All rules for a Deployment."""
     spec = deployment["spec"]
     _warn_of_name(deployment, old, found)
@@ -47,13 +47,17 @@ def check_deployment(deployment: Place, old: Place | None, others: View, found: 
         found.invalid(deadline, "must be greater than minReadySeconds")
 
 
-def check_replica_set(replica_set: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_replica_set(
+    replica_set: FieldCursor, old: FieldCursor | None, others: View, found: Findings
+) -> None:
     """All rules for a ReplicaSet."""
     _warn_of_name(replica_set, old, found)
     _check_set(replica_set["spec"], old, found)
 
 
-def check_stateful_set(stateful_set: Place, old: Place | None, others: View, found: Findings) -> None:
+def check_stateful_set(
+    stateful_set: FieldCursor, old: FieldCursor | None, others: View, found: Findings
+) -> None:
     """All rules for a StatefulSet, most of whose spec is for ever."""
     spec = stateful_set["spec"]
     _warn_of_name(stateful_set, old, found)
@@ -68,12 +72,14 @@ def check_stateful_set(stateful_set: Place, old: Place | None, others: View, fou
             found.forbidden(spec, _STATEFUL_RULE)
 
 
-def _warn_of_name(workload: Place, old: Place | None, found: Findings) -> None:
+def _warn_of_name(workload: FieldCursor, old: FieldCursor | None, found: Findings) -> None:
     if old is None:
         pods.warn_of_name(workload, "Pod names and hostnames", found)
 
 
-def _check_set(spec: Place, old: Place | None, found: Findings, *, called: str = "deployment") -> None:
+def _check_set(
+    spec: FieldCursor, old: FieldCursor | None, found: Findings, *, called: str = "deployment"
+) -> None:
     """What all have in common: a number, a selector, and a template that the selector selects.
 
     Kubernetes calls a ReplicaSet a deployment, too, when its selector is empty.
@@ -95,7 +101,7 @@ def _check_set(spec: Place, old: Place | None, found: Findings, *, called: str =
         found.required(template)
 
 
-def _check_template(template: Place, selector: Place | None, found: Findings) -> None:
+def _check_template(template: FieldCursor, selector: FieldCursor | None, found: Findings) -> None:
     labels = template.at("metadata.labels")
     metadata.check_labels(labels, found)
     if selector is not None and not selectors.matches(selector, labels.texts):
@@ -109,7 +115,7 @@ def _check_template(template: Place, selector: Place | None, found: Findings) ->
         found.forbidden(deadline, "activeDeadlineSeconds in ReplicaSet is not Supported")
 
 
-def _check_strategy(strategy: Place, found: Findings) -> None:
+def _check_strategy(strategy: FieldCursor, found: Findings) -> None:
     rolling = strategy["rollingUpdate"]
     if strategy["type"].text == "Recreate":
         if rolling.present:
@@ -124,19 +130,19 @@ def _check_strategy(strategy: Place, found: Findings) -> None:
         found.invalid(unavailable, "must not be greater than 100%")
 
 
-def _check_share(limit: Place, found: Findings) -> None:
+def _check_share(limit: FieldCursor, found: Findings) -> None:
     """A number of Pods, or a percentage of them."""
     if limit.text is not None and not _PERCENT.fullmatch(limit.text):
         found.invalid(limit, _PERCENT_RULE)
     pods.at_least(limit, 0, found)
 
 
-def _percent(limit: Place) -> int:
+def _percent(limit: FieldCursor) -> int:
     text = limit.text
     return int(text[:-1][:18]) if text is not None and _PERCENT.fullmatch(text) else 0
 
 
-def _is_zero(limit: Place) -> bool:
+def _is_zero(limit: FieldCursor) -> bool:
     text = limit.text
     return limit.integer == 0 or (
         text is not None and bool(_PERCENT.fullmatch(text)) and not text.strip("0%")

@@ -149,7 +149,7 @@ class RemoteView:
     def serves(self, group: str, kind: str) -> bool:
         return self._server.ask(messages.GetKind(group, kind), messages.FoundKind).is_served
 
-    def filed(self, entry: admission.Entry) -> Sequence[admission.Filed]:
+    def filed(self, entry: admission.IndexKey) -> Sequence[admission.Filed]:
         return self._server.ask(messages.GetEntries(*entry), messages.FoundEntries).filed
 
 

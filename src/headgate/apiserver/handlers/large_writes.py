@@ -29,7 +29,7 @@ import msgspec
 
 from headgate import helper_process
 from headgate.api import ObjectKey
-from headgate.api.admission import Entry
+from headgate.api.admission import IndexKey
 from headgate.apiserver import builtin, errors
 from headgate.apiserver.handlers import large_write_messages as messages
 from headgate.apiserver.handlers.changes import Change
@@ -246,7 +246,7 @@ class LargeWrites:
         )
 
     def _found(self, target: Target, asked: messages.Ask) -> msgspec.Struct:
-        others = self._objects.neighbours
+        others = self._objects.store_view
         match asked:
             case messages.GetObject(key):
                 return _found_object(self._objects.store.get(key))
@@ -255,7 +255,7 @@ class LargeWrites:
             case messages.GetKind(group, kind):
                 return messages.FoundKind(others.serves(group, kind))
             case messages.GetEntries(about, value):
-                return messages.FoundEntries(list(others.filed(Entry(about, value))))
+                return messages.FoundEntries(list(others.filed(IndexKey(about, value))))
             case messages.GetAddress(name, spec):
                 service = {"spec": spec}
                 try:

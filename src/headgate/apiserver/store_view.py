@@ -12,7 +12,7 @@ from headgate.apiserver.storage import Event, Key, Store, Stored
 _INDEXED_GROUPS = frozenset(group for group, _ in admission.INDEXED)
 
 
-class Neighbours:
+class StoreView:
     """An `admission.View` of the store. It is asked on writes only; each answer is a lookup."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
@@ -45,7 +45,7 @@ class Neighbours:
     def serves(self, group: str, kind: str) -> bool:
         return self._served(group, kind) is not None
 
-    def filed(self, entry: admission.Entry) -> Sequence[admission.Filed]:
+    def filed(self, entry: admission.IndexKey) -> Sequence[admission.Filed]:
         return self._index.find(entry)
 
     def statistics(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Place", "whole"]
+__all__ = ["FieldCursor", "whole"]
 
 _NOTHING: dict[str, Any] = {}
 
@@ -21,38 +21,40 @@ def whole(value: object) -> int | None:
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-class Place:
+class FieldCursor:
     """One value of an object. The path becomes text only if there is something to say about it."""
 
     __slots__ = ("_parent", "_step", "value")
 
-    def __init__(self, value: object, parent: Place | None = None, step: str | int | tuple[str] = "") -> None:
+    def __init__(
+        self, value: object, parent: FieldCursor | None = None, step: str | int | tuple[str] = ""
+    ) -> None:
         """`step` leads here from the parent: a field, an index, or the key of a map in a tuple."""
         self.value: Any = value
         self._parent = parent
         self._step = step
 
-    def __getitem__(self, name: str) -> Place:
+    def __getitem__(self, name: str) -> FieldCursor:
         """The field of that name; its value is None if there is none."""
         value = self.value
-        return Place(value.get(name) if isinstance(value, dict) else None, self, name)
+        return FieldCursor(value.get(name) if isinstance(value, dict) else None, self, name)
 
     def get(self, name: str) -> Any:
         """The value of a field, or None. Most fields are in order, and need no place to be spoken of."""
         value = self.value
         return value.get(name) if isinstance(value, dict) else None
 
-    def at(self, path: str) -> Place:
+    def at(self, path: str) -> FieldCursor:
         """The field at a dotted path: `at("spec.template.spec")`."""
         place = self
         for name in path.split("."):
             place = place[name]
         return place
 
-    def key(self, name: str) -> Place:
+    def key(self, name: str) -> FieldCursor:
         """The entry of a map, which Kubernetes writes as `labels[name]`."""
         value = self.value
-        return Place(value.get(name) if isinstance(value, dict) else None, self, (name,))
+        return FieldCursor(value.get(name) if isinstance(value, dict) else None, self, (name,))
 
     def __str__(self) -> str:
         steps: list[str] = []
@@ -99,13 +101,13 @@ class Place:
         """Whether it is an empty list, map or text."""
         return isinstance(self.value, list | dict | str) and not self.value
 
-    def items(self) -> Iterator[Place]:
+    def items(self) -> Iterator[FieldCursor]:
         """The items of a list."""
         if isinstance(self.value, list):
             for index, item in enumerate(self.value):
-                yield Place(item, self, index)
+                yield FieldCursor(item, self, index)
 
-    def entries(self) -> Iterator[tuple[str, Place]]:
+    def entries(self) -> Iterator[tuple[str, FieldCursor]]:
         """The keys and values of a map."""
         for name, value in self.mapping.items():
-            yield name, Place(value, self, (name,))
+            yield name, FieldCursor(value, self, (name,))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from headgate.api.admission import targets
-from headgate.api.admission.place import Place
+from headgate.api.admission.field_cursor import FieldCursor
 
 __all__ = [
     "ADAPTER",
@@ -20,7 +20,7 @@ __all__ = [
     "POOL_MODEL",
     "SCALES",
     "SELECTS",
-    "Entry",
+    "IndexKey",
     "of",
     "selection",
 ]
@@ -39,84 +39,84 @@ SCALES = "scales"
 """The object decides how many replicas the workload has."""
 
 
-class Entry(NamedTuple):
+class IndexKey(NamedTuple):
     """One key of the index."""
 
     about: str
     value: tuple[str, ...]
 
 
-def of(group: str, kind: str, obj: dict[str, Any]) -> Iterator[Entry]:
+def of(group: str, kind: str, obj: dict[str, Any]) -> Iterator[IndexKey]:
     """The entries of an object."""
     entries = _OF_KIND.get((group, kind))
-    return iter(()) if entries is None else entries(Place(obj))
+    return iter(()) if entries is None else entries(FieldCursor(obj))
 
 
-def selection(kind: str, namespace: str, labels: dict[str, str]) -> Iterator[Entry]:
+def selection(kind: str, namespace: str, labels: dict[str, str]) -> Iterator[IndexKey]:
     """One entry for each label that Pods are selected by."""
-    return (Entry(SELECTS, (kind, namespace, key, value)) for key, value in labels.items())
+    return (IndexKey(SELECTS, (kind, namespace, key, value)) for key, value in labels.items())
 
 
-def _model_route(route: Place) -> Iterator[Entry]:
+def _model_route(route: FieldCursor) -> Iterator[IndexKey]:
     if name := route.at("spec.modelName").text:
-        yield Entry(MODEL, (name,))
+        yield IndexKey(MODEL, (name,))
     for adapter in {each.text for each in route.at("spec.loraAdapters").items()}:
         if adapter:
-            yield Entry(ADAPTER, (adapter,))
+            yield IndexKey(ADAPTER, (adapter,))
 
 
-def _model(model: Place) -> Iterator[Entry]:
+def _model(model: FieldCursor) -> Iterator[IndexKey]:
     if name := model.at("spec.name").text or model.at("metadata.name").text:
-        yield Entry(MODEL, (name,))
+        yield IndexKey(MODEL, (name,))
 
 
-def _inference_model(model: Place) -> Iterator[Entry]:
+def _inference_model(model: FieldCursor) -> Iterator[IndexKey]:
     name = model.at("spec.modelName").text
     if name:
-        yield Entry(MODEL, (name,))
+        yield IndexKey(MODEL, (name,))
         pool = targets.pool(model)
         if pool is not None:
-            yield Entry(POOL_MODEL, (*pool, name))
+            yield IndexKey(POOL_MODEL, (*pool, name))
 
 
-def _model_server(server: Place) -> Iterator[Entry]:
+def _model_server(server: FieldCursor) -> Iterator[IndexKey]:
     return _selection("ModelServer", server, server.at("spec.workloadSelector.matchLabels"))
 
 
-def _pool(pool: Place) -> Iterator[Entry]:
+def _pool(pool: FieldCursor) -> Iterator[IndexKey]:
     return _selection("InferencePool", pool, pool.at("spec.selector"))
 
 
-def _pool_v1(pool: Place) -> Iterator[Entry]:
+def _pool_v1(pool: FieldCursor) -> Iterator[IndexKey]:
     return _selection("InferencePool", pool, pool.at("spec.selector.matchLabels"))
 
 
-def _selection(kind: str, obj: Place, labels: Place) -> Iterator[Entry]:
+def _selection(kind: str, obj: FieldCursor, labels: FieldCursor) -> Iterator[IndexKey]:
     if name := obj.at("metadata.name").text:
-        yield Entry(NAMED, (kind, name))
+        yield IndexKey(NAMED, (kind, name))
     yield from selection(kind, _namespace(obj), labels.texts)
 
 
-def _binding(binding: Place) -> Iterator[Entry]:
+def _binding(binding: FieldCursor) -> Iterator[IndexKey]:
     for target in targets.of_binding(binding):
-        yield Entry(SCALES, (_namespace(binding), *target.workload))
+        yield IndexKey(SCALES, (_namespace(binding), *target.workload))
 
 
-def _autoscaler(autoscaler: Place) -> Iterator[Entry]:
+def _autoscaler(autoscaler: FieldCursor) -> Iterator[IndexKey]:
     if (workload := targets.of_autoscaler(autoscaler)) is not None:
-        yield Entry(SCALES, (_namespace(autoscaler), *workload))
+        yield IndexKey(SCALES, (_namespace(autoscaler), *workload))
 
 
-def _variant(variant: Place) -> Iterator[Entry]:
+def _variant(variant: FieldCursor) -> Iterator[IndexKey]:
     if name := variant.at("metadata.name").text:
-        yield Entry(SCALES, (_namespace(variant), "Deployment", name))
+        yield IndexKey(SCALES, (_namespace(variant), "Deployment", name))
 
 
-def _namespace(obj: Place) -> str:
+def _namespace(obj: FieldCursor) -> str:
     return obj.at("metadata.namespace").text or ""
 
 
-_OF_KIND: dict[tuple[str, str], Callable[[Place], Iterator[Entry]]] = {
+_OF_KIND: dict[tuple[str, str], Callable[[FieldCursor], Iterator[IndexKey]]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("networking.volcano.sh", "ModelRoute"): _model_route,
     ("networking.volcano.sh", "ModelServer"): _model_server,

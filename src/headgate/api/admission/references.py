@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from headgate.api.admission import entries
-from headgate.api.admission.entries import Entry
-from headgate.api.admission.place import Place
+from headgate.api.admission import index_keys
+from headgate.api.admission.field_cursor import FieldCursor
+from headgate.api.admission.index_keys import IndexKey
 from headgate.api.meta import ObjectKey
 
 __all__ = ["MANY", "NOBODY", "Filed", "Gathered", "Index", "View"]
@@ -56,7 +56,7 @@ class View(Protocol):
         """Whether objects of the kind could be there at all; if not, their absence means nothing."""
         ...
 
-    def filed(self, entry: Entry) -> Sequence[Filed]:
+    def filed(self, entry: IndexKey) -> Sequence[Filed]:
         """The oldest objects under an index entry, at most MANY."""
         ...
 
@@ -65,17 +65,17 @@ class Index:
     """Files objects under their entries; fed with every change, or with a set of manifests."""
 
     def __init__(self) -> None:
-        self._filed: dict[Entry, list[Filed]] = {}
-        self._entries: dict[tuple[str, str, ObjectKey], tuple[Filed, list[Entry]]] = {}
+        self._filed: dict[IndexKey, list[Filed]] = {}
+        self._entries: dict[tuple[str, str, ObjectKey], tuple[Filed, list[IndexKey]]] = {}
 
     def put(self, obj: Object) -> None:
         """Files an object, in place of what was filed under its kind and name before."""
         group, kind, key = _identity(obj)
         self.remove(group, kind, key)
-        found = list(dict.fromkeys(entries.of(group, kind, obj)))
+        found = list(dict.fromkeys(index_keys.of(group, kind, obj)))
         if not found:
             return
-        created = Place(obj).at("metadata.creationTimestamp").text or ""
+        created = FieldCursor(obj).at("metadata.creationTimestamp").text or ""
         filed = Filed(created, *key, group, kind)
         self._entries[group, kind, key] = (filed, found)
         for entry in found:
@@ -91,7 +91,7 @@ class Index:
             if not under:
                 del self._filed[entry]
 
-    def find(self, entry: Entry) -> Sequence[Filed]:
+    def find(self, entry: IndexKey) -> Sequence[Filed]:
         return self._filed.get(entry, ())[:MANY]
 
     def statistics(self) -> dict[str, int]:
@@ -128,7 +128,7 @@ class Gathered:
     def serves(self, group: str, kind: str) -> bool:
         return True if self._behind is None else self._behind.serves(group, kind)
 
-    def filed(self, entry: Entry) -> Sequence[Filed]:
+    def filed(self, entry: IndexKey) -> Sequence[Filed]:
         """Those of the cluster are older than manifests that are yet to be applied."""
         own = self._index.find(entry)
         if self._behind is None:
@@ -146,7 +146,7 @@ NOBODY = Gathered(())
 
 
 def _identity(obj: Object) -> tuple[str, str, ObjectKey]:
-    place = Place(obj)
+    place = FieldCursor(obj)
     meta = place["metadata"]
     group = (place["apiVersion"].text or "").rpartition("/")[0]
     key = ObjectKey(meta["namespace"].text or "", meta["name"].text or "")

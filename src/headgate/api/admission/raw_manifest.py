@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from headgate.api import gie_v1alpha1, kthena_networking, kthena_registry
+from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
-from headgate.api.admission.place import Place
 from headgate.kubeschema.structural import FieldError
 
 __all__ = ["errors", "warnings"]
@@ -22,7 +22,7 @@ def errors(group: str, kind: str, said: object) -> list[FieldError]:
     """Refusals of what somebody wrote of an object: all of a manifest, or the fields that a patch names."""
     if (group, kind) != (gie_v1alpha1.GROUP, "InferenceModel"):
         return []
-    targets = Place(said).at("spec.targetModels")
+    targets = FieldCursor(said).at("spec.targetModels")
     if not _unset(targets, "weight"):
         return []
     return [FieldError("FieldValueInvalid", str(targets), gie_v1alpha1.WEIGHTS_FOR_ALL)]
@@ -34,7 +34,7 @@ def warnings(obj: dict[str, Any]) -> list[str]:
     if kind not in _KINDS:
         return []
     found = Findings()
-    spec = Place(obj)["spec"]
+    spec = FieldCursor(obj)["spec"]
     group, _, _ = str(obj.get("apiVersion", "")).rpartition("/")
     match group, kind:
         case gie_v1alpha1.GROUP, "InferenceModel":
@@ -50,14 +50,14 @@ def warnings(obj: dict[str, Any]) -> list[str]:
 _KINDS = ("InferenceModel", "ModelRoute", "Model")
 
 
-def _check(items: Place, part: type[msgspec.Struct], name: str, found: Findings) -> None:
+def _check(items: FieldCursor, part: type[msgspec.Struct], name: str, found: Findings) -> None:
     """A weight of 10 beside one that is left out means 10 to 100, or 10 to 1, and never 10 to 90."""
     default = next(field.default for field in msgspec.structs.fields(part) if field.encode_name == name)
     for weight in _unset(items, name):
         found.warn(weight, f"is not set and counts {default} beside those that are: set all of them, or none")
 
 
-def _unset(items: Place, name: str) -> list[Place]:
+def _unset(items: FieldCursor, name: str) -> list[FieldCursor]:
     """The fields of this name that are left out, where other items have theirs."""
     fields = [item[name] for item in items.items() if isinstance(item.value, dict)]
     unset = [field for field in fields if not field.present]

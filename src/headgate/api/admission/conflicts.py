@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.api.admission.others import Filed
-from headgate.api.admission.place import Place
+from headgate.api.admission.field_cursor import FieldCursor
+from headgate.api.admission.references import Filed
 from headgate.api.meta import ObjectKey
 
 __all__ = ["is_before", "key_of", "others_than"]
@@ -14,18 +14,18 @@ _NEVER = "~"
 """Sorts behind every time: an object that has none yet is about to be created, so it is the youngest."""
 
 
-def key_of(obj: Place) -> ObjectKey:
+def key_of(obj: FieldCursor) -> ObjectKey:
     meta = obj["metadata"]
     return ObjectKey(meta["namespace"].text or "", meta["name"].text or "")
 
 
-def is_before(obj: Place, other: Filed) -> bool:
+def is_before(obj: FieldCursor, other: Filed) -> bool:
     """Whether the object is asked before the other: oldest first, then by namespace and name."""
     created = obj.at("metadata.creationTimestamp").text or _NEVER
     return (created, *key_of(obj)) < (other.created or _NEVER, *other.key)
 
 
-def others_than(obj: Place, filed: Iterable[Filed]) -> list[Filed]:
+def others_than(obj: FieldCursor, filed: Iterable[Filed]) -> list[Filed]:
     """Without the object itself, and without the ones that own it: they speak through it."""
     kind, key = obj["kind"].text, key_of(obj)
     owners = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.admission import amounts
+from headgate.api.admission import quantities
 
 Object = dict[str, Any]
 
@@ -15,7 +15,7 @@ _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 def default_deployment(deployment: Object) -> None:
     """A rollout replaces a quarter of the Pods at a time."""
-    amounts.default_template(deployment)
+    quantities.default_template(deployment)
     spec = deployment.get("spec")
     strategy = _part(spec, "strategy")
     _fill(strategy, {"type": "RollingUpdate"})
