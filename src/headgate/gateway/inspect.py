@@ -55,7 +55,7 @@ scanner = scan.Scanner(frozenset(Fields.__struct_fields__) | transfer.READ_MEMBE
 
 
 def inspect(body: bytes) -> Fields | Refusal:
-    """The routing fields of a JSON body, or why it cannot be routed (R16).
+    """The routing fields of a JSON body, or why it cannot be routed.
 
     Needs up to 6 ns for each byte, in one step: of large bodies, pass only the members that are needed.
     """

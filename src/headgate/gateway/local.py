@@ -83,7 +83,7 @@ def _options(proxy: Proxy, request: Request) -> bytes:
 
 
 class ModelList:
-    """Every name that a request may use, sorted, in OpenAI's form (R19).
+    """Every name that a request may use, sorted, in OpenAI's form.
 
     A change of routes costs as much as the names that it is about; the list is put together when a client
     asks for it after a change.

@@ -31,7 +31,7 @@ def match(snapshot: Snapshot, model: str, path: str, headers: Headers) -> Match 
 
     A rule whose weights are all 0 lets the next route try, as Kthena's router does; it is returned only
     if no other route has a rule for the request. A name that some route has as its model is never looked up
-    among the adapters, even if no rule fits (R13); and only one that no route has goes to those that take
+    among the adapters, even if no rule fits; and only one that no route has goes to those that take
     unknown names. None means that there is no such rule. Raises TooCostlyError.
     """
     routes = snapshot.models.get(model)

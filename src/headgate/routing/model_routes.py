@@ -24,7 +24,7 @@ def route(source: api.ModelRoute, reporter: Reporter) -> Route:
         try:
             pattern = _pattern(rule.model_match)
         except patterns.InvalidPatternError as error:
-            # Such a rule never matches (R5): falling through to the next is what the references do.
+            # Such a rule never matches: falling through to the next is what the references do.
             told = f"not a regular expression: {error}"
             reporter.report(f"spec.rules[{index}].modelMatch", "InvalidPattern", told)
             continue

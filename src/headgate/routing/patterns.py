@@ -49,12 +49,12 @@ class Work:
 
 
 class StringPattern(msgspec.Struct, frozen=True):
-    """One string condition. Of several fields set, exact goes before prefix, and prefix before regex (R7)."""
+    """One string condition. Of several fields set, exact goes before prefix, and prefix before regex."""
 
     exact: str | None = None
     prefix: str | None = None
     regex: Any = None
-    """A compiled RE2 expression, searched unanchored (R4)."""
+    """A compiled RE2 expression, searched unanchored."""
     longest: int = 1 << 20
     """Characters that the expression is searched in; it never matches a longer value."""
 

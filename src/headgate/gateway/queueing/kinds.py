@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
 
 UNKNOWN = "unknown"
-"""Stands for every model that has no route, so that clients cannot make labels up (R14)."""
+"""Stands for every model that has no route, so that clients cannot make labels up."""
 
 
 class Kind(NamedTuple):
