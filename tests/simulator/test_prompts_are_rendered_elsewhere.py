@@ -4,7 +4,6 @@ import json
 import logging
 import socket
 
-import grpc
 import httpx2
 import pytest
 import tokenizers
@@ -14,7 +13,6 @@ from headgate.cli.simulate import simulate
 from headgate.simulator import server as simulator_server
 from headgate.simulator.model import PROFILES
 from headgate.simulator.server import ServerSettings
-from headgate.simulator.server.vllm_grpc.messages import CLASSES, SERVICE
 
 WORDS = ["[none]", "how", "deep", "is", "the", "canal"]
 TEXT = "how deep is the canal"
@@ -116,21 +114,6 @@ async def test_tokens_are_told_as_the_render_service_has_them(pair):
     assert told == there
     assert told["tokens"] == rendered["token_ids"] == chat["tokens"] == [1, 2, 3, 4, 5]
     assert back["prompt"] == "how deep"
-
-
-async def test_calls_over_grpc_have_its_tokens(pair):
-    """Where they bring a text."""
-    asked = CLASSES["GenerateRequest"](request_id="r", text=TEXT, sampling_params={"max_tokens": 1})
-    async with pair(grpc=True) as (server, _):
-        address = f"127.0.0.1:{server.client.base_url.port}"
-        async with grpc.aio.insecure_channel(address) as channel:
-            generate = channel.unary_stream(
-                f"/{SERVICE}/Generate",
-                request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=CLASSES["GenerateResponse"].FromString,
-            )
-            (answer,) = [each async for each in generate(asked)]
-    assert answer.complete.prompt_tokens == 5
 
 
 async def test_cached_blocks_and_images_are_those_that_were_rendered(pair, fast):

@@ -113,14 +113,6 @@ class Generator:
         rng = lengths.rng_of(generation.prompts[0], self._settings.seed, "time of the image")
         return drawn(*self.tuning().image_s(), rng)
 
-    def start(self, generation: Generation) -> tuple[Ticket, list[Script]]:
-        """Let the engine begin, for who is answered otherwise than by an Exchange and ends the ticket."""
-        self._require_awake(generation)
-        scripts = self._scripts(generation)
-        asks = self._asks(generation, scripts, (), self._settings.cache_hit_threshold, keeps_kv=False)
-        ticket = self._begin(asks, every_token=generation.stream, rank=None)
-        return ticket, _unless_turned_away(scripts, ticket)
-
     async def compute(self, exchange: Exchange, generation: Generation) -> None:
         """Let the engine do the work of a request whose answer is not text."""
         self._require_awake(generation)

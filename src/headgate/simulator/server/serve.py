@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 import uvicorn
 import uvloop
@@ -21,7 +21,6 @@ from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
 from headgate.simulator.server.tokenizing import open_tokenizer
 
-Protocol: TypeAlias = 'type[asyncio.Protocol] | Literal["httptools"]'
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 
@@ -83,9 +82,8 @@ async def running(
         tokenizer = await asyncio.to_thread(open_tokenizer, settings.tokenizer)
         instance = Instance(settings, host, port, dataset, tokenizer, store)
         await parts.enter_async_context(instance.running())
-        http, end_calls = await _protocol(parts, instance)
         app = HttpLog(EngineApp(instance)) if settings.log_http else EngineApp(instance)
-        server = serving.EmbeddedServer(_uvicorn_config(app, settings, certificate, http))
+        server = serving.EmbeddedServer(_uvicorn_config(app, settings, certificate))
         await parts.enter_async_context(contextlib.aclosing(server))
         group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
@@ -95,8 +93,6 @@ async def running(
             yield instance.ranks
         finally:
             cut = asyncio.get_running_loop().call_later(settings.drain_s, instance.cut)
-            if end_calls is not None:
-                await end_calls()
             server.stop()
             await answering
             cut.cancel()
@@ -151,24 +147,12 @@ def _certificate(settings: ServerSettings, host: str) -> tls.Certificate | None:
     return tls.Certificate(settings.ssl_certfile, settings.ssl_keyfile)
 
 
-async def _protocol(
-    parts: contextlib.AsyncExitStack, instance: Instance
-) -> tuple[Protocol, Callable[[], Awaitable[None]] | None]:
-    """What the server speaks: HTTP/1.1, and gRPC if it is to, of which the calls are to be ended first."""
-    if not instance.settings.grpc:
-        return "httptools", None
-    from headgate.simulator.server.vllm_grpc import multiplexed, service
-
-    path, end_calls = await parts.enter_async_context(service.running(instance))
-    return multiplexed.passing_on(path), end_calls
-
-
 def _uvicorn_config(
-    app: EngineApp | HttpLog, settings: ServerSettings, certificate: tls.Certificate | None, http: Protocol
+    app: EngineApp | HttpLog, settings: ServerSettings, certificate: tls.Certificate | None
 ) -> uvicorn.Config:
     config = serving.configuration(
         app,
-        http=http,
+        http="httptools",
         timeout_keep_alive=KEEP_ALIVE_S,
         proxy_headers=False,
         # Streams are cut after `drain_s`; this is for a client that does not even read that.
@@ -176,8 +160,5 @@ def _uvicorn_config(
     )
     if certificate is not None:
         config.load()
-        if settings.grpc:
-            # Who speaks both gets HTTP/1.1: only gRPC is answered by HTTP/2.
-            certificate.context.set_alpn_protocols(["http/1.1", "h2"])
         config.ssl = certificate.context
     return config

@@ -113,8 +113,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long it may take for a prompt."""
     mm_render_timeout_s: float = 60.0
     """How long for one with images and the like."""
-    grpc: bool = False
-    """Whether the port answers vLLM's gRPC service, too."""
     ssl_certfile: str | None = None
     """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
     ssl_keyfile: str | None = None
@@ -185,8 +183,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield "render_url: leave it out where tokenizer is given, or the other way round"
 
     def _of_files(self) -> Iterator[str]:
-        if self.grpc and importlib.util.find_spec("grpc") is None:
-            yield "grpc: needs grpcio and protobuf; install headgate[grpc]"
         if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:
             yield "tokenizer: needs the package tokenizers; install headgate[tokenizers]"
         if not is_table_name(self.dataset_table_name):

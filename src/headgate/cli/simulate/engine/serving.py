@@ -293,7 +293,6 @@ PROTOCOLS = options(
         help="Certificate in PEM, to serve https; read anew when it changes.",
     ),
     click.option("--ssl-keyfile", type=click.Path(dir_okay=False), help="Its key."),
-    click.option("--grpc", is_flag=True, help="Answer vLLM's gRPC on the same port; needs headgate[grpc]."),
     click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
 )
 IGNORED = options(

@@ -77,21 +77,8 @@ class Failures:
 
     async def admit(self, exchange: Exchange) -> None:
         """A request for work comes: it may be cut, late, refused, or marked to go wrong later."""
-        if kind := await self._pass(exchange.header(b"x-return-error")):
-            exchange.mishap = Mishap(kind, self.settings)
-
-    async def admit_call(self, forced: str) -> None:
-        """As `admit`, for a call that is not HTTP/1.1: what would go wrong with its answer is a 503."""
-        await self._until_it_goes_on()
-        if self.is_down:
-            raise ApiError(503, "The engine has crashed")
-        if kind := await self._pass(forced):
-            raise ApiError(503, f"This call was chosen to fail ({kind})")
-
-    async def _pass(self, forced: str) -> MishapKind | None:
-        """What is to go wrong with the answer; raises what goes wrong before."""
         now = self._now()
-        if forced:
+        if forced := exchange.header(b"x-return-error"):
             raise _forced(forced)
         draw = self._rng.random()
         if late_s := self._faults.late_s(now, draw):
@@ -101,8 +88,9 @@ class Failures:
             self.injected["error"] += 1
             raise ApiError(error.status, "The schedule of faults says so", retry_after_s=error.rest_s or 0)
         if self._rng.random() * 100 < self.settings.failure_injection_rate and self.settings.failure_types:
-            return await self._fail()
-        return None
+            kind = await self._fail()
+            if kind is not None:
+                exchange.mishap = Mishap(kind, self.settings)
 
     async def require_up(self, exchange: Exchange) -> None:
         """Who asks an engine that has crashed is cut, and who asks one that is stopped waits."""
