@@ -11,7 +11,7 @@ from headgate.gateway import gauges, in_flight, learning
 from headgate.gateway.decision import decide
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
-from headgate.gateway.usage import Tail
+from headgate.gateway.usage import Tail, Usage, tail_of
 
 PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
 
@@ -182,6 +182,43 @@ def test_cached_tokens_have_three_names(said, cached):
     tail = Tail()
     tail.add(b'{"choices":[],"usage":' + said.encode() + b"}")
     assert tail.usage().cached == cached
+
+
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+TOKENS = b'data: {"type":"content_block_delta","delta":{"text":"water"}}\n\n' * 400
+COUNTED = {
+    "/v1/completions": b'data: {"choices":[],"usage":{"prompt_tokens":40,"completion_tokens":400,'
+    b'"prompt_tokens_details":{"cached_tokens":10}}}\n\ndata: [DONE]\n\n',
+    "/v1/messages": b'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":400}}\n\n',
+}
+STARTED = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":30,'
+    b'"cache_read_input_tokens":10,"output_tokens":1}}}\n\n'
+)
+
+
+@pytest.mark.parametrize("path", COUNTED)
+def test_counts_are_read_wherever_a_chunk_ends(path):
+    """A proxy before an engine makes chunks of what it happens to read."""
+    start, end = STARTED if path == "/v1/messages" else b"", COUNTED[path]
+    for place in range(1, max(len(start), len(end))):
+        tail = tail_of(path)
+        tail.add(chunk(start[:place] or TOKENS))
+        tail.add(chunk(start[place:] or TOKENS) + chunk(TOKENS) + chunk(end[:place]))
+        tail.add((chunk(end[place:]) if end[place:] else b"") + b"0\r\n\r\n")
+        assert tail.usage() == Usage(40, 400, 10), place
+
+
+@pytest.mark.parametrize("first", [b": waiting\n\n", b'event: ping\ndata: {"type":"ping"}\n\n'])
+def test_what_precedes_the_start_of_a_message_hides_no_count(first):
+    """A server may keep the connection alive while the request waits."""
+    tail = tail_of("/v1/messages")
+    for data in (first, first, STARTED, TOKENS, COUNTED["/v1/messages"]):
+        tail.add(chunk(data))
+    assert tail.usage() == Usage(40, 400, 10)
 
 
 def test_one_odd_prompt_does_not_change_what_is_known_of_the_others():

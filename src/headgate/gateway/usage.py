@@ -65,6 +65,8 @@ class Reported(CachedTokens, frozen=True):
 
 _decode = msgspec.json.Decoder(Reported).decode
 _KEY = b'"usage":'
+_FRAMING = re.compile(rb"\r\n[0-9a-fA-F]{1,16}[ \t]*(?:;[^\r\n]*)?\r\n")
+"""What stands between two chunks: proxies before engines end them anywhere, even amid a count."""
 _DATA = b"data:"
 _START = b"message_start"
 _MESSAGES = "/v1/messages"
@@ -116,7 +118,7 @@ class Tail:
         return None if reported is None else reported.usage()
 
     def _reported(self) -> Reported | None:
-        text = self.text()
+        text = _FRAMING.sub(b"", self.text())
         at = text.rfind(_KEY)
         looked_at = 0
         while at >= 0 and looked_at < MOST_LOOKED_AT:
@@ -137,13 +139,15 @@ class MessagesTail(Tail):
     def __init__(self) -> None:
         super().__init__()
         self._head = b""
-        """The first event."""
+        """What comes up to the end of `message_start`: pings and comments may precede it."""
         self._is_beginning = True
 
     def add(self, data: bytes) -> None:
         if self._is_beginning:
             self._head += data[:KEEP_BYTES]
-            self._is_beginning = len(self._head) < KEEP_BYTES and b"\n\n" not in self._head
+            start = self._head.find(_START)
+            has_all = start >= 0 and self._head.find(b"\n\n", start) >= 0
+            self._is_beginning = len(self._head) < KEEP_BYTES and not has_all
         super().add(data)
 
     def _reported(self) -> Reported | None:
@@ -155,7 +159,7 @@ class MessagesTail(Tail):
         return Reported(**said)
 
     def _reported_at_start(self) -> Reported | None:
-        text = self._head
+        text = _FRAMING.sub(b"", self._head)
         at = text.find(_KEY, text.find(_START)) if _START in text else -1
         return _read(_object(text, at + len(_KEY))) if at >= 0 else None
 
