@@ -20,8 +20,8 @@ from headgate.gateway.http2.errors import Http2Error, NotTakenError
 from headgate.gateway.pieces import Pieces
 
 if TYPE_CHECKING:
-    from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.request import Header
+    from headgate.gateway.settings import GatewaySettings
     from headgate.gateway.usage import Tail
 
 
@@ -66,8 +66,21 @@ class Exchange(Protocol):
     def upstream_broke(self, message: str) -> None: ...
 
 
+class Home(Protocol):
+    """Where the connections to one endpoint are kept while no request has them."""
+
+    settings: GatewaySettings
+    uploads: turns.Turns
+    downloads: turns.Turns
+
+    @property
+    def speaks_http2(self) -> bool: ...
+    def give_back(self, connection: UpstreamConnection) -> None: ...
+    def lost(self, connection: UpstreamConnection) -> None: ...
+
+
 class UpstreamConnection(asyncio.Protocol):
-    """One connection to an endpoint; owned by its `EndpointConnections`, lent to one Exchange at a time."""
+    """One connection to an endpoint; owned by its `Home`, lent to one Exchange at a time."""
 
     __slots__ = (
         "_begun",
@@ -99,7 +112,7 @@ class UpstreamConnection(asyncio.Protocol):
         "reused",
     )
 
-    def __init__(self, home: EndpointConnections) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._transport: asyncio.Transport | None = None
         self._is_given_up = False
