@@ -99,6 +99,23 @@ def test_a_process_that_ends_leaves_the_others_what_it_had_beyond_its_part():
     assert [len(process.queue) for process in processes] == [5, 5]
 
 
+def test_a_process_that_ends_takes_no_place_from_those_that_had_few():
+    """The next in its place begins with an equal part, which those give up that had more."""
+    hub, processes = made(3, max_requests=300)
+    for _ in range(30):
+        for requests, process in zip((1, 30, 1), processes, strict=True):
+            process.came[0] = requests  # which went at once
+        exchange(hub, processes)
+    few, many, ended = processes
+    had = few.queue.bounds.all.requests
+    assert had < many.queue.bounds.all.requests / 3
+    hub.forget(ended)
+    for _ in range(5):
+        exchange(hub, [few, many])
+        assert few.queue.bounds.all.requests >= had * 2 / 3
+    assert few.queue.bounds.all.requests + many.queue.bounds.all.requests <= 200
+
+
 def test_requests_in_flight_are_bounded_for_all():
     """Kthena's FAIRNESS_MAX_CONCURRENT: 10 for two processes, one of which has all the requests at first."""
     endpoint = object()

@@ -63,14 +63,17 @@ class Promises(Generic[Who]):
         self, wanted: Mapping[Who, float], turn: int, bound: float, even: float, absent: int
     ) -> dict[Who, float]:
         """As much of what each is to have as nobody else is promised; `absent` are there, or will be, and
-        have said nothing, nor can be told anything."""
+        have said nothing, nor can be told anything. Where their parts are missing, those that have more than
+        they are to have give them up: what the others have is not taken away."""
         for who in wanted:
             self._of.setdefault(who, _Promise(even))
         given = {who: self._of[who].most for who in wanted}
         taken = sum(given.values()) + absent * even
+        most = bound * (1.0 + ROUNDING)
+        fitting = min(max(most - absent * even, 0.0) / max(sum(wanted.values()), ROUNDING), 1.0)
         for who, part in wanted.items():
             before = given[who]
-            given[who] = max(min(part, bound * (1.0 + ROUNDING) - taken + before), 0.0)
+            given[who] = min(part * fitting, before + max(most - taken, 0.0))
             self._of[who].tell(turn, given[who])
             taken += max(given[who], before) - before
         return given
