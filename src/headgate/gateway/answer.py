@@ -91,7 +91,7 @@ class Answer:
                     continue
             if key in _OF_ITS_OWN:
                 if key == b"content-encoding":
-                    self.is_encoded = is_encoded(value)
+                    self.is_encoded = self.is_encoded or is_encoded(value)
                     parts += (key, b": ", value, b"\r\n")
                 elif key == b"transfer-encoding":
                     if chunked or value.lower() != b"chunked":
@@ -137,6 +137,11 @@ class Answer:
     def add(self, line: bytes) -> None:
         """Adds a header line to the head, which must not have been passed on yet."""
         self._head = self._head.replace(b"\r\n", b"\r\n" + line, 1)
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the bytes of a body that passes as it came have the framing of chunks."""
+        return self._framing is not None
 
     @property
     def taken_bytes(self) -> int:

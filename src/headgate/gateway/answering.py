@@ -128,6 +128,8 @@ class Answering(PairedDelivery):
         if load.suspect_until > now and not blame.is_suspect(status):
             load.answered(now, self.sent_at)
         answer = self._answer = self._answer_of(status, headers, now)
+        if answer.is_encoded and status < 400:
+            self._inflate_beside(answer, headers)
         if self.request.wants_decision:
             answer.add(decision_header.line(self, self._limits_told()))
         if pool.policy.marks_answers and self.choice is not None:
@@ -143,6 +145,11 @@ class Answering(PairedDelivery):
         self._drop_body()
         if self.handover is None and (self.request.held_bytes <= LONG_BYTES or not connection.is_sending):
             self._proxy.bodies.release(self.request)
+
+    def _inflate_beside(self, answer: Answer | Continuation, headers: list[Header]) -> None:
+        """The endpoint compresses although it was asked not to: counts are read in a copy."""
+        is_chunked = isinstance(answer, Answer) and answer.is_chunked
+        self.tail = self._proxy.inflating.tail(self.tail, headers, is_chunked=is_chunked)
 
     def _back_at(self, pool: PoolState, at: float, now: float) -> list[float]:
         """When endpoints want requests again, if those that were asked all want none now."""
@@ -225,8 +232,8 @@ class Answering(PairedDelivery):
         """How further bytes of the answer come to the client; None if they must pass through `forward`."""
         answer, write = self._answer, self._client.writer()
         assert answer is not None
-        if write is None or not self.first_byte_at or not answer.is_straight:
-            return None
+        if write is None or not self.first_byte_at or not answer.is_straight or answer.is_encoded:
+            return None  # of a compressed answer, all bytes are needed to read its end
         return answer.change, write if self.handover is None else self.handover.counting(write)
 
     def finished(self, now: float) -> None:

@@ -71,6 +71,11 @@ class Exchange(Answering):
         """Whether the bytes of its answer are compressed, so that they tell neither events nor counts."""
         return self._answer is not None and self._answer.is_encoded
 
+    @property
+    def plain_bytes(self) -> int:
+        """How long its answer is before it was compressed; 0 if it was and could not be inflated."""
+        return self.tail.plain_bytes if self.is_encoded else self.bytes_out + self.taken_bytes
+
     def tried(self, now: float) -> list[tuple[str, str, int]]:
         """All attempts, once it is over: the endpoint's name, what happened, milliseconds."""
         tried = [*self.failed_attempts] if self.failed_attempts is not None else []
@@ -266,9 +271,10 @@ class Exchange(Answering):
     def _counted(self) -> Usage | None:
         """What the endpoint says that it counted, as far as that can be."""
         usage = self.tail.usage()
-        if usage is None or not usage.is_possible(self.bytes_in, self.bytes_out + self.taken_bytes):
+        if usage is None:
             return None
-        return usage
+        answer_bytes = self.tail.plain_bytes or self.bytes_out + self.taken_bytes
+        return usage if usage.is_possible(self.bytes_in, answer_bytes) else None
 
     def _judge_content(self, now: float) -> None:
         if self.usage is not None and self.usage.completion:

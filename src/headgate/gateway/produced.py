@@ -15,14 +15,13 @@ def tokens(exchange: Exchange, expected_tokens: int) -> int:
     """Of an answer that broke off, or has no counts; counts that there are may be those of its beginning.
 
     Engines send what they generate, a token in each event; of an answer in one piece, no more than was
-    expected is believed. A compressed answer counts for as many as expected, or for its bytes if these are
-    fewer. Read from the end of the answer and its length: nothing is kept for it on its way.
+    expected is believed. A compressed answer that could not be inflated counts for as many as expected, or
+    for its bytes if these are fewer. Read from the end of the answer and its length: nothing is kept for it
+    on its way.
     """
-    if exchange.is_encoded:
+    size = exchange.plain_bytes
+    if not size:
         return min(exchange.bytes_out, expected_tokens)
     event_bytes = exchange.tail.event_bytes() if exchange.decision.stream else 0.0
-    if event_bytes:
-        came = round((exchange.bytes_out + exchange.taken_bytes) / event_bytes)
-    else:
-        came = min(exchange.bytes_out // BYTES_PER_TOKEN, expected_tokens)
+    came = round(size / event_bytes) if event_bytes else min(size // BYTES_PER_TOKEN, expected_tokens)
     return came if exchange.usage is None else max(came, exchange.usage.completion)

@@ -23,6 +23,7 @@ from headgate.gateway.connections import Connections, EndpointConnections, Reach
 from headgate.gateway.destinations import Destination, destinations
 from headgate.gateway.destinations import changed as changed_destinations
 from headgate.gateway.health import Health, ejection_policy
+from headgate.gateway.inflating import Inflating
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
@@ -110,6 +111,7 @@ class Proxy:
         self.health = Health(recorder, self.scraper)
         self.kv_events = KvEventSources(self)
         self.queues = Queues(self)
+        self.inflating = Inflating()
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -407,4 +409,5 @@ class Proxy:
             "tokens_per_answer": self.answer_sizes.statistics(),
             "connections": self._connections.statistics(),
             "token_limits": self.token_limits.statistics(),
+            "inflating": self.inflating.statistics(),
         }

@@ -87,6 +87,9 @@ class Tail:
 
     __slots__ = ("_first", "_fourth", "_second", "_third")
 
+    plain_bytes: int = 0
+    """How long a compressed answer is, as far as it was inflated; 0 where that was not done."""
+
     def __init__(self) -> None:
         self._first = self._second = self._third = self._fourth = b""
 

@@ -1,8 +1,11 @@
 """At the end of a request its route has used what the engine counted, and nothing if nothing was done."""
 
 import asyncio
+import gzip
 import json
+import zlib
 
+import brotli
 import pytest
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -200,11 +203,115 @@ async def test_engines_are_asked_not_to_compress(gateway, endpoint, per_month, p
     assert left(gateway) == (970, 993)
 
 
+PACK = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}
+PACKED_HEAD = "HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-encoding: %s\r\n"
+
+
+def packed_in_parts(coding: str, parts: list[bytes]) -> list[bytes]:
+    """Each part can be inflated when it has come."""
+    if coding == "br":
+        brotlied = brotli.Compressor()
+        return [*(brotlied.process(part) + brotlied.flush() for part in parts), brotlied.finish()]
+    deflated = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
+    flushed = [deflated.compress(part) + deflated.flush(zlib.Z_SYNC_FLUSH) for part in parts]
+    return [*flushed, deflated.flush()]
+
+
+@pytest.mark.parametrize("framing", ["counted", "chunked", "until close"])
+@pytest.mark.parametrize("coding", PACK)
+async def test_a_compressed_answer_is_charged_by_what_it_contains(
+    gateway, endpoint, per_month, prompt, counted, left, coding, framing
+):
+    """The counts in it are read, and its bytes pass as they came."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(prompt(8))
+    call = await endpoint.call()
+    packed = PACK[coding](b'{"text":"%b",' % (b"water" * 100) + counted(30, 7)[1:])
+    framed = chunk(packed[:9]) + chunk(packed[9:]) + b"0\r\n\r\n" if framing == "chunked" else packed
+    lines = {"counted": f"content-length: {len(packed)}\r\n", "chunked": "transfer-encoding: chunked\r\n"}
+    head = PACKED_HEAD % ("application/json", coding) + lines.get(framing, "") + "\r\n"
+    call.write(head.encode() + framed[:20])
+    response = await client.head()
+    call.write(framed[20:])
+    if framing == "until close":
+        call.close()
+    assert (await client.read_body(response)).body == packed
+    assert response.header("content-encoding") == coding
+    await gateway.idle()
+    assert left(gateway) == (970, 993)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("coding", PACK)
+async def test_a_compressed_stream_is_charged_by_what_it_contains(
+    gateway, endpoint, per_month, prompt, left, path, coding, version
+):
+    """Whatever is flushed between its events; one of messages tells its prompt at the beginning."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    body = json.dumps(prompt(8, stream=True)).encode()
+    client.send(
+        f"POST {path} HTTP/{version}\r\nhost: g\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    )
+    call = await endpoint.call()
+    if path == "/v1/messages":
+        begun = {"type": "message_start", "message": {"usage": {**BEGUN, "input_tokens": 30}}}
+        ended = {"type": "message_delta", "usage": {"output_tokens": 7}}
+    else:
+        begun, ended = {}, {"choices": [], "usage": {"prompt_tokens": 330, "completion_tokens": 7}}
+    events = [begun, *({"text": f"water {number}" * 20} for number in range(100)), ended]
+    parts = packed_in_parts(coding, [b"data: %b\n\n" % json.dumps(each).encode() for each in events])
+    head = PACKED_HEAD % ("text/event-stream", coding) + "transfer-encoding: chunked\r\n\r\n"
+    call.write(head.encode() + chunk(parts[0]))
+    response = await client.head()
+    for part in parts[1:]:
+        call.write(chunk(part))
+        await asyncio.sleep(0)
+    call.write(b"0\r\n\r\n")
+    assert (await client.read_body(response)).body == b"".join(parts)
+    await gateway.idle()
+    assert left(gateway) == (670, 993)
+
+
+@pytest.mark.parametrize("coding", PACK)
+async def test_a_client_that_leaves_a_compressed_stream_pays_for_what_came(
+    gateway, endpoint, per_month, prompt, left, eventually, coding
+):
+    """A token for each event that can be inflated."""
+    gateway.serve([endpoint], per_month(**LIMITS))
+    client = await gateway.connect()
+    client.post(prompt(8, stream=True))
+    call = await endpoint.call()
+    events = [b'data: {"text":"water"}\n\n'] * 24 + [b'data: {"text":"gate!"}\n\n']
+    parts = packed_in_parts(coding, events)[:-1]
+    head = PACKED_HEAD % ("text/event-stream", coding) + "transfer-encoding: chunked\r\n\r\n"
+    call.write(head.encode() + b"".join(map(chunk, parts)))
+    await client.head()
+    await client.reader.readuntil(chunk(parts[-1]))
+    client.close()
+    await eventually(lambda: gateway.settled == 1)
+    assert left(gateway) == (992, 975)
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "zstd"])
+async def test_an_answer_in_an_unknown_coding_is_estimated(
+    start_gateway, start_endpoint, per_month, prompt, counted, left, coding
+):
+    """Nobody looks into an answer that is encoded twice."""
+    packed = gzip.compress(gzip.compress(counted(30, 7)))
+    endpoint = await start_endpoint(behave=lambda call: call.answer(packed, **{"content-encoding": coding}))
+    gateway = await start_gateway(endpoint, limits=per_month(**LIMITS))
+    assert (await gateway.ask(prompt(8))).body == packed
+    assert left(gateway) == (992, 1000 - len(packed))
+
+
 @pytest.mark.parametrize(("length", "charged"), [(20, 20), (100, 100), (3000, 250)])
 async def test_a_compressed_answer_is_charged_by_what_is_known(
     start_gateway, start_endpoint, per_month, prompt, left, length, charged
 ):
-    """An answer of the usual length, at most a token for each byte: its own bytes tell nothing else."""
+    """If it is broken, an answer of the usual length, at most a token for each byte."""
     packed = {"content-encoding": "gzip", "content-type": "application/json"}
     endpoint = await start_endpoint(
         behave=lambda call: call.answer(b"\x1f\x8b" + b"x" * (length - 2), **packed)

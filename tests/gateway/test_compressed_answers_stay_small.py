@@ -4,6 +4,7 @@ import gzip
 import resource
 import zlib
 
+import brotli
 import pytest
 
 MB = 1 << 20
@@ -11,6 +12,8 @@ PLAIN = b'{"model":"m","choices":[],"usage":{"prompt_tokens":1}}' + b" " * 64 * 
 BOMBS = {
     "gzip": ("gzip", gzip.compress(PLAIN)),
     "deflate": ("deflate", zlib.compress(PLAIN)),
+    "br": ("br", brotli.compress(PLAIN, quality=1)),
+    "br with a long window": ("br", brotli.compress(PLAIN, quality=5, lgwin=24)),
     "gzip twice": ("gzip, gzip", gzip.compress(gzip.compress(PLAIN))),
 }
 
@@ -31,6 +34,16 @@ async def test_a_client_gets_what_the_endpoint_sent(gateway, endpoint, stream, c
     response = await client.response()
     assert (response.status, response.body, response.header("content-encoding")) == (200, body, coding)
     assert peak_kb() - before < 16 * 1024
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-encoding": "identity"}])
+async def test_nothing_is_made_for_an_answer_that_is_not_compressed(gateway, endpoint, headers):
+    """Its counts are read in its bytes."""
+    gateway.proxy.inflating = None
+    endpoint.behave = lambda call: call.answer(b'{"usage":{"prompt_tokens":3}}', **headers)
+    assert (await gateway.ask()).status == 200
+    await gateway.idle()
+    assert gateway.metric("headgate_gateway_requests_total", outcome="served") == 1
 
 
 @pytest.mark.parametrize(("coding", "body"), BOMBS.values(), ids=BOMBS)

@@ -1,0 +1,207 @@
+"""Token counts of compressed responses: a copy is inflated while the bytes reach the client as they came.
+
+Engines are asked not to compress, and this is for those that do so all the same. What a response may cost is
+bounded. One that is broken, longer than the bounds, or in an unknown coding is forwarded like any other, and
+its tokens are estimated.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+import httptools
+
+from headgate.gateway.chunks import Chunks
+from headgate.gateway.usage import Tail
+
+if TYPE_CHECKING:
+    from headgate.gateway.request import Header
+    from headgate.gateway.usage import Usage
+
+MOST_AT_ONCE_BYTES = 1 << 20
+"""Inflated of one piece: some two milliseconds of the event loop."""
+MOST_BYTES = 64 << 20
+"""Inflated of one response."""
+LARGE_BYTES = 256 << 10
+"""A br response inflated to more than this keeps up to 4 MB of it, gzip and deflate never more than 32 KB."""
+MOST_LARGE = 64
+"""Such br responses at a time, which keep 256 MB."""
+_STEP_BYTES = 64 << 10
+"""Of brotli, which returns up to half as much again as it is asked for."""
+_GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_LOW_BITS = 0x0F
+_ZLIB_METHOD = 8
+"""In the low bits of the first byte (RFC 1950, 2.2). Deflate without zlib's header, which some servers send,
+does not begin so: it would be a block that is stored, with padding that is not zero."""
+_LONG_WINDOWS = frozenset({0x0D, 0x0F})
+"""In the low bits of the first byte of br (RFC 7932, 9.1): 8 and 16 MB. Servers use up to 4 MB."""
+
+
+class UnreadableError(Exception):
+    """A response is broken, or too long to be inflated."""
+
+
+class Inflating:
+    """Makes what reads the counts of compressed responses, and bounds the memory of all of them."""
+
+    def __init__(self) -> None:
+        self._large: WeakSet[InflatedTail] = WeakSet()
+
+    def tail(self, tail: Tail, headers: list[Header], *, is_chunked: bool) -> Tail:
+        """What takes a response with these headers and keeps its end, inflated, in `tail`. It must be given
+        all bytes, framing included if `is_chunked`. Returns `tail` itself if the coding is not known."""
+        inflate = _inflater(_codings(headers))
+        return tail if inflate is None else InflatedTail(tail, inflate, self, is_chunked=is_chunked)
+
+    def keeps(self, tail: InflatedTail) -> bool:
+        """Whether a br response may keep several megabytes."""
+        if tail not in self._large and len(self._large) >= MOST_LARGE:
+            return False
+        self._large.add(tail)
+        return True
+
+    def statistics(self) -> dict[str, int]:
+        return {"large": len(self._large)}
+
+
+class InflatedTail(Tail):
+    """The end of a response that comes compressed; empty once that cannot be inflated."""
+
+    __slots__ = ("__weakref__", "_chunks", "_inflate", "_inflating", "_tail", "plain_bytes")
+
+    def __init__(self, tail: Tail, inflate: Inflater, inflating: Inflating, *, is_chunked: bool) -> None:
+        super().__init__()
+        self._tail = tail
+        self._inflate: Inflater | None = inflate
+        self._inflating = inflating
+        self._chunks = Chunks() if is_chunked else None
+        self.plain_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        inflate = self._inflate
+        if inflate is None:
+            return
+        try:
+            if self._chunks is not None:
+                data, _ = self._chunks.feed(data)
+            text = inflate(data) if data else b""
+        except (UnreadableError, httptools.HttpParserError):
+            self._give_up()
+            return
+        if not text:
+            return
+        self.plain_bytes += len(text)
+        is_large = self.plain_bytes > LARGE_BYTES and isinstance(inflate, _Brotli)
+        if self.plain_bytes > MOST_BYTES or (is_large and not self._inflating.keeps(self)):
+            self._give_up()
+        else:
+            self._tail.add(text)
+
+    def _give_up(self) -> None:
+        self._inflate = self._chunks = None
+        self._tail = Tail()
+        self.plain_bytes = 0
+
+    def text(self) -> bytes:
+        return self._tail.text()
+
+    def event_bytes(self) -> float:
+        return self._tail.event_bytes()
+
+    def usage(self) -> Usage | None:
+        return self._tail.usage()
+
+
+Inflater = Callable[[bytes], bytes]
+"""Inflates the next bytes, which are not empty. Raises UnreadableError if they are broken, or more than
+`MOST_AT_ONCE_BYTES`."""
+
+
+class _Zlib:
+    """gzip, of one member or several, and deflate, with zlib's header or without."""
+
+    __slots__ = ("_is_gzip", "_stream")
+
+    def __init__(self, *, is_gzip: bool) -> None:
+        self._is_gzip = is_gzip
+        self._stream = zlib.decompressobj(_GZIP) if is_gzip else None
+
+    def __call__(self, data: bytes) -> bytes:
+        texts: list[bytes] = []
+        most = MOST_AT_ONCE_BYTES
+        while data:
+            stream = self._begun(data)
+            try:
+                text = stream.decompress(data, most + 1)
+            except zlib.error as error:
+                raise UnreadableError from error
+            most -= len(text)
+            if most < 0:
+                raise UnreadableError
+            texts.append(text)
+            data = stream.unused_data
+        return b"".join(texts)
+
+    def _begun(self, data: bytes) -> zlib._Decompress:
+        stream = self._stream
+        if stream is None:
+            has_header = data[0] & _LOW_BITS == _ZLIB_METHOD
+            stream = self._stream = zlib.decompressobj(_ZLIB if has_header else _RAW)
+        elif stream.eof:
+            if not self._is_gzip:
+                raise UnreadableError
+            stream = self._stream = zlib.decompressobj(_GZIP)
+        return stream
+
+
+class _Brotli:
+    """br. Raises ImportError or OSError if the library cannot be loaded."""
+
+    __slots__ = ("_error", "_has_begun", "_process")
+
+    def __init__(self) -> None:
+        import brotli  # few engines ever need it
+
+        self._process: Callable[..., bytes] = brotli.Decompressor().process
+        self._error: type[Exception] = brotli.error
+        self._has_begun = False
+
+    def __call__(self, data: bytes) -> bytes:
+        if not self._has_begun and data[0] & _LOW_BITS in _LONG_WINDOWS:
+            raise UnreadableError
+        self._has_begun = True
+        texts: list[bytes] = []
+        most = MOST_AT_ONCE_BYTES
+        try:
+            while text := self._process(data, output_buffer_limit=_STEP_BYTES):
+                most -= len(text)
+                if most < 0:
+                    raise UnreadableError
+                texts.append(text)
+                data = b""
+        except self._error as error:
+            raise UnreadableError from error
+        return b"".join(texts)
+
+
+def _codings(headers: list[Header]) -> list[bytes]:
+    """Those that were applied, the first one first (RFC 9110, 8.4)."""
+    named = b",".join(value for name, value in headers if name == b"content-encoding")
+    codings = [coding.strip().lower() for coding in named.split(b",")]
+    return [coding for coding in codings if coding not in (b"", b"identity")]
+
+
+def _inflater(codings: list[bytes]) -> Inflater | None:
+    """None for codings that are not known, or are several."""
+    if len(codings) != 1:
+        return None
+    coding = codings[0]
+    if coding in (b"gzip", b"x-gzip", b"deflate"):
+        return _Zlib(is_gzip=coding != b"deflate")
+    try:
+        return _Brotli() if coding == b"br" else None
+    except (ImportError, OSError):
+        return None
