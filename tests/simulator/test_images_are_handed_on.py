@@ -1,6 +1,4 @@
 import base64
-import json
-import struct
 
 import pytest
 
@@ -130,40 +128,6 @@ async def test_features_that_do_not_fit_are_refused(serve, hashes, places, field
         body = {"token_ids": list(range(10)), "sampling_params": {}, "features": features}
         answer = await post(server, GENERATE, status=400, **body)
     assert answer["error"]["param"] == field
-
-
-async def test_a_chat_may_be_answered_with_an_image(serve):
-    """Whole and streamed, before the chunk that ends the choice; where the server may, and for who asks."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "Draw."}], "max_tokens": 3}
-    asks = {"X-Send-Image": "true"}
-    async with serve(omni=True) as server:
-        answer = (await server.client.post(CHAT, json=body, headers=asks)).json()
-        text, image = answer["choices"][0]["message"]["content"]
-        assert text["type"] == "text"
-        png = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))
-        assert (png[:8], struct.unpack(">II", png[16:24])) == (b"\x89PNG\r\n\x1a\n", (8, 8))
-        streamed = (await server.client.post(CHAT, json=body | {"stream": True}, headers=asks)).text
-        events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
-        parts = [event["choices"][0]["delta"].get("content") for event in events]
-        assert [isinstance(part, list) for part in parts] == [False, False, False, True, False]
-        assert parts[3] == [image]
-        plain = (await server.client.post(CHAT, json=body)).json()
-        assert plain["choices"][0]["message"]["content"] == text["text"]
-    async with serve() as server:
-        answer = (await server.client.post(CHAT, json=body, headers=asks)).json()
-    assert answer["choices"][0]["message"]["content"] == text["text"]
-
-
-async def test_about_the_share_of_chats_is_answered_with_an_image(serve):
-    """By the prompt, so the same ones each time."""
-    async with serve(omni=True, image_emission_rate=50.0) as server:
-        told = []
-        for number in (*range(20), *range(20)):
-            messages = [{"role": "user", "content": f"Draw {number}."}]
-            answer = await post(server, CHAT, messages=messages, max_tokens=1)
-            told.append(isinstance(answer["choices"][0]["message"]["content"], list))
-    assert told[:20] == told[20:]
-    assert 4 <= sum(told[:20]) <= 16
 
 
 async def test_audio_and_video_are_handed_on_as_images_are(serve):

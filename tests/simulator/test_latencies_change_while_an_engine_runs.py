@@ -64,9 +64,7 @@ async def test_an_engine_that_begins_anew_keeps_them(serve):
         ({"time_to_first_token": "-1s"}, "time-to-first-token: must not be negative"),
         ({"time_factor_under_load": 0.5}, "time-factor-under-load: must be 1 to 1e6"),
         ({"inter_token_latency": "10ms", "inter_token_latency_std_dev": "4ms"}, "at most 30 %"),
-        ({"time_to_generate_image_std_dev": "4ms"}, "at most 30 % of time-to-generate-image"),
         ({"latency_calculator": "linear"}, "latency_calculator"),
-        ({"image_emission_rate": 101}, "image_emission_rate"),
     ],
 )
 async def test_latencies_that_cannot_be_change_nothing(serve, changes, told):
@@ -77,16 +75,3 @@ async def test_latencies_that_cannot_be_change_nothing(serve, changes, told):
     assert answer.status_code == 400
     assert told in answer.json()["error"]["message"]
     assert after["failure_injection_rate"] == 0
-
-
-async def test_how_many_chats_have_images_can_be_changed(serve):
-    """On an engine that makes any."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
-    async with serve(omni=True) as server:
-        contents = []
-        for rate in (0, 100):
-            await configure(server, image_emission_rate=rate)
-            answer = (await server.client.post("/v1/chat/completions", json=body)).json()
-            contents.append(answer["choices"][0]["message"]["content"])
-    assert isinstance(contents[0], str)
-    assert contents[1][1]["type"] == "image_url"

@@ -268,7 +268,7 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
         *("--enable-kvcache", "--zmq-endpoint", "tcp://127.0.0.1:5557", "--event-batch-size", "3"),
         *("--kv-events-replay-endpoint", "tcp://127.0.0.1:0", "--kv-events-replay-queue-size", "9"),
         *("--no-enable-sleep-mode", "--enable-request-id-headers", "--skip-tool-validation"),
-        *("--fake-metrics-refresh-interval", "50ms", "--time-to-generate-image", "200ms"),
+        *("--fake-metrics-refresh-interval", "50ms"),
         *("--kv-cache-transfer-time-per-token", "8us", "--kv-cache-transfer-time-std-dev", "1us"),
     )
     assert made.models == ("one", "two")
@@ -278,7 +278,6 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
     assert made.startup_s == 120
     assert made.kv_events.connect
     assert (made.kv_events.form, made.kv_events.batch_events, made.kv_events.buffer_steps) == ("array", 3, 9)
-    assert made.failures.image_s() == (0.2, 0.0)
     assert made.failures.transfer_s(1000) == pytest.approx((0.008, 1e-6))
     file = "latencies: {inter-token-latency: 20ms}\nkvcache: {kv-cache-size: 4000}\nmax-model-len: 1024\n"
     made = settings("--profile", "fast", "--config", written(file))

@@ -44,8 +44,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the answer, if that must be JSON."""
     said: tuple[str, ...] = ()
     """What each prompt said last, for a server that echoes; empty where it is ids."""
-    turns: tuple[tuple[str, str], ...] = ()
-    """Role and text of each message, where the prompt is a conversation."""
     items: tuple[Item, ...] = ()
     """Of the prompt, in their order."""
     ec_params: Mapping[str, Any] = {}

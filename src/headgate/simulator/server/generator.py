@@ -10,9 +10,7 @@ from headgate.simulator.model import QueueFullError, RefusedError
 from headgate.simulator.server import lengths
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
-from headgate.simulator.server.answers.openai import ChatAnswer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
-from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.encoder import Encoder
 from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
@@ -39,7 +37,6 @@ class Generator:
         ranks: Ranks,
         transfers: Transfers,
         adapters: Adapters,
-        dataset: Dataset | None,
         ids: Ids,
     ) -> None:
         self._settings = settings
@@ -56,7 +53,6 @@ class Generator:
             samples=settings.answer_lengths == "sampled",
             echoes=settings.mode == "echo",
             made_up=settings.made_up,
-            dataset=dataset,
         )
         self._ready_at_s = time.monotonic() + settings.startup_s
 
@@ -88,30 +84,14 @@ class Generator:
             scripts = _unless_turned_away(scripts, ticket)
             answer_id = exchange.request_id or self.ids.next()
             answer = shape(generation, ticket, scripts, answer_id)
-            answer.has_image = self._sends_image(exchange, answer)
             answer.ec_transfer_params = self._transfers.encoded(generation.items)
             async with self._while_connected(exchange, ticket):
                 if generation.stream:
-                    await _stream(exchange, answer, transfer, self._image_s(generation))
+                    await _stream(exchange, answer, transfer)
                 else:
-                    await _whole(exchange, answer, transfer, self._image_s(generation))
+                    await _whole(exchange, answer, transfer)
         finally:
             transfer.close()
-
-    def _sends_image(self, exchange: Exchange, answer: Answer) -> bool:
-        """Whether a chat is answered with an image: because it asks for one, or by chance."""
-        if not (self._settings.omni and isinstance(answer, ChatAnswer)):
-            return False
-        if exchange.header(b"x-send-image").lower() == "true":
-            return True
-        rate = self.tuning().image_emission_rate
-        rate = self._settings.image_emission_rate if rate is None else rate
-        rng = lengths.rng_of(answer.generation.prompts[0], self._settings.seed, "image")
-        return rng.random() * 100 < rate
-
-    def _image_s(self, generation: Generation) -> float:
-        rng = lengths.rng_of(generation.prompts[0], self._settings.seed, "time of the image")
-        return drawn(*self.tuning().image_s(), rng)
 
     async def compute(self, exchange: Exchange, generation: Generation) -> None:
         """Let the engine do the work of a request whose answer is not text."""
@@ -263,17 +243,15 @@ async def _finished(ticket: Ticket) -> None:
         await ticket.changed()
 
 
-async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer, image_s: float) -> None:
+async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
     ticket = answer.ticket
     await _finished(ticket)
     if ticket.aborted:
         raise STOPPED
-    if answer.has_image:
-        await asyncio.sleep(image_s)
     await exchange.answer(answer.whole(_computed(answer, transfer)))
 
 
-async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer, image_s: float) -> None:
+async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
     """One send for each token, as soon as its step ends."""
     ticket = answer.ticket
     await exchange.start(200, EVENT_STREAM)
@@ -286,9 +264,6 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer, image_
         running = ticket.unfinished > 0
         for index, choice in enumerate(ticket.choices):
             while sent[index] < choice.told and not ticket.aborted:
-                if answer.has_image and answer.is_last(choice, sent[index]):
-                    await asyncio.sleep(image_s)
-                    await exchange.write(answer.image(index))
                 if event := answer.token(index, sent[index]):
                     await exchange.write(event)
                 sent[index] += 1

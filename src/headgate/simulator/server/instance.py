@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headgate.simulator.model import RemoteStore
 from headgate.simulator.model.kv_events import CPU, DISK, GPU, REMOTE
 from headgate.simulator.server.adapters import Adapters
-from headgate.simulator.server.datasets import Dataset
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import Failures
 from headgate.simulator.server.generator import Generator
@@ -34,7 +33,6 @@ class Instance:
         settings: ServerSettings,
         host: str,
         port: int,
-        dataset: Dataset | None = None,
         tokenizer: Tokenizer = ESTIMATE,
         store: RemoteStore | None = None,
     ) -> None:
@@ -44,7 +42,7 @@ class Instance:
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen, store)
         ids = Ids(settings.id_seed, port)
-        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, dataset, ids)
+        self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, ids)
         self._rendering = _render_service(settings)
         self.prompts = Prompts(self._rendering, self.generator.require_model)
         self.metrics = MetricsPage(

@@ -9,8 +9,6 @@ import msgspec
 
 from headgate.simulator.model import FinishReason, Vocabulary
 from headgate.simulator.server import lengths
-from headgate.simulator.server.datasets import Dataset
-from headgate.simulator.server.datasets.dataset import conversation
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.schema import MadeUp, value_of
 from headgate.simulator.server.tokenizing import CHARACTERS_PER_TOKEN, detokenize, fours, pieces
@@ -77,8 +75,6 @@ class Author(msgspec.Struct, frozen=True):
     """Whether answers end by themselves at a random length."""
     echoes: bool
     made_up: MadeUp = MadeUp()
-    dataset: Dataset | None = None
-    """Where answers come from in place of words."""
 
 
 def write(author: Author, generation: Generation, index: int, room: int) -> Script:
@@ -95,8 +91,6 @@ def write(author: Author, generation: Generation, index: int, room: int) -> Scri
     if author.echoes:
         said = generation.said[prompt] or detokenize(generation.prompts[prompt])
         return _of_text(said, generation, room)
-    if author.dataset is not None:
-        return _of_dataset(author.dataset, author, generation, index, room)
     words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
     tokens, reason = _length(author, generation, index, room)
     spoken = tokens - 1 if reason == "stop" else tokens
@@ -147,42 +141,10 @@ def _of_text(text: str, generation: Generation, room: int, reason: FinishReason 
     return _of_pieces(cut, max(1, tokens), reason)
 
 
-def _of_pieces(
-    cut: list[str],
-    tokens: int,
-    reason: FinishReason,
-    stop_reason: str | None = None,
-    words: int | None = None,
-) -> Script:
-    if words is None:
-        # Characters of several bytes each are more tokens than were generated for them.
-        words = len(cut) if all(map(str.isascii, cut)) else 0
+def _of_pieces(cut: list[str], tokens: int, reason: FinishReason, stop_reason: str | None = None) -> Script:
+    # Characters of several bytes each are more tokens than were generated for them.
+    words = len(cut) if all(map(str.isascii, cut)) else 0
     return Script(iter(cut), tokens, reason, words=words, stop_reason=stop_reason)
-
-
-def _of_dataset(dataset: Dataset, author: Author, generation: Generation, index: int, room: int) -> Script:
-    """What was once said to this prompt, or to another; as long as it was, within the limit."""
-    prompt = index // generation.choices_per_prompt
-    rng = lengths.rng_of(generation.prompts[prompt], author.seed, generation.seed, index)
-    answer = dataset.answer(_asked(generation, prompt), rng)
-    text = answer.text or "".join(answer.strings)
-    if generation.stop:
-        return _of_text(text, generation, room)
-    # Tokens as a tokenizer made them are not those that the next prompt has for the same text.
-    cut = list(answer.strings) or pieces(text)
-    limit = generation.max_tokens or room
-    least = limit if generation.ignore_eos else min(limit, generation.min_tokens)
-    words = Vocabulary(author.seed, generation.seed, generation.prompt_sizes, index)
-    cut += [words.next_token() for _ in range(least - len(cut))]
-    tokens = len(cut) + (not generation.ignore_eos)
-    found = 0 if answer.strings else None
-    if tokens > limit:
-        return _of_pieces(cut[:limit], limit, "length", words=found)
-    return _of_pieces(cut, max(1, tokens), "length" if generation.ignore_eos else "stop", words=found)
-
-
-def _asked(generation: Generation, prompt: int) -> str:
-    return conversation(generation.turns) if generation.turns else generation.said[prompt]
 
 
 def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:

@@ -14,7 +14,6 @@ from headgate import serving
 from headgate.simulator.model import RemoteStore
 from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
-from headgate.simulator.server.datasets import open_dataset
 from headgate.simulator.server.http_log import HttpLog
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
@@ -61,8 +60,8 @@ async def running(
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
     `bootstrap` is the second address at which SGLang's decode side finds its prefill side, `store` what
-    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS, a
-    tokenizer or a data set cannot be used.
+    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS or
+    a tokenizer cannot be used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
@@ -70,17 +69,8 @@ async def running(
         for each in sockets:
             parts.callback(each.close)  # also if it never came to serving
         certificate = _certificate(settings, host)
-        dataset = await asyncio.to_thread(
-            open_dataset,
-            settings.dataset_path,
-            settings.dataset_url,
-            settings.dataset_table_name,
-            in_memory=settings.dataset_in_memory,
-        )
-        if dataset is not None:
-            parts.callback(dataset.close)
         tokenizer = await asyncio.to_thread(open_tokenizer, settings.tokenizer)
-        instance = Instance(settings, host, port, dataset, tokenizer, store)
+        instance = Instance(settings, host, port, tokenizer, store)
         await parts.enter_async_context(instance.running())
         app = HttpLog(EngineApp(instance)) if settings.log_http else EngineApp(instance)
         server = serving.EmbeddedServer(_uvicorn_config(app, settings, certificate))

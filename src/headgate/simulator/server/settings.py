@@ -10,7 +10,6 @@ import msgspec
 
 from headgate.simulator.model import EngineConfig, FaultSchedule
 from headgate.simulator.server.adapters import Adapter
-from headgate.simulator.server.datasets.opening import is_table_name
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
@@ -89,18 +88,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that encoding an image takes, one after the other."""
     mm_cached_items: int = 1000
     """How many encoded images are kept for the next request that has them."""
-    omni: bool = False
-    """Whether chats may be answered with an image behind the words."""
-    image_emission_rate: float = 0.0
-    """Percent of chats that are."""
-    dataset_path: str | None = None
-    """A file whose answers are given in place of made-up words."""
-    dataset_url: str | None = None
-    """Where such a file is downloaded from as the server starts."""
-    dataset_table_name: str = "llmd"
-    """The table of a SQLite file in which they are."""
-    dataset_in_memory: bool = False
-    """Whether the file is read into memory as the server starts."""
     log_http: bool = False
     """Whether requests and answers are logged, with the beginnings of their bodies."""
     hash_seed: str = ""
@@ -160,10 +147,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
         if not 0 <= self.mm_encode_s < math.inf:
             yield f"mm_encode_s: must be seconds, got {self.mm_encode_s}"
-        if not 0 <= self.image_emission_rate <= 100:
-            yield f"image_emission_rate: must be 0 to 100 percent, got {self.image_emission_rate}"
-        if self.image_emission_rate and not self.omni:
-            yield "image_emission_rate: needs omni"
         if self.mm_cached_items < 0:
             yield f"mm_cached_items: must not be negative, got {self.mm_cached_items}"
         if not 1 <= self.data_parallel_size <= 64:
@@ -185,8 +168,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def _of_files(self) -> Iterator[str]:
         if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:
             yield "tokenizer: needs the package tokenizers; install headgate[tokenizers]"
-        if not is_table_name(self.dataset_table_name):
-            yield f"dataset_table_name: {self.dataset_table_name!r} is not the name of a table"
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             given, lacks = ("ssl_certfile", "ssl_keyfile")[:: 1 if self.ssl_certfile else -1]
             yield f"{given}: needs {lacks} too"

@@ -21,25 +21,8 @@ IMAGES = options(
         show_default=True,
         help="Encoded images that are kept for the next request that has them.",
     ),
-    click.option("--omni/--no-omni", help="Whether chats may be answered with an image behind the words."),
-    click.option(
-        "--image-emission-rate",
-        type=click.FloatRange(0, 100),
-        default=0.0,
-        show_default=True,
-        help="Percent of chats that are; those with the header X-Send-Image: true always.",
-    ),
 )
-DATASET = options(
-    click.option(
-        "--dataset-path",
-        type=click.Path(dir_okay=False),
-        help="Answers to give: SQLite as llm-d-inference-sim's, or conversations in .json or .jsonl.",
-    ),
-    click.option("--dataset-url", help="Where such a file is downloaded from first."),
-    click.option(
-        "--dataset-table-name", default="llmd", show_default=True, help="Table of a SQLite data set."
-    ),
+PROMPTS = options(
     click.option(
         "--tokenizer",
         type=click.Path(exists=True, dir_okay=False),
@@ -73,7 +56,6 @@ DATASET = options(
         is_flag=True,
         help="Count four bytes a token, whatever --render-url and --tokenizer say.",
     ),
-    click.option("--dataset-in-memory", is_flag=True, help="Read the data set into memory first."),
 )
 
 

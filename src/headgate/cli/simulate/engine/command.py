@@ -10,7 +10,7 @@ import click
 
 from headgate.cli.simulate import sizes
 from headgate.cli.simulate.engine import events, latencies
-from headgate.cli.simulate.engine.answers import DATASET, IMAGES, TOOLS
+from headgate.cli.simulate.engine.answers import IMAGES, PROMPTS, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
 from headgate.cli.simulate.engine.events import EVENTS
 from headgate.cli.simulate.engine.latencies import LATENCIES
@@ -37,7 +37,7 @@ _LAST_PORT = 65535
 @EVENTS
 @TOOLS
 @IMAGES
-@DATASET
+@PROMPTS
 @PAIRS
 @FAILURES
 @PROTOCOLS

@@ -20,8 +20,6 @@ _TIMES = {
     "kv-cache-transfer-latency-std-dev": "Its deviation.",
     "kv-cache-transfer-time-per-token": "The same for each of its tokens.",
     "kv-cache-transfer-time-std-dev": "Deviation of the time that a whole prompt takes by that.",
-    "time-to-generate-image": "For making an image, after the last token.",
-    "time-to-generate-image-std-dev": "Its deviation.",
 }
 LATENCIES = options(
     click.option(

@@ -30,8 +30,6 @@ class Answer(ABC):
         self.ticket = ticket
         self.scripts = scripts
         self.answer_id = answer_id
-        self.has_image = False
-        """Whether an image comes behind the words of each choice."""
         self.ec_transfer_params: Mapping[str, Any] | None = None
         """Where another engine finds the items of the prompt, encoded."""
 
@@ -46,10 +44,6 @@ class Answer(ABC):
     @abstractmethod
     def token(self, index: int, position: int) -> bytes:
         """The events of a choice's next token."""
-
-    def image(self, index: int) -> bytes:
-        """The events of a choice's image, before that of its last token."""
-        return b""
 
     @abstractmethod
     def end(self) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.server.answers import images
 from headgate.simulator.server.answers.answer import Answer, CallReader, finish_reason, spoken_calls
 from headgate.simulator.server.answers.logprobs import of_chat, of_text
 from headgate.simulator.server.errors import ApiError
@@ -113,10 +112,6 @@ class ChatAnswer(_Completion):
             return self._event(index, '"delta":{"role":"assistant","content":""}', last=False) + event
         return event
 
-    def image(self, index: int) -> bytes:
-        content = msgspec.json.encode([images.part()]).decode()
-        return self._event(index, f'"delta":{{"content":{content}}}', last=False)
-
     def _delta(self, index: int) -> tuple[str, str]:
         reader, script = self._readers[index], self.scripts[index]
         if reader is not None:
@@ -158,8 +153,6 @@ class ChatAnswer(_Completion):
             logprobs = of_chat(tokens, self.generation.logprobs)
         else:
             message["content"] = script.text(choice.emitted)
-        if self.has_image:
-            message["content"] = [{"type": "text", "text": message["content"] or ""}, images.part()]
         return {"message": message, "logprobs": logprobs}
 
 

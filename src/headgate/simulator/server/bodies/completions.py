@@ -104,7 +104,6 @@ def read_chat(body: bytes) -> Generation:
         parallel_calls=chat.parallel_tool_calls is not False,
         said=(plain_text(chat.messages[-1].content),),
         items=tuple(items),
-        turns=tuple((message.role, plain_text(message.content)) for message in chat.messages),
     )
 
 

@@ -1,6 +1,5 @@
 """The body of Anthropic's Messages."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -66,7 +65,6 @@ def read_messages(body: bytes) -> Generation:
         tools=tools,
         tool_choice=choice,
         said=(_text(asked.messages[-1].content),),
-        turns=tuple(_turns(asked)),
     )
 
 
@@ -81,13 +79,6 @@ def _choice(choice: NamedChoice | None) -> str | NamedChoice | None:
     if choice is None or choice.type == "tool":
         return choice
     return choice.type
-
-
-def _turns(asked: MessagesBody) -> Iterator[tuple[str, str]]:
-    if asked.system is not None:
-        yield "system", _text(asked.system)
-    for turn in asked.messages:
-        yield turn.role, _text(turn.content)
 
 
 def _prompt(asked: MessagesBody, items: list[Item]) -> Tokens:

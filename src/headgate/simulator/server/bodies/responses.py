@@ -1,6 +1,5 @@
 """The body of OpenAI's Responses."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -85,19 +84,7 @@ def read_responses(body: bytes) -> Generation:
         cache_salt=asked.cache_salt or "",
         kv_params=asked.kv_transfer_params,
         said=(asked.input if isinstance(asked.input, str) else plain_text(asked.input[-1].content),),
-        turns=tuple(_turns(asked)),
     )
-
-
-def _turns(asked: ResponsesBody) -> Iterator[tuple[str, str]]:
-    if asked.instructions:
-        yield "system", asked.instructions
-    if isinstance(asked.input, str):
-        yield "user", asked.input
-        return
-    for item in asked.input:
-        if item.type == "message":
-            yield item.role, plain_text(item.content)
 
 
 def _schema(wanted: TextFormat | None) -> Any:

@@ -30,8 +30,6 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kv_cache_transfer_latency_std_dev: Time | None = None
     kv_cache_transfer_time_per_token: Time | None = None
     kv_cache_transfer_time_std_dev: Time | None = None
-    time_to_generate_image: Time | None = None
-    time_to_generate_image_std_dev: Time | None = None
 
     def latencies(self) -> Latencies:
         """Those of the engine. Raises ConfigError that names a time that is none."""
@@ -52,21 +50,15 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             return constant_s, self._seconds("kv_cache_transfer_latency_std_dev")
         return tokens * per_token_s, self._seconds("kv_cache_transfer_time_std_dev")
 
-    def image_s(self) -> tuple[float, float]:
-        """How long an image takes, and its deviation."""
-        return self._seconds("time_to_generate_image"), self._seconds("time_to_generate_image_std_dev")
-
     def check(self) -> None:
         """Raises ConfigError with a deviation that is too large, or a time that is none."""
         self.latencies()
-        for name, of in (
-            ("kv_cache_transfer_latency_std_dev", "kv_cache_transfer_latency"),
-            ("time_to_generate_image_std_dev", "time_to_generate_image"),
-        ):
-            base_s = self._seconds(of)
-            if self._seconds(name) > MOST_DEVIATION * base_s + 1e-9:
-                shown, base = name.replace("_", "-"), of.replace("_", "-")
-                raise ConfigError(f"{shown}: must be at most 30 % of {base}, which is {base_s:g} s")
+        base_s = self._seconds("kv_cache_transfer_latency")
+        if self._seconds("kv_cache_transfer_latency_std_dev") > MOST_DEVIATION * base_s + 1e-9:
+            raise ConfigError(
+                "kv-cache-transfer-latency-std-dev: must be at most 30 % of kv-cache-transfer-latency, "
+                f"which is {base_s:g} s"
+            )
         for name in ("kv_cache_transfer_time_per_token", "kv_cache_transfer_time_std_dev"):
             self._seconds(name)
 

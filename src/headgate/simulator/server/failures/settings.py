@@ -51,7 +51,5 @@ class FailureSettings(LatencySettings, frozen=True, kw_only=True, forbid_unknown
     """Whether /metrics answers, and with figures of now or of when this was set."""
     fake_metrics: FakeMetrics | None = None
     """Figures that /metrics shows in place of the engine's."""
-    image_emission_rate: Annotated[float, Meta(ge=0, le=100)] | None = None
-    """Percent of chats that are answered with an image, in place of what the server began with."""
     faults: Annotated[list[Any], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """A schedule of faults, whose times count from when it is set."""
