@@ -115,12 +115,18 @@ async def test_every_kind_of_answer_is_found_as_far_as_it_is_text(serve, fast, m
             assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == cached
 
 
+async def ids_of(server, answer):
+    """The tokens that an answer was generated as."""
+    text = answer["choices"][0]["text"]
+    return (await server.client.post("/tokenize", json={"prompt": text})).json()["tokens"]
+
+
 async def test_ids_that_were_generated_are_found_as_a_prompt(serve, fast):
-    """The ids that come out of /inference/v1/generate go in again as they are; others are not found."""
+    """The ids of the text that comes out go in again as they are; others are not found."""
     async with serve(engine=fast(block_size=4)) as server:
-        asked = {"token_ids": [7] * 10, "sampling_params": {"max_tokens": 30}}
-        answer = (await server.client.post("/inference/v1/generate", json=asked)).json()
-        said = answer["choices"][0]["token_ids"]
+        asked = {"model": "tiny", "prompt": [7] * 10, "max_tokens": 30}
+        answer = (await server.client.post("/v1/completions", json=asked)).json()
+        said = await ids_of(server, answer)
         for ids, cached in (([7] * 10 + said, 36), ([7] * 10 + said[1:] + said, 8)):
             body = {"model": "tiny", "prompt": ids, "max_tokens": 1}
             usage = (await server.client.post("/v1/completions", json=body)).json()["usage"]
@@ -136,8 +142,8 @@ async def test_published_events_have_the_tokens_of_answers(serve, fast):
             engine.tell = lambda events, tokens_of: told.extend(
                 (event.position, tokens_of(event).tolist()) for event in events
             )
-        body = {"token_ids": [7] * 10, "sampling_params": {"max_tokens": 11}}
-        answer = (await server.client.post("/inference/v1/generate", json=body)).json()
-    tokens = [7] * 10 + answer["choices"][0]["token_ids"]
+        body = {"model": "tiny", "prompt": [7] * 10, "max_tokens": 11}
+        answer = (await server.client.post("/v1/completions", json=body)).json()
+        tokens = [7] * 10 + await ids_of(server, answer)
     assert [position for position, _ in told] == [0, 2, 3, 4]
     assert [token for _, ids in told for token in ids] == tokens[:20]

@@ -5,9 +5,7 @@ import types
 
 import pytest
 
-from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.kv_transfer.side_channel import ReadBlocks, SideChannel
-from headgate.simulator.server.rendering.service import RenderService
 
 PATIENCE_S = 60.0
 
@@ -28,19 +26,6 @@ async def silent():
     noted.host, noted.port = server.sockets[0].getsockname()
     async with server:
         yield noted
-
-
-async def test_a_render_service(silent):
-    """What asked for tokens is told that the engine stops."""
-    service = RenderService(f"https://{silent.host}:{silent.port}", "m", PATIENCE_S, PATIENCE_S)
-    asking = asyncio.ensure_future(service.texts(["how deep"]))
-    async with asyncio.timeout(PATIENCE_S):
-        await silent.greeted.wait()
-        service.cut()
-        with pytest.raises(ApiError):
-            await asking
-        await silent.ended.wait()
-    await service.aclose()
 
 
 async def test_an_engine_that_holds_blocks(silent):

@@ -13,7 +13,6 @@ from headgate.simulator.server.apis.loading import Loading
 from headgate.simulator.server.apis.openai import OpenAI
 from headgate.simulator.server.apis.operations import Operations
 from headgate.simulator.server.apis.sleeping import Sleeping
-from headgate.simulator.server.apis.token_ids import TokenIds
 from headgate.simulator.server.apis.tokens import Tokens
 from headgate.simulator.server.endpoint import Endpoint, Handler, no_such_path
 from headgate.simulator.server.errors import ApiError
@@ -30,7 +29,6 @@ class EngineApp:
         operations = Operations(instance)
         loading = Loading(instance)
         tokens = Tokens(instance)
-        token_ids = TokenIds(instance)
         anthropic = Anthropic(instance)
         admin = Admin(instance)
         embeddings = Embeddings(instance)
@@ -48,9 +46,6 @@ class EngineApp:
             ("POST", "/v1/unload_lora_adapter", loading.unload),
             ("POST", "/tokenize", tokens.tokenize),
             ("POST", "/detokenize", tokens.detokenize),
-            ("POST", "/v1/chat/completions/render", token_ids.render_chat),
-            ("POST", "/v1/completions/render", token_ids.render_completion),
-            ("POST", "/inference/v1/generate", token_ids.generate),
             ("POST", "/sleep", sleeping.sleep),
             ("POST", "/wake_up", sleeping.wake_up),
             ("GET", "/is_sleeping", sleeping.is_sleeping),

@@ -1,6 +1,5 @@
 """What any body that asks for text comes to, whichever API it was written for."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -9,16 +8,6 @@ from headgate.simulator.model import Tokens
 from headgate.simulator.server.kv_fields import Bootstrap, NixlParams
 
 ToolChoice = Literal["none", "auto", "required"]
-
-
-class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prompt has besides text, for instance an image, and where its tokens are."""
-
-    modality: str
-    hash: str
-    """By which engines know it."""
-    offset: int
-    length: int
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +33,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the answer, if that must be JSON."""
     said: tuple[str, ...] = ()
     """What each prompt said last, for a server that echoes; empty where it is ids."""
-    items: tuple[Item, ...] = ()
-    """Of the prompt, in their order."""
-    ec_params: Mapping[str, Any] = {}
-    """Of those of them that another engine has encoded: by hash, where they are."""
     priority: int = 0
     """The smaller goes first, on an engine that schedules by priority."""
     cache_salt: str = ""

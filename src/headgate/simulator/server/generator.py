@@ -11,7 +11,6 @@ from headgate.simulator.server import lengths
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
-from headgate.simulator.server.encoder import Encoder
 from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.failures.latencies import drawn
@@ -46,7 +45,6 @@ class Generator:
         self.ids = ids
         self.tuning: Callable[[], FailureSettings] = lambda: settings.failures
         """What can change while the server runs, as it is now."""
-        self.encoder = Encoder(settings.mm_encode_s, settings.mm_cached_items)
         self._author = Author(
             seed=settings.seed,
             own_tokens=settings.max_tokens_default,
@@ -75,8 +73,6 @@ class Generator:
             received: tuple[int, ...] = ()
             if transfer.waits:
                 received = await exchange.unless_gone(self._receive(transfer, generation))
-            if generation.items:
-                await exchange.unless_gone(self.encoder.encode(generation.items, generation.ec_params))
             scripts = self._scripts(generation)
             ticket = self._submit(
                 exchange, generation, scripts, transfer, received, self._least_hit_rate(exchange, generation)
@@ -84,7 +80,6 @@ class Generator:
             scripts = _unless_turned_away(scripts, ticket)
             answer_id = exchange.request_id or self.ids.next()
             answer = shape(generation, ticket, scripts, answer_id)
-            answer.ec_transfer_params = self._transfers.encoded(generation.items)
             async with self._while_connected(exchange, ticket):
                 if generation.stream:
                     await _stream(exchange, answer, transfer)
@@ -195,7 +190,7 @@ class Generator:
         adapter = generation.model if generation.model in self._adapters else ""
         engine, salt = self._settings.engine, (adapter, generation.cache_salt, self._settings.hash_seed)
         # Another tokenizer need not see the words of an answer as the tokens that were generated.
-        keeps_answers = engine.prefix_cache and self._settings.estimates_tokens
+        keeps_answers = engine.prefix_cache and self._settings.tokenizer is None
         asks = []
         for number, prompt in enumerate(generation.prompts):
             blocks = block_hashes(prompt, engine.block_size, *salt) if engine.prefix_cache else []

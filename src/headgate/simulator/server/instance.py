@@ -17,7 +17,6 @@ from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
 from headgate.simulator.server.ranks import Ranks
-from headgate.simulator.server.rendering import Prompts, RenderService
 from headgate.simulator.server.settings import ServerSettings
 from headgate.simulator.server.tokenizing import ESTIMATE, Tokenizer
 
@@ -43,8 +42,6 @@ class Instance:
         self.ranks = Ranks(settings, self.transfers.protocol.seen, store)
         ids = Ids(settings.id_seed, port)
         self.generator = Generator(settings, self.ranks, self.transfers, self.adapters, ids)
-        self._rendering = _render_service(settings)
-        self.prompts = Prompts(self._rendering, self.generator.require_model)
         self.metrics = MetricsPage(
             settings.api, settings.metrics_generation, self.ranks.readings, self._own_series
         )
@@ -67,13 +64,7 @@ class Instance:
                 closing.callback(publisher.close)
             for publisher in self.publishers:
                 publisher.bind()
-            async with (
-                contextlib.AsyncExitStack() as parts,
-                contextlib.aclosing(self.transfers),
-                asyncio.TaskGroup() as group,
-            ):
-                if self._rendering is not None:
-                    parts.push_async_callback(self._rendering.aclose)
+            async with contextlib.aclosing(self.transfers), asyncio.TaskGroup() as group:
                 tasks = [group.create_task(engine.run()) for engine in self.ranks.engines]
                 tasks.append(group.create_task(self.failures.run()))
                 tasks += [group.create_task(publisher.serve_replays()) for publisher in self.publishers]
@@ -91,22 +82,15 @@ class Instance:
     def _crash(self) -> None:
         """The process dies: whoever waits is cut, and all memory is lost."""
         self.ranks.restart()
-        self._cut_waiting()
+        self.transfers.side_channel.cut()
         self.transfers.held.clear()
-        self.generator.encoder.clear()
         for publisher in self.publishers:
             publisher.restart()
 
     def cut(self) -> None:
         """End what is in flight, and what waits for another engine."""
         self.ranks.cancel_all()
-        self._cut_waiting()
-
-    def _cut_waiting(self) -> None:
-        """End the waits for other servers."""
         self.transfers.side_channel.cut()
-        if self._rendering is not None:
-            self._rendering.cut()
 
     def _publishers(self, address: str) -> "list[Publisher]":
         config = self.settings.kv_events
@@ -135,13 +119,8 @@ class Instance:
         return {GPU: now.prefix_hits_total, **found} if found else {}
 
     def _own_series(self) -> Iterator[Series]:
-        """What is counted for the whole server; most of it no engine has names for."""
+        """What is counted for the whole server, which no engine has names for."""
         protocol = self.transfers.protocol
-        if self.settings.api == "vllm" and self.settings.metrics_generation == "new":
-            labels = {"engine": str(self.settings.data_parallel_rank), "model_name": self.settings.models[0]}
-            encoder = self.generator.encoder
-            yield counter("vllm:mm_cache_queries", "Images asked for.", encoder.queries, **labels)
-            yield counter("vllm:mm_cache_hits", "Images encoded before.", encoder.hits, **labels)
         for name, documentation, counts in (
             ("headgate_simulator_transfers", "Sides of prefill/decode pairs, and their ends.", protocol.seen),
             ("headgate_simulator_deviations", "Deviations from their protocol.", protocol.deviations),
@@ -150,11 +129,3 @@ class Instance:
         ):
             for what, number in counts.items():
                 yield counter(name, documentation, number, what=what)
-
-
-def _render_service(settings: ServerSettings) -> RenderService | None:
-    if settings.render_url is None:
-        return None
-    return RenderService(
-        settings.render_url, settings.models[0], settings.render_timeout_s, settings.mm_render_timeout_s
-    )

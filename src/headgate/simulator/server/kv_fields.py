@@ -1,6 +1,6 @@
 """The fields by which a request says where its KV cache comes from or goes to, as the engines define them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -13,10 +13,6 @@ DEFAULT_BOOTSTRAP_PORT = 8998
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Room = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 BlockIds = Annotated[list[int | list[int]], Meta(max_length=1_000_000)]
-
-
-EncodedParams = Annotated[dict[Annotated[str, Meta(max_length=256)], Any], Meta(max_length=1000)]
-"""vLLM's `ec_transfer_params`: by the hash of an item, where its encoder's output is."""
 
 
 class NixlParams(msgspec.Struct, frozen=True):

@@ -1,8 +1,6 @@
 """What one simulated server is told when it starts."""
 
 import importlib.util
-import math
-import urllib.parse
 from collections.abc import Iterator
 from typing import Literal
 
@@ -84,22 +82,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     made_up: MadeUp = MadeUp()
     """How arguments of tools and structured answers are made up."""
-    mm_encode_s: float = 0.0
-    """Seconds that encoding an image takes, one after the other."""
-    mm_cached_items: int = 1000
-    """How many encoded images are kept for the next request that has them."""
     log_http: bool = False
     """Whether requests and answers are logged, with the beginnings of their bodies."""
     hash_seed: str = ""
     """The hashes of blocks follow it."""
     tokenizer: str | None = None
     """A tokenizer.json that says which tokens a text is; without, four bytes are one."""
-    render_url: str | None = None
-    """A render service, of which prompts have their tokens."""
-    render_timeout_s: float = 30.0
-    """How long it may take for a prompt."""
-    mm_render_timeout_s: float = 60.0
-    """How long for one with images and the like."""
     ssl_certfile: str | None = None
     """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
     ssl_keyfile: str | None = None
@@ -111,18 +99,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def speaks_tls(self) -> bool:
         return self.self_signed_certs or self.ssl_certfile is not None
 
-    @property
-    def estimates_tokens(self) -> bool:
-        """Whether four bytes of a prompt are a token."""
-        return self.tokenizer is None and self.render_url is None
-
     def __post_init__(self) -> None:
         FaultSchedule.from_objects(self.failures.faults)
         problems = [
             *self._of_names(),
             *self._out_of_range(),
             *self._of_files(),
-            *self._of_rendering(),
             *self.made_up.problems(),
         ]
         if problems:
@@ -145,25 +127,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
         if not 1 <= self.embedding_dimensions <= 65_536:
             yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
-        if not 0 <= self.mm_encode_s < math.inf:
-            yield f"mm_encode_s: must be seconds, got {self.mm_encode_s}"
-        if self.mm_cached_items < 0:
-            yield f"mm_cached_items: must not be negative, got {self.mm_cached_items}"
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
         if not 0 <= self.data_parallel_rank < 64:
             yield f"data_parallel_rank: must be 0 to 63, got {self.data_parallel_rank}"
-
-    def _of_rendering(self) -> Iterator[str]:
-        for name in ("render_timeout_s", "mm_render_timeout_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                yield f"{name}: must be more than no seconds, got {getattr(self, name)}"
-        if self.render_url is None:
-            return
-        if not _is_origin(self.render_url):
-            yield f"render_url: must be as http://127.0.0.1:8082, got {self.render_url!r}"
-        if self.tokenizer is not None:
-            yield "render_url: leave it out where tokenizer is given, or the other way round"
 
     def _of_files(self) -> Iterator[str]:
         if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:
@@ -173,12 +140,3 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{given}: needs {lacks} too"
         if self.self_signed_certs and (self.ssl_certfile or self.ssl_keyfile):
             yield "self_signed_certs: leave it out where ssl_certfile is given, or the other way round"
-
-
-def _is_origin(url: str) -> bool:
-    """Whether something over HTTP can be asked there."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.simulate.engine.grouping import SECONDS, options, seconds
+from headgate.cli.simulate.engine.grouping import options
 
-IMAGES = options(
-    click.option(
-        "--mm-encode-s",
-        type=SECONDS,
-        default=0.0,
-        show_default=True,
-        help="Seconds that encoding an image takes, one after the other.",
-    ),
-    click.option(
-        "--mm-cached-items",
-        type=click.IntRange(min=0),
-        default=1000,
-        show_default=True,
-        help="Encoded images that are kept for the next request that has them.",
-    ),
-)
 PROMPTS = options(
     click.option(
         "--tokenizer",
@@ -29,32 +13,9 @@ PROMPTS = options(
         help="A tokenizer.json to count by, in place of four bytes a token; needs headgate[tokenizers].",
     ),
     click.option(
-        "--render-url",
-        metavar="URL",
-        help="A render service to count prompts by, as vLLM's `vllm launch render`.",
-    ),
-    click.option(
-        "--render-timeout",
-        "render_timeout_s",
-        metavar="TIME",
-        callback=seconds,
-        default="30s",
-        show_default=True,
-        help="How long it may take for a prompt.",
-    ),
-    click.option(
-        "--mm-render-timeout",
-        "mm_render_timeout_s",
-        metavar="TIME",
-        callback=seconds,
-        default="60s",
-        show_default=True,
-        help="How long for one with images and the like.",
-    ),
-    click.option(
         "--force-dummy-tokenizer",
         is_flag=True,
-        help="Count four bytes a token, whatever --render-url and --tokenizer say.",
+        help="Count four bytes a token, whatever --tokenizer says.",
     ),
 )
 

@@ -10,7 +10,7 @@ import click
 
 from headgate.cli.simulate import sizes
 from headgate.cli.simulate.engine import events, latencies
-from headgate.cli.simulate.engine.answers import IMAGES, PROMPTS, TOOLS
+from headgate.cli.simulate.engine.answers import PROMPTS, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
 from headgate.cli.simulate.engine.events import EVENTS
 from headgate.cli.simulate.engine.latencies import LATENCIES
@@ -36,7 +36,6 @@ _LAST_PORT = 65535
 @SERVER
 @EVENTS
 @TOOLS
-@IMAGES
 @PROMPTS
 @PAIRS
 @FAILURES
@@ -96,7 +95,7 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
     body_mb = given.pop("max_body_mb")
     if given.pop("force_dummy_tokenizer"):
-        given |= {"tokenizer": None, "render_url": None}
+        given["tokenizer"] = None
     times = latencies.settings({name: given.pop(name) for name in latencies.NAMES})
     if note := latencies.note(times):
         click.echo(note, err=True)

@@ -1,8 +1,7 @@
 """What all shapes of answers have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,8 +29,6 @@ class Answer(ABC):
         self.ticket = ticket
         self.scripts = scripts
         self.answer_id = answer_id
-        self.ec_transfer_params: Mapping[str, Any] | None = None
-        """Where another engine finds the items of the prompt, encoded."""
 
     @abstractmethod
     def whole(self, kv_transfer_params: object = None) -> bytes:

@@ -43,8 +43,6 @@ class _Completion(Answer):
             "usage": self._usage(),
             "kv_transfer_params": kv_transfer_params,
         }
-        if self.ec_transfer_params is not None:
-            body["ec_transfer_params"] = self.ec_transfer_params
         return msgspec.json.encode(body)
 
     def end(self) -> bytes:

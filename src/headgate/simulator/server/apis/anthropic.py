@@ -4,7 +4,6 @@ from headgate.simulator.server.answers.messages import MessagesAnswer
 from headgate.simulator.server.bodies.messages import read_counted, read_messages
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.rendering import forms
 
 
 class Anthropic:
@@ -13,14 +12,13 @@ class Anthropic:
     def __init__(self, instance: Instance) -> None:
         self._generator = instance.generator
         self._admit = instance.admit
-        self._prompts = instance.prompts
 
     async def messages(self, exchange: Exchange) -> None:
         await self._admit(exchange)
-        generation = await self._prompts.conversation(exchange, read_messages, forms.of_messages)
+        generation = read_messages(await exchange.read_body())
         await self._generator.answer(exchange, generation, MessagesAnswer)
 
     async def count_tokens(self, exchange: Exchange) -> None:
-        counted = await self._prompts.conversation(exchange, read_counted, forms.of_messages)
+        counted = read_counted(await exchange.read_body())
         self._generator.require_model(counted.model)
         await exchange.answer_json({"input_tokens": len(counted.prompts[0])})

@@ -38,10 +38,9 @@ class Embeddings:
         generator = self._instance.generator
         await self._instance.admit(exchange)
         body = decode(_decoder, await exchange.read_body())
-        prompts, texts = text_prompts(body.input, "input")
+        prompts, _ = text_prompts(body.input, "input")
         if len(prompts) > MAX_CHOICES:
             raise wrong("input", f"has {len(prompts)} elements; send at most {MAX_CHOICES}")
-        prompts = await self._instance.prompts.texts(exchange, body.model, prompts, texts)
         # One token, the least that an engine makes, stands for the vector.
         await generator.compute(exchange, Generation(model=body.model, prompts=prompts, max_tokens=1))
         size = body.dimensions or self._instance.settings.embedding_dimensions

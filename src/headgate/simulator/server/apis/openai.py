@@ -6,7 +6,6 @@ from headgate.simulator.server.answers.responses import ResponsesAnswer
 from headgate.simulator.server.bodies.responses import read_responses
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.rendering import forms
 
 
 class OpenAI:
@@ -15,19 +14,18 @@ class OpenAI:
     def __init__(self, instance: Instance) -> None:
         self._generator = instance.generator
         self._admit = instance.admit
-        self._prompts = instance.prompts
 
     async def chat(self, exchange: Exchange) -> None:
         await self._admit(exchange)
-        generation = await self._prompts.conversation(exchange, bodies.read_chat, forms.of_chat)
+        generation = bodies.read_chat(await exchange.read_body())
         await self._generator.answer(exchange, generation, ChatAnswer)
 
     async def completion(self, exchange: Exchange) -> None:
         await self._admit(exchange)
-        generation = await self._prompts.completion(exchange, bodies.read_completion)
+        generation = bodies.read_completion(await exchange.read_body())
         await self._generator.answer(exchange, generation, TextAnswer)
 
     async def responses(self, exchange: Exchange) -> None:
         await self._admit(exchange)
-        generation = await self._prompts.conversation(exchange, read_responses, forms.of_responses)
+        generation = read_responses(await exchange.read_body())
         await self._generator.answer(exchange, generation, ResponsesAnswer)

@@ -9,8 +9,6 @@ from headgate.simulator.server.bodies import decode
 from headgate.simulator.server.bodies.prompts import Message, TokenIds, chat_prompt, token_ids
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.rendering import forms
-from headgate.simulator.server.rendering.service import Tokenized
 from headgate.simulator.server.tokenizing import detokenize, tokenize
 
 
@@ -39,34 +37,20 @@ class Tokens:
         self._instance = instance
 
     async def tokenize(self, exchange: Exchange) -> None:
-        whole = await exchange.read_body()
-        body = decode(_tokenize, whole)
+        body = decode(_tokenize, await exchange.read_body())
         self._instance.generator.require_model(body.model)
-        service = self._instance.prompts.service
-        if service is None:
-            told = _tokenized(body)
-        else:
-            told = await exchange.unless_gone(service.tokenize(forms.of_tokenize(whole)))
+        tokens = chat_prompt(body.messages) if body.messages else tokenize(body.prompt or "")
+        strings = [detokenize([token]) for token in tokens] if body.return_token_strs else None
         await exchange.answer_json(
             {
-                "count": len(told.tokens),
+                "count": len(tokens),
                 "max_model_len": self._instance.settings.engine.max_model_len,
-                "tokens": told.tokens,
-                "token_strs": told.token_strs,
+                "tokens": tokens.tolist(),
+                "token_strs": strings,
             }
         )
 
     async def detokenize(self, exchange: Exchange) -> None:
         body = decode(_detokenize, await exchange.read_body())
         self._instance.generator.require_model(body.model)
-        tokens, service = token_ids("tokens", body.tokens), self._instance.prompts.service
-        text = (
-            detokenize(tokens) if service is None else await exchange.unless_gone(service.detokenize(tokens))
-        )
-        await exchange.answer_json({"prompt": text})
-
-
-def _tokenized(body: TokenizeBody) -> Tokenized:
-    tokens = chat_prompt(body.messages) if body.messages else tokenize(body.prompt or "")
-    strings = [detokenize([token]) for token in tokens] if body.return_token_strs else None
-    return Tokenized(tokens.tolist(), strings)
+        await exchange.answer_json({"prompt": detokenize(token_ids("tokens", body.tokens))})

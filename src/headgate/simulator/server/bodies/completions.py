@@ -15,8 +15,8 @@ from headgate.simulator.server.bodies.prompts import (
     text_prompts,
 )
 from headgate.simulator.server.bodies.tools import FunctionTool, NamedChoice, choose
-from headgate.simulator.server.generation import Generation, Item
-from headgate.simulator.server.kv_fields import EncodedParams, Hosts, NixlParams, Ports, Rooms, spread
+from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.kv_fields import Hosts, NixlParams, Ports, Rooms, spread
 
 MAX_CHOICES = 128
 """Sequences that one request may ask for, over all of its prompts."""
@@ -61,7 +61,6 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
     cache_hit_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     kv_transfer_params: NixlParams | None = None
-    ec_transfer_params: EncodedParams | None = None
     bootstrap_host: Hosts | None = None
     bootstrap_port: Ports | None = None
     bootstrap_room: Rooms | None = None
@@ -93,8 +92,7 @@ def read_chat(body: bytes) -> Generation:
         raise wrong("top_logprobs", "can only be set when logprobs is true")
     declared = [(tool.function.name, tool.function.parameters) for tool in chat.tools or ()]
     tools, choice = choose(declared, chat.tool_choice)
-    items: list[Item] = []
-    prompt = chat_prompt(chat.messages, msgspec.json.encode(chat.tools) if chat.tools else b"", items)
+    prompt = chat_prompt(chat.messages, msgspec.json.encode(chat.tools) if chat.tools else b"")
     common = _generation(chat, (prompt,), chat.max_completion_tokens)
     return msgspec.structs.replace(
         common,
@@ -103,7 +101,6 @@ def read_chat(body: bytes) -> Generation:
         tool_choice=choice,
         parallel_calls=chat.parallel_tool_calls is not False,
         said=(plain_text(chat.messages[-1].content),),
-        items=tuple(items),
     )
 
 
@@ -135,7 +132,6 @@ def _generation(body: _Common, prompts: tuple[Tokens, ...], max_completion_token
         cache_salt=body.cache_salt or "",
         cache_hit_threshold=body.cache_hit_threshold,
         kv_params=body.kv_transfer_params,
-        ec_params=body.ec_transfer_params or {},
         bootstrap=spread(
             body.bootstrap_host, body.bootstrap_port, body.bootstrap_room, choices * len(prompts)
         ),

@@ -7,9 +7,9 @@ from msgspec import Meta
 
 from headgate.simulator.model import Tokens
 from headgate.simulator.server.bodies.decoding import decode, wrong
-from headgate.simulator.server.bodies.multimodal import item
+from headgate.simulator.server.bodies.prompts import item
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
-from headgate.simulator.server.generation import Generation, Item
+from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.tokenizing import tokenize
 
 
@@ -52,13 +52,11 @@ def read_messages(body: bytes) -> Generation:
     asked = decode(_decoder, body)
     if asked.max_tokens is None:
         raise wrong("max_tokens", "is required")
-    items: list[Item] = []
     declared = [(tool.name, tool.input_schema) for tool in asked.tools or ()]
     tools, choice = choose(declared, _choice(asked.tool_choice))
     return Generation(
         model=asked.model,
-        prompts=(_prompt(asked, items),),
-        items=tuple(items),
+        prompts=(_prompt(asked),),
         max_tokens=asked.max_tokens,
         stop=tuple(asked.stop_sequences or ()),
         stream=asked.stream,
@@ -71,8 +69,7 @@ def read_messages(body: bytes) -> Generation:
 def read_counted(body: bytes) -> Generation:
     """The prompt alone, of a body for /v1/messages/count_tokens."""
     asked = decode(_decoder, body)
-    items: list[Item] = []
-    return Generation(model=asked.model, prompts=(_prompt(asked, items),), items=tuple(items))
+    return Generation(model=asked.model, prompts=(_prompt(asked),))
 
 
 def _choice(choice: NamedChoice | None) -> str | NamedChoice | None:
@@ -81,16 +78,16 @@ def _choice(choice: NamedChoice | None) -> str | NamedChoice | None:
     return choice.type
 
 
-def _prompt(asked: MessagesBody, items: list[Item]) -> Tokens:
+def _prompt(asked: MessagesBody) -> Tokens:
     prompt = tokenize(msgspec.json.encode(asked.tools).decode()) if asked.tools else tokenize("")
     if asked.system is not None:
-        prompt += _tokens("system", asked.system, len(prompt), items)
+        prompt += _tokens("system", asked.system)
     for index, turn in enumerate(asked.messages):
-        prompt += _tokens(f"messages[{index}].content", turn.content, len(prompt), items)
+        prompt += _tokens(f"messages[{index}].content", turn.content)
     return prompt or tokenize(" ")
 
 
-def _tokens(field: str, content: str | list[Block], at: int, items: list[Item]) -> Tokens:
+def _tokens(field: str, content: str | list[Block]) -> Tokens:
     if isinstance(content, str):
         return tokenize(content)
     tokens = tokenize("")
@@ -99,8 +96,7 @@ def _tokens(field: str, content: str | list[Block], at: int, items: list[Item]) 
             case "text":
                 tokens += tokenize(block.text)
             case "image":
-                name = bytes(block.source).decode("utf-8", "replace")
-                tokens += item("image", name, at + len(tokens), items)
+                tokens += item("image", bytes(block.source).decode("utf-8", "replace"))
             case "tool_use":
                 tokens += tokenize(bytes(block.input).decode("utf-8", "replace"))
             case "tool_result":

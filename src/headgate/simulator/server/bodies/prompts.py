@@ -4,14 +4,15 @@ from array import array
 from collections.abc import Sequence
 
 import msgspec
+import xxhash
 
 from headgate.simulator.model import LARGEST_TOKEN, Tokens
 from headgate.simulator.server.bodies.decoding import wrong
-from headgate.simulator.server.bodies.multimodal import item
-from headgate.simulator.server.generation import Item
 from headgate.simulator.server.tokenizing import tokenize
 
 TokenIds = list[int]
+_SIZES = {"image": 256, "audio": 128, "video": 1024}
+"""Tokens of each, whatever its size."""
 
 
 class Url(msgspec.Struct, frozen=True):
@@ -51,24 +52,21 @@ _SOURCES = {
 """What a part is by its type, and the field by which it is known."""
 
 
-def chat_prompt(messages: Sequence[Message], tools: bytes = b"", items: list[Item] | None = None) -> Tokens:
+def chat_prompt(messages: Sequence[Message], tools: bytes = b"") -> Tokens:
     """The tokens of a conversation: those of its messages, each of which begins a token of its own.
 
-    Tools come first, as in most chat templates. What is no text is added to `items`.
+    Tools come first, as in most chat templates.
     """
-    items = [] if items is None else items
     prompt = tokenize(tools.decode("utf-8", "replace"))
     for index, message in enumerate(messages):
-        prompt += content_tokens(f"messages[{index}].content", message.content, len(prompt), items)
+        prompt += content_tokens(f"messages[{index}].content", message.content)
         if bytes(message.tool_calls) not in (b"", b"null"):
             prompt += tokenize(bytes(message.tool_calls).decode("utf-8", "replace"))
     return prompt or array("I", [0])  # a chat template is never empty
 
 
-def content_tokens(
-    field: str, content: str | Sequence[ContentPart] | None, at: int, items: list[Item]
-) -> Tokens:
-    """The tokens of one message, which begins `at` so many; what is no text is added to `items`."""
+def content_tokens(field: str, content: str | Sequence[ContentPart] | None) -> Tokens:
+    """The tokens of one message."""
     if content is None:
         return array("I")
     if isinstance(content, str):
@@ -81,11 +79,17 @@ def content_tokens(
                 raise wrong(f"{field}[{position}].text", f"is required in a part of type {part.type!r}")
             text += part.text
         elif part.type in _SOURCES:
-            others += _other(f"{field}[{position}]", part, at + len(others), items)
+            others += _other(f"{field}[{position}]", part)
         else:
             problem = f"{part.type!r} is not simulated, only text and {', '.join(_SOURCES)} are"
             raise wrong(f"{field}[{position}].type", problem)
     return others + tokenize(text)
+
+
+def item(modality: str, name: str) -> Tokens:
+    """The tokens of what is known by its address or content; others have other tokens in caches."""
+    first = xxhash.xxh32_intdigest(name.encode("utf-8", "surrogatepass"))
+    return array("I", [(first + position) & LARGEST_TOKEN for position in range(_SIZES[modality])])
 
 
 def plain_text(content: str | Sequence[ContentPart] | None) -> str:
@@ -125,10 +129,10 @@ def _prompt(field: str, element: str | int | TokenIds) -> Tokens:
     return tokenize(element) if isinstance(element, str) else token_ids(field, element)
 
 
-def _other(field: str, part: ContentPart, at: int, items: list[Item]) -> Tokens:
+def _other(field: str, part: ContentPart) -> Tokens:
     modality, source = _SOURCES[part.type]
     value = getattr(part, source)
     name = value.url if isinstance(value, Url) else value.data if isinstance(value, Audio) else value
     if not name:
         raise wrong(f"{field}.{source}", f"is required in a part of type {part.type!r}")
-    return item(modality, name, at, items)
+    return item(modality, name)

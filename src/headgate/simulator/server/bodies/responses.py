@@ -10,7 +10,6 @@ from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens, plain_text
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.generation import Item as PromptItem
 from headgate.simulator.server.kv_fields import NixlParams
 from headgate.simulator.server.tokenizing import tokenize
 
@@ -67,12 +66,10 @@ def read_responses(body: bytes) -> Generation:
     asked = decode(_decoder, body)
     declared = [(tool.name, tool.parameters) for tool in asked.tools or () if tool.type == "function"]
     tools, choice = choose(declared, asked.tool_choice)
-    items: list[PromptItem] = []
     wanted = asked.text.format if asked.text else None
     return Generation(
         model=asked.model,
-        prompts=(_prompt(asked, items),),
-        items=tuple(items),
+        prompts=(_prompt(asked),),
         max_tokens=asked.max_output_tokens,
         stream=asked.stream,
         tools=tools,
@@ -93,7 +90,7 @@ def _schema(wanted: TextFormat | None) -> Any:
     return wanted.schema if wanted.type == "json_schema" else {"type": "object"}
 
 
-def _prompt(asked: ResponsesBody, items: list[PromptItem]) -> Tokens:
+def _prompt(asked: ResponsesBody) -> Tokens:
     prompt = tokenize(msgspec.json.encode(asked.tools).decode()) if asked.tools else tokenize("")
     prompt += tokenize(asked.instructions or "")
     if isinstance(asked.input, str):
@@ -101,7 +98,7 @@ def _prompt(asked: ResponsesBody, items: list[PromptItem]) -> Tokens:
     for index, item in enumerate(asked.input):
         match item.type:
             case "message":
-                prompt += content_tokens(f"input[{index}].content", item.content, len(prompt), items)
+                prompt += content_tokens(f"input[{index}].content", item.content)
             case "function_call":
                 prompt += tokenize(item.arguments)
             case "function_call_output":

@@ -1,12 +1,9 @@
 """Which side of a prefill/decode pair a request is."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from headgate.simulator.server.bodies.multimodal import transfer_params
 from headgate.simulator.server.errors import ApiError
-from headgate.simulator.server.generation import Generation, Item
+from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_transfer import checks
 from headgate.simulator.server.kv_transfer.bootstrap import BootstrapDecode, BootstrapPrefill
 from headgate.simulator.server.kv_transfer.held import HeldPrompts
@@ -35,10 +32,6 @@ class Transfers:
         self.side_channel = SideChannel(
             engine_id, self.held, self.rooms, self.protocol, by_tls=settings.speaks_tls
         )
-
-    def encoded(self, items: Sequence[Item]) -> Mapping[str, Any] | None:
-        """Where other engines find what is encoded here; None where a prompt has no such items."""
-        return transfer_params(items, *self._address) if items else None
 
     def of(self, generation: Generation) -> Transfer:
         """What this request takes part in. A deviation is counted, and a 400 if the protocol is checked."""
