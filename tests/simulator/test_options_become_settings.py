@@ -50,7 +50,6 @@ def test_a_file_has_options(settings, written):
         "self-signed-certs: true\n"
         "lora-modules: [{name: sql, path: /sql}]\n"
         "kv-events-config: {endpoint: 'tcp://*:0'}\n"
-        "fake-metrics: {waiting: 'ramp:0:50:60'}\n"
         "answer_lengths: sampled\n"
     )
     made = settings("--config", file)
@@ -59,7 +58,6 @@ def test_a_file_has_options(settings, written):
     assert made.self_signed_certs
     assert made.lora_modules[0].name == "sql"
     assert made.kv_events.endpoint == "tcp://*:0"
-    assert made.failures.fake_metrics.waiting == "ramp:0:50:60"
     assert made.answer_lengths == "sampled"
 
 
@@ -92,12 +90,6 @@ def test_sizes_of_bodies_are_in_mebibytes(settings):
     """The largest that may be said is 512."""
     assert settings("--profile", "fast", "--max-request-body-size-mb", "2").max_body_bytes == 2 * 1024 * 1024
     assert "not in the range" in settings("--max-request-body-size-mb", "513")
-
-
-def test_figures_that_are_none_are_refused(settings):
-    """--fake-metrics is checked as /admin/config is."""
-    assert "--fake-metrics: " in settings("--fake-metrics", '{"waiting": "soon"}')
-    assert "--fake-metrics: " in settings("--fake-metrics", "{")
 
 
 def test_values_are_made_up_within_what_is_said(settings):
@@ -268,7 +260,6 @@ def test_a_command_line_of_llm_d_inference_sim_is_taken(settings, written):
         *("--enable-kvcache", "--zmq-endpoint", "tcp://127.0.0.1:5557", "--event-batch-size", "3"),
         *("--kv-events-replay-endpoint", "tcp://127.0.0.1:0", "--kv-events-replay-queue-size", "9"),
         *("--no-enable-sleep-mode", "--enable-request-id-headers", "--skip-tool-validation"),
-        *("--fake-metrics-refresh-interval", "50ms"),
         *("--kv-cache-transfer-time-per-token", "8us", "--kv-cache-transfer-time-std-dev", "1us"),
     )
     assert made.models == ("one", "two")

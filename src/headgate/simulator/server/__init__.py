@@ -8,8 +8,6 @@ from headgate.simulator.server.adapters import Adapter, parse_module
 from headgate.simulator.server.failures.settings import FAILURE_TYPES, FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
-from headgate.simulator.server.metrics.fake import FakeMetrics
-from headgate.simulator.server.metrics.fake_forms import read as read_fake_metrics
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.schema import MadeUp
 from headgate.simulator.server.serve import Served, listen, run, running
@@ -21,7 +19,6 @@ __all__ = [
     "AnswerLengths",
     "Api",
     "FailureSettings",
-    "FakeMetrics",
     "KvEventsConfig",
     "MadeUp",
     "Mode",
@@ -31,7 +28,6 @@ __all__ = [
     "ServerSettings",
     "listen",
     "parse_module",
-    "read_fake_metrics",
     "read_kv_events",
     "run",
     "running",

@@ -73,7 +73,6 @@ class EngineApp:
             # What changes and tells failures works in all of them.
             + [
                 Route("/admin/config", Endpoint("", admin.config, instance.settings)),
-                Route("/fake_metrics", Endpoint("POST", admin.fake_metrics, instance.settings)),
                 Route("/admin/protocol", Endpoint("GET", admin.protocol, instance.settings)),
             ],
             redirect_slashes=False,

@@ -11,7 +11,6 @@ from headgate.simulator.model import EngineConfig, EngineStatistics, RemoteStore
 from headgate.simulator.server.failures.latencies import LatencySettings
 from headgate.simulator.server.live import Ask, LiveEngine, Ticket
 from headgate.simulator.server.metrics import Reading, Timings
-from headgate.simulator.server.metrics.fake import FakeMetrics
 from headgate.simulator.server.settings import ServerSettings
 
 WAITING_WEIGHT = 4
@@ -30,9 +29,6 @@ class Ranks:
         self._adapters: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._adapters_changed: dict[int, float] = {}
         self.asleep = False
-        self.fake: FakeMetrics | None = None
-        """Figures that readings have in place of what is so."""
-        self.fake_since_s = 0.0
         publishes = settings.kv_events is not None and settings.kv_events.enabled
         config = msgspec.structs.replace(self.tuned(settings.failures), kv_events=publishes)
         store = RemoteStore(config.remote_kv_blocks) if store is None else store
@@ -95,13 +91,6 @@ class Ranks:
 
     def readings(self) -> Iterator[Reading]:
         """All ranks as a scraper is to see them."""
-        for reading in self._true_readings():
-            if self.fake is None:
-                yield reading
-            else:
-                yield self.fake.over(reading, time.monotonic() - self.fake_since_s)
-
-    def _true_readings(self) -> Iterator[Reading]:
         first = self._settings.data_parallel_rank
         for rank, engine in enumerate(self.engines, first):
             now = engine.statistics()

@@ -89,9 +89,7 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     policy, modules = (given.pop(name) for name in ("scheduling_policy", "lora_modules"))
     kv_events = events.config(given)
     served, models = given.pop("served_models"), given.pop("models")
-    failures = [
-        given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults", "fake_metrics")
-    ]
+    failures = [given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults")]
     made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
     body_mb = given.pop("max_body_mb")
     if given.pop("force_dummy_tokenizer"):
@@ -160,13 +158,12 @@ def _failures(
     rate: float,
     types: tuple[str, ...],
     path: str | None,
-    fake_metrics: str | None,
 ) -> FailureSettings:
     """Raises ValueError that names the option."""
     import msgspec
     import yaml
 
-    from headgate.simulator.server import FAILURE_TYPES, FailureSettings, read_fake_metrics
+    from headgate.simulator.server import FAILURE_TYPES, FailureSettings
 
     given: dict[str, object] = {"failure_injection_rate": rate, **latencies}
     if types:
@@ -184,11 +181,6 @@ def _failures(
                 raise ValueError(f"--faults: {path} is not YAML: {error}") from error
         if not isinstance(given["faults"], list):
             raise ValueError(f"--faults: {path} is no list, as of `- {{kind: slow, at_s: 60, factor: 4}}`")
-    if fake_metrics is not None:
-        try:
-            given["fake_metrics"] = read_fake_metrics(fake_metrics)
-        except msgspec.DecodeError as error:
-            raise ValueError(f"--fake-metrics: {error}") from error
     try:
         return msgspec.convert(given, FailureSettings)
     except msgspec.ValidationError as error:

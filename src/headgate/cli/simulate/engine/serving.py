@@ -281,9 +281,6 @@ FAILURES = options(
         type=click.Path(exists=True, dir_okay=False),
         help="YAML file with a schedule of faults.",
     ),
-    click.option(
-        "--fake-metrics", metavar="JSON", help="Figures of the metrics page in place of the true ones."
-    ),
 )
 
 PROTOCOLS = options(
@@ -304,7 +301,6 @@ IGNORED = options(
             ("--tensor-parallel-size",),
             ("--mm-processor-kwargs",),
             ("--ec-transfer-config",),
-            ("--fake-metrics-refresh-interval",),
             ("--enable-request-id-headers/--no-enable-request-id-headers",),
             ("--skip-tool-validation/--no-skip-tool-validation",),
         )

@@ -3,13 +3,10 @@
 import msgspec
 
 from headgate.simulator.model import ConfigError
-from headgate.simulator.server.bodies import decode
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import read_changes
 from headgate.simulator.server.instance import Instance
-
-_json = msgspec.json.Decoder()
 
 
 class Admin:
@@ -33,21 +30,13 @@ class Admin:
 
     async def _change(self, exchange: Exchange) -> None:
         """The fields that are given change together, or none does."""
-        await self._set(await exchange.read_body(), exchange)
-
-    async def _set(self, changes: bytes, exchange: Exchange) -> None:
-        failures = self._instance.failures
+        changes, failures = await exchange.read_body(), self._instance.failures
         try:
             settings = read_changes(changes, failures.settings)
             failures.configure(settings)
         except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
             raise ApiError(400, str(error)) from error
         await exchange.answer_json(settings)
-
-    async def fake_metrics(self, exchange: Exchange) -> None:
-        """llm-d-inference-sim's former way to set figures of the metrics page; null shows the true ones."""
-        figures = decode(_json, await exchange.read_body())
-        await self._set(msgspec.json.encode({"fake_metrics": figures}), exchange)
 
     async def protocol(self, exchange: Exchange) -> None:
         """What was seen of prefill/decode pairs, and what of it was against the protocol."""

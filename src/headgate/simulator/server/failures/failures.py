@@ -13,7 +13,6 @@ from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.mishaps import Mishap
 from headgate.simulator.server.failures.settings import REFUSALS, FailureSettings, MishapKind
-from headgate.simulator.server.metrics import fake_forms
 from headgate.simulator.server.ranks import Ranks
 
 LOOK_AGAIN_S = 0.1
@@ -46,7 +45,6 @@ class Failures:
         self._began_s = time.monotonic()
         self.is_down = False
         self._begin(settings)
-        self._fake(settings)
 
     def configure(self, settings: FailureSettings) -> None:
         """Replace all settings, or none: `ConfigError` if the schedule or a latency is wrong."""
@@ -55,8 +53,6 @@ class Failures:
         renewed = settings.faults != self.settings.faults
         if renewed:
             self._begin(settings)
-        if settings.fake_metrics != self.settings.fake_metrics:
-            self._fake(settings)
         self.settings = settings
         self._ranks.change_costs(tuned)
         self._apply()
@@ -129,10 +125,6 @@ class Failures:
         self._faults = FaultSchedule.from_objects(settings.faults).of(self._name)
         self._began_s = time.monotonic()
 
-    def _fake(self, settings: FailureSettings) -> None:
-        self._ranks.fake = settings.fake_metrics
-        self._ranks.fake_since_s = time.monotonic()
-
     def _apply(self) -> None:
         """Bring the engines to what is the case now."""
         now = self._now()
@@ -152,8 +144,6 @@ def read_changes(body: bytes, settings: FailureSettings) -> FailureSettings:
     """The settings with the fields of a JSON object changed; `msgspec.ValidationError` names a wrong one."""
     given = msgspec.json.decode(body, type=dict[str, object])
     changes = {name.replace("-", "_"): value for name, value in given.items()}
-    if "fake_metrics" in changes:
-        changes["fake_metrics"] = fake_forms.merged(changes["fake_metrics"], settings.fake_metrics)
     return msgspec.convert(msgspec.to_builtins(settings) | changes, FailureSettings)
 
 

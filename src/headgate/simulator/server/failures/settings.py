@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta
 
 from headgate.simulator.server.failures.latencies import LatencySettings
-from headgate.simulator.server.metrics.fake import FakeMetrics
 
 Refusal = Literal[
     "rate_limit", "invalid_api_key", "context_length", "server_error", "invalid_request", "model_not_found"
@@ -49,7 +48,5 @@ class FailureSettings(LatencySettings, frozen=True, kw_only=True, forbid_unknown
     """Whether /health says so."""
     metrics: Literal["on", "off", "stale"] = "on"
     """Whether /metrics answers, and with figures of now or of when this was set."""
-    fake_metrics: FakeMetrics | None = None
-    """Figures that /metrics shows in place of the engine's."""
     faults: Annotated[list[Any], Meta(max_length=1000)] = msgspec.field(default_factory=list)
     """A schedule of faults, whose times count from when it is set."""

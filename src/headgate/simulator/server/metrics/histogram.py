@@ -1,7 +1,6 @@
 """Bucket counts, and the bounds that the engines use."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
 
 TTFT_BUCKETS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
@@ -36,16 +35,6 @@ class Histogram:
     def observe(self, value: float) -> None:
         self._counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
-
-    def with_counts(self, counts: Sequence[int]) -> "Histogram":
-        """One of the same bounds that has seen so many values in each bucket, all in the middle of it. Counts
-        beyond the last bucket are left out."""
-        other = Histogram(self._bounds)
-        ends = (0.0, *self._bounds, self._bounds[-1])
-        for bucket, count in enumerate(counts[: len(self._counts)]):
-            other._counts[bucket] = count
-            other.sum += count * (ends[bucket] + ends[bucket + 1]) / 2
-        return other
 
     def buckets(self) -> list[tuple[str, int]]:
         """Cumulative counts by upper bound, as Prometheus has them."""
