@@ -190,18 +190,3 @@ async def test_images_are_part_of_the_prompt(serve, sdk_of):
             (259, 0),
             (259, 256),
         ]
-
-
-async def test_embeddings(serve, sdk_of):
-    """Vectors of length one, equal for equal texts, in the size that was asked for."""
-    async with serve() as server:
-        sdk = sdk_of(server)
-        texts = ["gate", "weir", "gate"]
-        answer = await sdk.embeddings.create(model="tiny", input=texts, dimensions=8)
-        plain = await sdk.embeddings.create(model="tiny", input=texts, encoding_format="float")
-        assert server.live.statistics().prefill_tokens_total == 6
-    vectors = [item.embedding for item in answer.data]
-    assert vectors[0] == vectors[2] != vectors[1]
-    assert sum(value * value for value in vectors[0]) == pytest.approx(1)
-    assert [len(item.embedding) for item in plain.data] == [384] * 3
-    assert answer.usage.prompt_tokens == 3

@@ -8,7 +8,6 @@ from starlette.types import Receive, Scope, Send
 from headgate.simulator.server.answers.messages import error_body
 from headgate.simulator.server.apis.admin import Admin
 from headgate.simulator.server.apis.anthropic import Anthropic
-from headgate.simulator.server.apis.embeddings import Embeddings
 from headgate.simulator.server.apis.loading import Loading
 from headgate.simulator.server.apis.openai import OpenAI
 from headgate.simulator.server.apis.operations import Operations
@@ -31,7 +30,6 @@ class EngineApp:
         tokens = Tokens(instance)
         anthropic = Anthropic(instance)
         admin = Admin(instance)
-        embeddings = Embeddings(instance)
         sleeping = Sleeping(instance)
         side_channel = instance.transfers.side_channel
         table: list[tuple[str, str, Handler]] = [
@@ -40,7 +38,6 @@ class EngineApp:
             ("POST", "/v1/responses", openai.responses),
             ("POST", "/v1/messages", anthropic.messages),
             ("POST", "/v1/messages/count_tokens", anthropic.count_tokens),
-            ("POST", "/v1/embeddings", embeddings.answer),
             ("GET", "/v1/models", operations.models),
             ("POST", "/v1/load_lora_adapter", loading.load),
             ("POST", "/v1/unload_lora_adapter", loading.unload),

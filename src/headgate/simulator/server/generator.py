@@ -17,7 +17,7 @@ from headgate.simulator.server.failures.latencies import drawn
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.ids import Ids
-from headgate.simulator.server.kv_transfer import PLAIN, Transfer, Transfers
+from headgate.simulator.server.kv_transfer import Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.script import Author, Script, write
@@ -88,16 +88,6 @@ class Generator:
         finally:
             transfer.close()
 
-    async def compute(self, exchange: Exchange, generation: Generation) -> None:
-        """Let the engine do the work of a request whose answer is not text."""
-        self._require_awake(generation)
-        scripts = self._scripts(generation)
-        ticket = self._submit(exchange, generation, scripts, PLAIN, ())
-        async with self._while_connected(exchange, ticket):
-            await _finished(ticket)
-        if ticket.aborted:
-            raise STOPPED
-
     async def _receive(self, transfer: Transfer, generation: Generation) -> tuple[int, ...]:
         """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
         tokens = await transfer.arrive()
@@ -164,14 +154,12 @@ class Generator:
         scripts: Sequence[Script],
         transfer: Transfer,
         received: tuple[int, ...],
-        least_hit_rate: float = 0.0,
+        least_hit_rate: float,
     ) -> Ticket:
         asks = self._asks(generation, scripts, received, least_hit_rate, keeps_kv=transfer.keeps_kv)
-        return self._begin(asks, every_token=generation.stream, rank=self._rank(exchange))
-
-    def _begin(self, asks: Sequence[Ask], *, every_token: bool, rank: int | None) -> Ticket:
+        rank = self._rank(exchange)
         try:
-            return self._ranks.submit(asks, every_token=every_token, rank=rank)
+            return self._ranks.submit(asks, every_token=generation.stream, rank=rank)
         except QueueFullError as error:
             raise ApiError(429, str(error)) from error
         except RefusedError as error:

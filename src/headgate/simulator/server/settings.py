@@ -49,8 +49,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether POST /sleep has an effect."""
     failures: FailureSettings = FailureSettings()
     """What goes wrong."""
-    embedding_dimensions: int = 384
-    """Length of a vector whose request names none."""
     api: Api = "vllm"
     """Whose metrics and prefill/decode form this is."""
     metrics_generation: str = "new"
@@ -125,8 +123,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def _out_of_range(self) -> Iterator[str]:
         if not 0 <= self.cache_hit_threshold <= 1:
             yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
-        if not 1 <= self.embedding_dimensions <= 65_536:
-            yield f"embedding_dimensions: must be 1 to 65536, got {self.embedding_dimensions}"
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
         if not 0 <= self.data_parallel_rank < 64:

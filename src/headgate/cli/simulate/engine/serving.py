@@ -197,14 +197,6 @@ SERVER = options(
     click.option(
         "--enable-sleep-mode/--no-enable-sleep-mode", "sleep_mode", help="Whether POST /sleep has an effect."
     ),
-    click.option(
-        "--default-embedding-dimensions",
-        "embedding_dimensions",
-        type=click.IntRange(1, 65536),
-        default=384,
-        show_default=True,
-        help="Length of a vector whose request names none.",
-    ),
 )
 
 PAIRS = options(

@@ -99,17 +99,15 @@ def plain_text(content: str | Sequence[ContentPart] | None) -> str:
     return "".join(part.text or "" for part in content)
 
 
-def text_prompts(
-    prompt: str | list[str | int | TokenIds], field: str = "prompt"
-) -> tuple[tuple[Tokens, ...], tuple[str, ...]]:
+def text_prompts(prompt: str | list[str | int | TokenIds]) -> tuple[tuple[Tokens, ...], tuple[str, ...]]:
     """Prompts in all forms of OpenAI's completions; and their texts, empty where ids were given."""
     if isinstance(prompt, str):
         prompt = [prompt]
     elif prompt and all(isinstance(element, int) for element in prompt):
-        return (token_ids(field, prompt),), ("",)
+        return (token_ids("prompt", prompt),), ("",)
     if not prompt:
-        raise wrong(field, "must not be empty")
-    tokens = tuple(_prompt(f"{field}[{index}]", element) for index, element in enumerate(prompt))
+        raise wrong("prompt", "must not be empty")
+    tokens = tuple(_prompt(f"prompt[{index}]", element) for index, element in enumerate(prompt))
     return tokens, tuple(element if isinstance(element, str) else "" for element in prompt)
 
 

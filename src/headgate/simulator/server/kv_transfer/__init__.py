@@ -7,6 +7,6 @@ counted, and refused on demand.
 """
 
 from headgate.simulator.server.kv_transfer.transfer import Transfer
-from headgate.simulator.server.kv_transfer.transfers import PLAIN, Transfers
+from headgate.simulator.server.kv_transfer.transfers import Transfers
 
-__all__ = ["PLAIN", "Transfer", "Transfers"]
+__all__ = ["Transfer", "Transfers"]
