@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from headgate.apiserver import Running, pki
+from headgate.serving import certificates
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -69,7 +70,7 @@ def test_a_certificate_that_does_not_serve_is_made_anew(tmp_path: Path, what: st
     host, now = "127.0.0.1", NOW
     match what:
         case "expiry":
-            now += datetime.timedelta(days=pki.VALID_DAYS - 5)
+            now += datetime.timedelta(days=certificates.VALID_DAYS - 5)
         case "host":
             host = "127.0.0.9"
         case "damage":

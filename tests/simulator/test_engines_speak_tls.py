@@ -53,7 +53,7 @@ async def test_a_certificate_is_made_up(serve):
 
 
 async def test_a_given_certificate_is_verified_by_its_issuer(serve, certificate):
-    """It signed itself, and covers the address."""
+    """Its authority is in the same file, and it covers the address."""
     files = certificate()
     async with serve(**files) as server:
         assert await handshake(server, ssl.create_default_context(cafile=files["ssl_certfile"]))

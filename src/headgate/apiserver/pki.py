@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import ipaddress
 import os
 import secrets
 import ssl
@@ -14,14 +13,11 @@ from pathlib import Path
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID_DAYS = 825
+from headgate.serving import certificates
+
 RENEW_BEFORE_DAYS = 30
-NAMES = ("localhost",)
-ADDRESSES = ("127.0.0.1", "::1")
+HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -117,81 +113,11 @@ def _usable(identity: Identity, host: str, now: datetime.datetime) -> bool:
     except (ValueError, TypeError, ssl.SSLError, x509.ExtensionNotFound):
         return False
     fresh = cert.not_valid_after_utc > now + datetime.timedelta(days=RENEW_BEFORE_DAYS)
-    return fresh and set(_alternative_names(host)) <= set(covered)
-
-
-def _alternative_names(host: str) -> list[x509.GeneralName]:
-    names = list(dict.fromkeys((*NAMES, *ADDRESSES, host)))
-    return [_general_name(name) for name in names]
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+    return fresh and set(certificates.alternative_names((*HOSTS, host))) <= set(covered)
 
 
 def _make(identity: Identity, host: str, now: datetime.datetime) -> None:
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _named("headgate-ca")
-    ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    key = ec.generate_private_key(ec.SECP256R1())
-    cert = (
-        _builder(_named("headgate-apiserver"), ca_name, key.public_key(), now)
-        .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    # The CA's key is forgotten: nothing else is ever signed, so nothing else can be trusted by mistake.
-    write_private(
-        identity.key,
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
-    )
-    write_private(identity.cert, cert.public_bytes(serialization.Encoding.PEM))
-    write_private(identity.ca, ca.public_bytes(serialization.Encoding.PEM))
-
-
-def _named(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime.datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    issued = certificates.issue("headgate-apiserver", (*HOSTS, host), now)
+    write_private(identity.key, issued.key)
+    write_private(identity.cert, issued.cert)
+    write_private(identity.ca, issued.ca)

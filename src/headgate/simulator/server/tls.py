@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime
-import ipaddress
 import logging
 import os
 import ssl
@@ -11,7 +10,6 @@ from pathlib import Path
 
 EVERY_S = 1.0
 """How often the files are looked at."""
-VALID = datetime.timedelta(days=365)
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +65,7 @@ class Certificate:
 
 
 def self_signed(host: str) -> Certificate:
-    """A certificate for `host` and localhost that nobody has signed, with a key that is kept nowhere."""
+    """A certificate for `host` and localhost that nobody trusts, with a key that is kept nowhere."""
     with tempfile.TemporaryDirectory() as directory:
         certfile, keyfile = Path(directory, "tls.crt"), Path(directory, "tls.key")
         cert, key = make(host)
@@ -78,33 +76,9 @@ def self_signed(host: str) -> Certificate:
 
 
 def make(host: str) -> tuple[bytes, bytes]:
-    """A new self-signed certificate and its key, in PEM."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
+    """A new certificate, with its authority behind it, and its key, in PEM."""
+    from headgate.serving import certificates  # imports what most engines never need
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headgate-simulated-engine")])
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    try:
-        names.append(x509.IPAddress(ipaddress.ip_address(host)))
-    except ValueError:
-        names.append(x509.DNSName(host))
     now = datetime.datetime.now(datetime.UTC)
-    cert = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + VALID)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return cert.public_bytes(serialization.Encoding.PEM), private
+    issued = certificates.issue("headgate-simulated-engine", ("localhost", host), now)
+    return issued.cert + issued.ca, issued.key
