@@ -1,5 +1,6 @@
 """Endpoints that a pool says speak HTTP/2 get requests by it, and nothing of that shows to clients."""
 
+import gzip
 import json
 
 import pytest
@@ -63,6 +64,23 @@ async def test_one_connection_serves_one_request_after_the_other(serving):
         assert (response.status, response.body) == (200, b"%d" % place)
     assert [call.id for call in endpoint.calls] == [1, 3, 5, 7]
     assert len(endpoint.connections) == 1
+
+
+@pytest.mark.parametrize("has_length", [False, True])
+async def test_counts_of_a_compressed_response_are_read(serving, has_length):
+    """In a copy, whether frames become chunks or have a length; the client gets the bytes as they came."""
+    gateway, endpoint = await serving()
+    client = await gateway.connect()
+    client.post({"model": "m", "prompt": "x"})
+    call = await endpoint.call()
+    packed = gzip.compress(b'{"usage":{"prompt_tokens":3,"completion_tokens":77}}')
+    call.head(content_encoding="gzip", **({"content_length": str(len(packed))} if has_length else {}))
+    call.write(packed[:20])
+    call.write(packed[20:])
+    call.end()
+    assert (await client.response()).body == packed
+    await gateway.idle()
+    assert gateway.proxy.answer_sizes.statistics() == {"m": 77}
 
 
 async def test_a_stream_of_events_passes_as_it_comes(serving):
