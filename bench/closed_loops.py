@@ -83,7 +83,7 @@ def share(mix: Mix, queued: Served, without: Served) -> float:
 
 SMALL_BATCH = msgspec.structs.replace(ENGINE, max_num_seqs=64)
 LONG_ANSWERS = "600 clients, 300 tokens, batches of 64"
-LEAST_SHARE = 0.98
+MIN_SHARE = 0.98
 
 
 def together(count: int, priority: int | None = 0) -> tuple[Clients, ...]:

@@ -37,7 +37,7 @@ LIMITS = {
     "refused by a limit": routing.TokenLimits(input=1000, **UNIT),
 }
 TOTAL = "both together, beside neither"
-MOST_US, MOST_LOOPS = 6.0, 2.5
+MAX_US, MAX_LOOPS = 6.0, 2.5
 """For a limit of both directions and a queue, together."""
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")
@@ -129,7 +129,7 @@ def told(costs: dict[str, float]) -> None:
     print(f"{'for one request':44}{'µs':>8}{'loops':>8}")
     for name, cost in costs.items():
         print(f"{name:44}{cost:8.2f}{cost / loop_us:8.2f}")
-    print(f"{'   of which it may take':44}{MOST_US:8.2f}{MOST_LOOPS:8.2f}")
+    print(f"{'   of which it may take':44}{MAX_US:8.2f}{MAX_LOOPS:8.2f}")
 
 
 async def main() -> None:

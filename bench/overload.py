@@ -184,7 +184,7 @@ def compared(
         f"{queued.per_s:.1f}",
         f"{without.tokens_per_s:,.0f}",
         f"{queued.tokens_per_s:,.0f}",
-        f"{share:.1%}" if share >= closed_loops.LEAST_SHARE else f"[red]{share:.1%}",
+        f"{share:.1%}" if share >= closed_loops.MIN_SHARE else f"[red]{share:.1%}",
     ]
 
 

@@ -15,9 +15,9 @@ from time import perf_counter
 
 TURN_S = 0.002
 """How long one connection's bytes may be read in one turn, and those of all that wait for theirs."""
-LEAST_TURN_S = 0.00002
+MIN_TURN_S = 0.00002
 """What one connection gets where many wait: one request, or a few chunks."""
-MOST_S = 0.01
+MAX_S = 0.01
 """How long all connections together may parse in one turn, those that had no turn before included."""
 FIRST_BYTES = 64
 """Of the first piece. As long as pieces take less than `QUICK_S`, each is twice as long as the one before."""
@@ -85,7 +85,7 @@ class Turns:
     @property
     def has_time(self) -> bool:
         """Whether another connection may parse in this turn."""
-        return self._spent_s < MOST_S
+        return self._spent_s < MAX_S
 
     def read(self, data: bytes, take: Callable[[bytes, bool], bool], size: int = FIRST_BYTES) -> bytes:
         """`read_in_turn` for one connection, the shorter the more of them wait; counts the time. The first
@@ -93,7 +93,7 @@ class Turns:
         began = perf_counter()
         waiting = len(self._light) + len(self._waiting)
         if waiting:
-            rest = read_in_turn(data, take, max(TURN_S / (waiting + 1), LEAST_TURN_S))
+            rest = read_in_turn(data, take, max(TURN_S / (waiting + 1), MIN_TURN_S))
         else:
             rest = read_in_turn(data, take, TURN_S, size)
         self.spent(perf_counter() - began)

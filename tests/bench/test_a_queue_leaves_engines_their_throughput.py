@@ -5,7 +5,7 @@ import pytest
 import closed_loops
 from headgate.simulator.model import PROFILES
 
-LEAST_SHARE = closed_loops.LEAST_SHARE
+MIN_SHARE = closed_loops.MIN_SHARE
 MIXES = {
     "whole answers": closed_loops.Clients(64, 60, 32, False),
     "many clients": closed_loops.Clients(400, 60, 32, False),
@@ -21,7 +21,7 @@ def test_a_queue_costs_no_throughput(name, scrape_s):
     """Of four engines, whatever they are asked for."""
     mix = closed_loops.Mix(name, (MIXES[name],), 30.0, scrape_s)
     without, queued = _served(mix)
-    assert queued.share_of(without) >= LEAST_SHARE
+    assert queued.share_of(without) >= MIN_SHARE
 
 
 def test_a_queue_costs_no_throughput_where_a_step_begins_many_short_prompts():
@@ -29,7 +29,7 @@ def test_a_queue_costs_no_throughput_where_a_step_begins_many_short_prompts():
     slow = PROFILES["70b-8xh100"].config
     mix = closed_loops.Mix("short streams", (closed_loops.Clients(200, 60, 8),), 60.0, engine=slow)
     without, queued = _served(mix)
-    assert queued.share_of(without) >= LEAST_SHARE
+    assert queued.share_of(without) >= MIN_SHARE
 
 
 @pytest.mark.parametrize("priority", [0, -1], ids=["default", "sheddable"])
@@ -38,7 +38,7 @@ def test_a_queue_costs_a_mix_no_throughput(scrape_s, priority):
     """Of classification, embeddings, whole answers, streams, and long prompts."""
     mix = closed_loops.Mix("five kinds", closed_loops.together(20, priority), 120.0, scrape_s)
     without, queued = _served(mix, engines=1)
-    assert closed_loops.share(mix, queued, without) >= LEAST_SHARE
+    assert closed_loops.share(mix, queued, without) >= MIN_SHARE
 
 
 @pytest.mark.parametrize("clients", [MIXES["whole answers"], MIXES["one token"], MIXES["streams"]])
@@ -46,7 +46,7 @@ def test_a_queue_costs_no_throughput_where_all_is_sheddable(clients):
     """It is held back for what matters more, of which there is nothing."""
     mix = closed_loops.Mix("sheddable", (clients._replace(priority=-1),))
     without, queued = _served(mix)
-    assert queued.share_of(without) >= LEAST_SHARE
+    assert queued.share_of(without) >= MIN_SHARE
 
 
 def test_the_lower_share_of_requests_and_tokens_counts():

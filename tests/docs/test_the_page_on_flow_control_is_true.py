@@ -6,7 +6,7 @@ from pathlib import Path
 from headgate.flow.queue import FAIRNESS, ORDERINGS
 from headgate.flow.queue.waiting import STATUSES
 from headgate.gateway import GatewaySettings, setting_types
-from headgate.gateway.queueing import asked, reasons, wait
+from headgate.gateway.queueing import queue_hints, reasons, wait
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flow-control.md").read_text()
 
@@ -32,7 +32,7 @@ def test_every_policy_is_in_its_table():
 
 def test_every_header_that_is_read_is_named():
     """Of requests that wait."""
-    assert [name for name in asked._KNOWN if f"`{name.decode()}" not in PAGE] == []
+    assert [name for name in queue_hints._KNOWN if f"`{name.decode()}" not in PAGE] == []
 
 
 def test_settings_have_the_names_and_values_that_are_told():

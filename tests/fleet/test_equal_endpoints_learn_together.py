@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import fleet, routing
-from headgate.fleet.deviation import LARGEST_CHANCE, LEAST_OBSERVATIONS, Deviation
+from headgate.fleet.deviation import LARGEST_CHANCE, MIN_OBSERVATIONS, Deviation
 from headgate.fleet.estimator import STEP_TOKENS
 from headgate.fleet.prefix import PrefixIndex
 from headgate.scheduling import PredictedFirstToken
@@ -123,7 +123,7 @@ def test_a_mean_of_what_differs_a_lot_is_no_evidence():
     """Eight prompts that took half as long again on average, but each either twice as long or a little less:
     that may be chance. After many more it is none."""
     deviation = Deviation()
-    for number in range(LEAST_OBSERVATIONS):
+    for number in range(MIN_OBSERVATIONS):
         assert deviation.observe(1.0, 0.6 if number % 2 else 2.0) is None
     assert [deviation.observe(1.0, 1.4) for _ in range(60)][-1] is not None
 
@@ -132,7 +132,7 @@ def test_a_mean_of_what_differs_a_lot_is_no_evidence():
 def test_a_difference_is_believed_after_some_observations(factor):
     """Not after the first few, and not much later."""
     deviation = Deviation()
-    for _ in range(LEAST_OBSERVATIONS - 1):
+    for _ in range(MIN_OBSERVATIONS - 1):
         assert deviation.observe(1.0, factor) is None
     assert deviation.observe(1.0, factor) == pytest.approx(factor)
 
@@ -140,5 +140,5 @@ def test_a_difference_is_believed_after_some_observations(factor):
 def test_one_surprise_makes_no_other_kind():
     """An engine that stalls once for a minute is the same as before."""
     deviation = Deviation()
-    for number in range(LEAST_OBSERVATIONS):
+    for number in range(MIN_OBSERVATIONS):
         assert deviation.observe(0.5, 60.0 if number == 3 else 0.5) is None

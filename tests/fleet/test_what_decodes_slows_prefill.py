@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate import fleet, routing
 from headgate.fleet.estimator import STEP_TOKENS
-from headgate.fleet.pool_rates import LEAST_BESIDE_TOKENS, MOST_BESIDE_TOKENS, PRIOR_BESIDE_TOKENS
+from headgate.fleet.pool_rates import MAX_BESIDE_TOKENS, MIN_BESIDE_TOKENS, PRIOR_BESIDE_TOKENS
 
 TOKEN_S = fleet.Rates().token_s
 
@@ -45,7 +45,7 @@ def test_whatever_streams_tell_it_stays_within_bounds(paces):
     pool = fleet.PoolRates()
     for step_tokens, decoding in paces:
         pool.learn_pace(step_tokens, decoding)
-        assert LEAST_BESIDE_TOKENS <= pool.beside_tokens <= MOST_BESIDE_TOKENS
+        assert MIN_BESIDE_TOKENS <= pool.beside_tokens <= MAX_BESIDE_TOKENS
 
 
 def test_more_that_decode_let_a_first_token_come_later():

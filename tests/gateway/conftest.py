@@ -537,6 +537,6 @@ def endless_turns():
     """All that is handed to connections within one turn of the event loop is parsed in it, however slow the
     machine is. For tests that hand it over themselves."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("TURN_S", "MOST_S"):
+        for name in ("TURN_S", "MAX_S"):
             patch.setattr(loop_turns, name, math.inf)
         yield

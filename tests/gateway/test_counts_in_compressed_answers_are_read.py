@@ -174,7 +174,7 @@ def test_a_piece_that_stands_for_too_much_is_given_up(packed, is_flushed):
 @pytest.mark.parametrize("packed", PACKED)
 def test_a_long_response_is_given_up(packed, monkeypatch):
     """However small its pieces are."""
-    monkeypatch.setattr(inflating, "MOST_BYTES", MB)
+    monkeypatch.setattr(inflating, "MAX_BYTES", MB)
     coding, pack = PACKED[packed]
     numbers = b",".join(b"%d" % number for number in range(1000))
     for more in (0, 1):
@@ -185,7 +185,7 @@ def test_a_long_response_is_given_up(packed, monkeypatch):
 
 def test_few_responses_keep_long_windows(monkeypatch):
     """Those of br up to 4 MB; a place is free again once a response has ended."""
-    monkeypatch.setattr(inflating, "MOST_LARGE", 2)
+    monkeypatch.setattr(inflating, "MAX_LARGE", 2)
     owner = inflating.Inflating()
     large = brotli.compress(b"w" * inflating.LARGE_BYTES + USAGE, quality=1)
     kept = [fed(tail("br", owner=owner), large) for _ in range(3)]

@@ -89,7 +89,7 @@ def test_images_by_reference_and_small_ones_stay_as_they_are():
 
 
 def test_text_about_images_is_text():
-    """Words like those of a data URL do not make one."""
+    """LogFieldCache like those of a data URL do not make one."""
     prose = {
         "type": "text",
         "text": 'A data URL has ";base64,' + " and so on" * 500 + '"data":"' + "x y" * 999,

@@ -10,7 +10,7 @@ from headgate.gateway import GatewaySettings
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.reader import RequestReader
-from headgate.gateway.repeats import MAX_MISSES, HeadMemory
+from headgate.gateway.request_head_cache import MAX_MISSES, RequestHeadCache
 from headgate.gateway.trust import Peer
 
 SETTINGS = GatewaySettings().replace(clients_max_body_bytes=1024)
@@ -44,7 +44,7 @@ DIFFERENCES = ("", "", "length", "count", "lines", "target", "end")
 class _Reader:
     """A reader, and what it made of the bytes."""
 
-    def __init__(self, memory: HeadMemory | None = None) -> None:
+    def __init__(self, memory: RequestHeadCache | None = None) -> None:
         self.made: list[object] = []
         self.refused: list[object] = []
         clock = itertools.count(1)
@@ -85,7 +85,7 @@ class _Reader:
         return self
 
 
-class _Forgetful(HeadMemory):
+class _Forgetful(RequestHeadCache):
     def learn(self, data, request):
         pass
 

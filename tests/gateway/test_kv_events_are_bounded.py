@@ -243,7 +243,7 @@ async def test_who_closes_at_once_is_asked_less_and_less(listening, eventually, 
     """A publisher that takes subscribers and closes costs connections and lines of the log."""
     pauses = []
     monkeypatch.setattr(subscription, "RECONNECT_S", 0.001)
-    monkeypatch.setattr(subscription, "RECONNECT_MOST_S", 0.1)
+    monkeypatch.setattr(subscription, "RECONNECT_MAX_S", 0.1)
     publisher = Publisher()
     await listening(publisher)
     for _ in range(9):

@@ -217,7 +217,7 @@ AHEAD = b"GET /nope HTTP/1.1\r\nhost: g\r\n\r\n"
 @pytest.fixture
 def no_time(monkeypatch, one_piece_a_turn):
     """As on a machine on which any read takes all the time of a turn."""
-    monkeypatch.setattr(turns, "MOST_S", 1e-9)
+    monkeypatch.setattr(turns, "MAX_S", 1e-9)
 
 
 async def test_short_reads_of_many_clients_take_turns(no_time, parsed, gateway):

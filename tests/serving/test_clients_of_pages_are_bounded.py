@@ -15,7 +15,7 @@ from starlette.routing import Route
 from headgate import serving
 
 PATIENCE_S = 30.0
-MOST = 8
+MAX = 8
 MB = 1 << 20
 BEGUN = (b"", b"GET /heal", b"POST /healthz HTTP/1.1\r\ncontent-length: 9\r\n\r\nx")
 """Requests that never arrive whole."""
@@ -67,7 +67,7 @@ class Page:
 
 @pytest.fixture
 def limits():
-    return serving.Limits(connections=MOST, request_s=600.0)
+    return serving.Limits(connections=MAX, request_s=600.0)
 
 
 @pytest.fixture
@@ -107,21 +107,21 @@ async def _first_try(page: Page) -> bytes:
 async def test_a_probe_is_answered_however_many_wait(page, begun):
     """Idle connections and requests that never arrive make room for whoever comes, the oldest first."""
     waiting, open_before = [], len(os.listdir("/proc/self/fd"))
-    for _ in range(10 * MOST):
+    for _ in range(10 * MAX):
         reader, writer = await page.connect()
         writer.write(begun)
         waiting.append((reader, writer))
     assert b" 200 OK" in await page.get()
     opened = len(os.listdir("/proc/self/fd")) - open_before
-    assert opened < len(waiting) + 2 * MOST + 10, "the server's ends are closed"
-    assert page.rejected["too_many_connections"] >= 9 * MOST
+    assert opened < len(waiting) + 2 * MAX + 10, "the server's ends are closed"
+    assert page.rejected["too_many_connections"] >= 9 * MAX
     for _, writer in waiting:
         writer.transport.abort()
 
 
 async def test_requests_that_are_being_answered_are_not_cut_off(page):
     """Where all are, a further connection is rejected with 503 and Retry-After."""
-    answering = [asyncio.create_task(page.get("/slow")) for _ in range(MOST)]
+    answering = [asyncio.create_task(page.get("/slow")) for _ in range(MAX)]
     async with asyncio.timeout(PATIENCE_S):
         while b" 503 " not in (answer := await page.get()):
             await asyncio.sleep(0.01)

@@ -118,7 +118,7 @@ async def test_escapes_of_a_target_are_few(page: Page) -> None:
 @pytest.mark.parametrize("chunks", [60, 900], ids=["short", "long"])
 async def test_dense_bodies_take_turns(page: Page, monkeypatch: pytest.MonkeyPatch, chunks: int) -> None:
     """Where a piece takes as long as a turn may, one connection goes on in each turn; all bodies arrive."""
-    for name in ("TURN_S", "QUICK_S", "MOST_S"):
+    for name in ("TURN_S", "QUICK_S", "MAX_S"):
         monkeypatch.setattr(loop_turns, name, 1e-9)
     loop, turn = asyncio.get_running_loop(), 0
     found: Counter[int] = Counter()

@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from headgate.simulator.server import FailureSettings
-from headgate.simulator.server.http_log import MOST_BODY_BYTES
+from headgate.simulator.server.http_log import MAX_BODY_BYTES
 
 LOGGER = "headgate.simulator.server.http_log"
 ASKED = {"model": "tiny", "prompt": "how deep", "max_tokens": 2}
@@ -49,9 +49,9 @@ async def test_long_bodies_are_cut_in_the_log(serve, caplog, eventually):
     """The log says how much is missing; streams are cut as well."""
     body = ASKED | {"prompt": "deep " * 5000, "max_tokens": 100, "stream": True}
     (request, told), answer = await logged(serve, caplog, eventually, body, log_http=True)
-    more = len(answer.content) - MOST_BODY_BYTES
+    more = len(answer.content) - MAX_BODY_BYTES
     assert told.endswith(f"... ({more} bytes more)")
-    assert len(request) < 2 * MOST_BODY_BYTES
+    assert len(request) < 2 * MAX_BODY_BYTES
 
 
 async def test_nothing_is_logged_unless_asked(serve, caplog, eventually):

@@ -23,7 +23,7 @@ from contest.setup import Setup
 from headgate.fleet import EndpointLoad, EngineReading
 from headgate.scheduling import Request
 
-MOST_WAITING = 10
+MAX_WAITING = 10
 WAITING_WEIGHT = 100
 TTFT_SHARE = 0.5
 UNKNOWN = 50
@@ -47,7 +47,7 @@ class DefaultPlugins(Published):
     def choose(
         self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
     ) -> EndpointLoad:
-        kept = [load for load in loads if _waiting(load) < MOST_WAITING] or loads
+        kept = [load for load in loads if _waiting(load) < MAX_WAITING] or loads
         scores = [least_request(kept), least_latency(kept), self._prefix_cache(request, kept, now)]
         return least(kept, rng, lambda load: -sum(score[load] for score in scores))
 

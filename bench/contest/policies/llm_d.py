@@ -28,7 +28,7 @@ PREFIX, QUEUE, KV = 3.0, 2.0, 2.0
 SPECULATIVE_S = 2.0
 SCRAPE_S = 0.05
 AFFINITY = 0.8
-MOST_PENALTY_S = 18.0
+MAX_PENALTY_S = 18.0
 MATCHED_BLOCKS = 131_072 // BLOCK_TOKENS
 
 
@@ -74,4 +74,4 @@ class Affinity(Published):
         if not sticky or not others:
             return loads
         tokens = min(load.prefill_tokens for load in sticky) - min(load.prefill_tokens for load in others)
-        return sticky if tokens / self.setup.prefill_tokens_per_s <= MOST_PENALTY_S else loads
+        return sticky if tokens / self.setup.prefill_tokens_per_s <= MAX_PENALTY_S else loads

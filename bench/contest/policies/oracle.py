@@ -10,7 +10,7 @@ from contest.policies.published import Published, least
 from contest.setup import Setup, Truth
 from headgate.fleet import EndpointLoad
 from headgate.scheduling import Request
-from headgate.scheduling.predicted import DELAYED_PER_WAITING, MOST_DELAYED
+from headgate.scheduling.predicted import DELAYED_PER_WAITING, MAX_DELAYED
 
 
 class Soonest(Published):
@@ -47,7 +47,7 @@ class Priced(Soonest):
 
     def delayed(self, loads: Sequence[EndpointLoad]) -> float:
         waiting = sum(map(self.truth.waiting, loads)) / len(loads)
-        return min(DELAYED_PER_WAITING * waiting, MOST_DELAYED)
+        return min(DELAYED_PER_WAITING * waiting, MAX_DELAYED)
 
 
 class Sticky(Soonest):

@@ -31,7 +31,7 @@ CACHE_THRESHOLD = 0.3
 TREE_CHARACTERS, CHARACTERS_PER_TOKEN = 67_108_864, 4
 POLL_S = 10.0
 KV_WEIGHT_S = 0.15
-MOST_KV_USAGE = 0.999
+MAX_KV_USAGE = 0.999
 USUAL_THROUGHPUT = 2000.0
 
 
@@ -79,7 +79,7 @@ class LeastLoad(Published):
     def _seconds(self, load: EndpointLoad) -> float:
         poll = self._polls[load]
         tokens = poll.waiting_tokens + self._sent_tokens[load]
-        usage = min(poll.kv_usage, MOST_KV_USAGE)
+        usage = min(poll.kv_usage, MAX_KV_USAGE)
         return tokens / (poll.throughput or USUAL_THROUGHPUT) + KV_WEIGHT_S * usage / (1.0 - usage)
 
     def booked(self, request: Request, choice: Choice, now: float) -> None:

@@ -24,8 +24,8 @@ __all__ = ["ConversionError", "to_v1", "to_v1alpha1"]
 _MAX_ANNOTATIONS: Final = 256 * 1024
 """Bytes that API servers take for all annotations of an object."""
 
-_V1_MOST_LABELS: Final = 64
-_V1_MOST_PORTS: Final = 8
+_V1_MAX_LABELS: Final = 64
+_V1_MAX_PORTS: Final = 8
 
 
 class ConversionError(ValueError):
@@ -64,7 +64,7 @@ def to_v1(pool: gie_v1alpha1.InferencePool) -> gie_v1.InferencePool:
     others = [port for port in extra.target_ports if port != first]
     spec = gie_v1.InferencePoolSpec(
         selector=gie_v1.LabelSelector(match_labels=pool.spec.selector),
-        target_ports=[first, *others][:_V1_MOST_PORTS],
+        target_ports=[first, *others][:_V1_MAX_PORTS],
         app_protocol=extra.app_protocol,
         endpoint_picker_ref=extra.endpoint_picker_ref,
     )
@@ -103,9 +103,9 @@ def to_v1alpha1(pool: gie_v1.InferencePool) -> gie_v1alpha1.InferencePool:
 
 def _not_in_v1(spec: gie_v1alpha1.InferencePoolSpec) -> list[str]:
     problems = []
-    if not 1 <= len(spec.selector) <= _V1_MOST_LABELS:
+    if not 1 <= len(spec.selector) <= _V1_MAX_LABELS:
         problems.append(
-            f"spec.selector: has {len(spec.selector)} labels; v1 takes 1 to {_V1_MOST_LABELS}, so name "
+            f"spec.selector: has {len(spec.selector)} labels; v1 takes 1 to {_V1_MAX_LABELS}, so name "
             "labels that the Pods of this pool, and no others, have"
         )
     if spec.target_port_number < 1:

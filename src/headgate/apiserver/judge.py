@@ -54,7 +54,7 @@ MEMORY_BYTES: Final = 1 << 30
 REST_FACTOR: Final = 9.0
 """After a schema's judgement was cut off, objects of it are refused at once for so many times what it took:
 it takes a tenth of a core at most."""
-MOST_RESTING: Final = 1000
+MAX_RESTING: Final = 1000
 NOTE_BYTES: Final = 4096
 SHOWN_CHARACTERS: Final = 200
 """Of a rule."""
@@ -200,7 +200,7 @@ class Judge:
         if known is None or known[0] is not served.schema:
             digest = _digest(served.schema)
             is_cheap = digest in self._trusted or structural.is_plain(served.schema)
-            if len(self._cheap) >= MOST_RESTING:
+            if len(self._cheap) >= MAX_RESTING:
                 self._cheap.clear()
             known = self._cheap[id(served.schema)] = (served.schema, None if is_cheap else digest)
         return known[1]
@@ -245,7 +245,7 @@ class Judge:
                 raise errors.unavailable(_ENDING) from None
             with contextlib.suppress(OSError):  # the next one starts while nobody waits for it
                 self._start()
-            if len(self._resting) >= MOST_RESTING:
+            if len(self._resting) >= MAX_RESTING:
                 self._resting.clear()
             self._resting[digest] = self._clock() + REST_FACTOR * self._cpu_s
             noted, _, rule = note.partition("\n")

@@ -39,7 +39,7 @@ _RESERVE_STEPS = 8
 TRY_AGAIN_S = 1.0
 _LOG_BYTES = 4 * RESERVE_BYTES
 """What is kept of a log that one large transaction has made longer."""
-_MOST_CONVERTED_BYTES = 64 << 20
+_MAX_CONVERTED_BYTES = 64 << 20
 _PAGES_AT_ONCE = 2048
 """Free pages given back to the disk at a time: as much as the reserve."""
 _INCREMENTAL = 2
@@ -54,7 +54,7 @@ def open_log(db: sqlite3.Connection, path: Path) -> None:
         db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # of a new file
     db.execute("PRAGMA journal_mode=WAL")
     db.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
-    if not _gives_back(db) and path.stat().st_size <= _MOST_CONVERTED_BYTES:
+    if not _gives_back(db) and path.stat().st_size <= _MAX_CONVERTED_BYTES:
         db.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
         with contextlib.suppress(sqlite3.OperationalError):  # the disk is full
             db.execute("VACUUM")

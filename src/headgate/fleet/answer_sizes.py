@@ -8,7 +8,7 @@ from __future__ import annotations
 
 USUAL_TOKENS = 250
 """Of a model of which nothing is known yet; published traces of conversations have 200 to 350 on average."""
-MOST_COUNTED = 64
+MAX_COUNTED = 64
 """Answers before it that an answer counts as much as, at least."""
 MAX_MODELS = 4096
 
@@ -39,7 +39,7 @@ class AnswerSizes:
             self._counts.clear()
         self._counts[model] = count
         mean = self._means.get(model, 0.0)
-        self._means[model] = mean + (tokens - mean) / (count if count < MOST_COUNTED else MOST_COUNTED)
+        self._means[model] = mean + (tokens - mean) / (count if count < MAX_COUNTED else MAX_COUNTED)
 
     def statistics(self) -> dict[str, float]:
         """Tokens of an answer, by model."""

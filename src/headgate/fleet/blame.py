@@ -27,7 +27,7 @@ RESERVED = 0.5
 
 REMEMBERED_S = 10.0
 REFUTED_S = 60.0
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 
 
 def is_suspect(status: int) -> bool:
@@ -70,7 +70,7 @@ class SharedStatuses:
             if self._refuted.get(key, now) <= now:
                 self.note(key, now)
             return
-        if len(self._alone) >= MOST_REMEMBERED:
+        if len(self._alone) >= MAX_REMEMBERED:
             self._alone.clear()
         self.alone_until = now + REMEMBERED_S
         self._alone[key] = load, status, self.alone_until
@@ -118,5 +118,5 @@ class SharedStatuses:
 
 def _bound(times: dict[Hashable, float]) -> None:
     """Clients make keys up."""
-    if len(times) >= MOST_REMEMBERED:
+    if len(times) >= MAX_REMEMBERED:
         times.clear()

@@ -17,7 +17,7 @@ LEARNED_BY = 24
 """Observations of a pool: by then it knows what to expect, wherever it began; before, all of it surprises."""
 KEPT = 31 / 32
 """Of what was seen, with each observation."""
-LEAST_OBSERVATIONS = 8
+MIN_OBSERVATIONS = 8
 LARGEST_CHANCE = 1.25
 """Endpoints that are equal differ less, over so many observations. GPUs of two generations differ by more."""
 ERRORS = 4.0
@@ -55,8 +55,8 @@ class Deviation:
         error = math.sqrt(self._squares) / self._expected_s
         far = max(factor, 1.0 / factor)
         self.is_alike = (
-            self._observations >= LEAST_OBSERVATIONS and far + 2.0 * error <= LARGEST_CHANCE and far <= ALIKE
+            self._observations >= MIN_OBSERVATIONS and far + 2.0 * error <= LARGEST_CHANCE and far <= ALIKE
         )
-        if self._observations < LEAST_OBSERVATIONS:
+        if self._observations < MIN_OBSERVATIONS:
             return None
         return factor if far > LARGEST_CHANCE and abs(factor - 1.0) >= ERRORS * error else None

@@ -25,10 +25,10 @@ takes to prefill; the learned estimate of each endpoint replaces this figure.
 
 LACKING_S = 60.0
 """An endpoint that does not know an adapter is asked again after this time: somebody may have loaded it."""
-MOST_LACKING = 1024
+MAX_LACKING = 1024
 Asked: TypeAlias = tuple[str, str]
 """What a 404 may depend on: the model and the path of a request."""
-MOST_ADAPTERS = 64
+MAX_ADAPTERS = 64
 """So many are taken for loaded at most, where an engine does not say how many it has places for."""
 
 
@@ -112,13 +112,13 @@ class EndpointLoad(EndpointHealth):
         used.pop(adapter, None)
         used[adapter] = None
         limit = self.reading.max_adapters if self.reading is not None else None
-        while len(used) > max(MOST_ADAPTERS if limit is None else limit, 1):
+        while len(used) > max(MAX_ADAPTERS if limit is None else limit, 1):
             del used[next(iter(used))]
 
     def lacks(self, adapter: str, now: float) -> None:
         """Notes that it answered 404 for an adapter. A later list of models, an answer or time ends that."""
         self.used_adapters.pop(adapter, None)
-        if len(self.lacking) >= MOST_LACKING:
+        if len(self.lacking) >= MAX_LACKING:
             self.lacking.clear()
         self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
 
@@ -127,7 +127,7 @@ class EndpointLoad(EndpointHealth):
         it serves requests of other kinds, so that it is asked for none of this kind for a while."""
         if self.served is None or self.served == asked:
             return False
-        if len(self.unserved) >= MOST_LACKING:
+        if len(self.unserved) >= MAX_LACKING:
             self.unserved.clear()
         self.unserved[asked] = now + LACKING_S
         self.cleared()

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 
 MEMORY_S = 30.0
-LEAST_FAILURES = 5.0
+MIN_FAILURES = 5.0
 EVIDENCE = 10.0
 """Chance alone would do it once in 22,000 times (exp of this)."""
-LEAST_EXCESS = 0.05
+MIN_EXCESS = 0.05
 """Of the share of failures over that of the others: less is not worth an endpoint's capacity."""
-LEAST_EXPECTED = 0.01
+MIN_EXPECTED = 0.01
 """Some failures are expected of any endpoint."""
 
 
@@ -59,13 +59,13 @@ class Tally:
 
 def is_outlier(one: Tally, pool: Tally) -> bool:
     """Whether an endpoint fails far more often than the others of its pool; both tallies are of now."""
-    if one.failures < LEAST_FAILURES:
+    if one.failures < MIN_FAILURES:
         return False
     others = max(pool.requests - one.requests, 0.0)
     others_failed = min(max(pool.failures - one.failures, 0.0), others)
-    expected = max((others_failed + 0.5) / (others + 1.0), LEAST_EXPECTED)
+    expected = max((others_failed + 0.5) / (others + 1.0), MIN_EXPECTED)
     share = one.share
-    return share >= expected + LEAST_EXCESS and one.requests * _entropy(share, expected) >= EVIDENCE
+    return share >= expected + MIN_EXCESS and one.requests * _entropy(share, expected) >= EVIDENCE
 
 
 def _entropy(share: float, expected: float) -> float:

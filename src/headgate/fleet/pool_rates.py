@@ -13,7 +13,7 @@ from headgate.fleet.fit import LARGEST_SURPRISE, SHORTEST_S, Fit
 
 PRIOR_TOKEN_S = 1 / 10_000
 """A guess, before anything is known: between a small model on a large GPU and the reverse."""
-MOST_PREFILLS = 32
+MAX_PREFILLS = 32
 """The mean rate of the pool is that of about so many observations of prefill."""
 PRIOR_ADAPTER_S = 0.3
 """A guess: an adapter of some hundred MB is read from a disk in a second, from the host's memory at once."""
@@ -25,7 +25,7 @@ PRIOR_HANDOVER_TOKEN_S = 6e-6
 """A guess for each token: of an 8B model it is 128 KB, which at 200 Gbit/s takes 5 µs."""
 PRIOR_BESIDE_TOKENS = 1.2
 """A guess: a sequence that is decoded computes one token, and reads its KV cache besides."""
-LEAST_BESIDE_TOKENS, MOST_BESIDE_TOKENS = 0.1, 20.0
+MIN_BESIDE_TOKENS, MAX_BESIDE_TOKENS = 0.1, 20.0
 PACE_HELD = 0.05
 """A step varies by a third of what it takes anyway, and the guess may be off by as much again and more."""
 PACE_KEPT = 0.995
@@ -68,7 +68,7 @@ class PoolRates:
 
     def learn_prefill(self, token_s: float) -> None:
         """An endpoint has prefilled some prompts, each token of which takes it so long."""
-        self._prefills = min(self._prefills + 1, MOST_PREFILLS)
+        self._prefills = min(self._prefills + 1, MAX_PREFILLS)
         self.token_s += (token_s - self.token_s) / self._prefills
 
     def learn_handover(self, tokens: float, took_s: float) -> None:
@@ -90,4 +90,4 @@ class PoolRates:
             alone = max(step_tokens - decoding * PRIOR_BESIDE_TOKENS, 0.5 * step_tokens)
             self._pace = Fit(alone, PRIOR_BESIDE_TOKENS, PACE_KEPT, held=PACE_HELD)
         self._pace.learn(1.0, decoding, step_tokens)
-        self.beside_tokens = min(max(self._pace.per_s, LEAST_BESIDE_TOKENS), MOST_BESIDE_TOKENS)
+        self.beside_tokens = min(max(self._pace.per_s, MIN_BESIDE_TOKENS), MAX_BESIDE_TOKENS)

@@ -10,17 +10,17 @@ from headgate.fleet.scripts import LATIN, Amounts
 
 BYTES_PER_TOKEN = 4.0
 """Of a model of which nothing is known yet: English text in most vocabularies, with the JSON around it."""
-LEAST_BYTES = 512
+MIN_BYTES = 512
 """Of shorter prompts, most tokens are the template's."""
-LEAST, MOST = 1.0, 16.0
-MOST_COUNTED = 32
+MIN_BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN = 1.0, 16.0
+MAX_COUNTED = 32
 """Prompts before it that a prompt counts as much as, at least."""
 LEARNED_OF = 8
 """After so many, one prompt of so many is enough to follow."""
 FARTHEST = 1.5
 """A prompt of which the figure is off by more counts as if it were by so much: a hundred pages of digits, or
 an image that was guessed wrong, must not change what is known of all others."""
-LEAST_SHARE = 0.3
+MIN_SHARE = 0.3
 """Of a prompt's tokens, for its count to tell anything of a script other than Latin."""
 MAX_MODELS = 4096
 
@@ -36,11 +36,11 @@ class _Running:
 
     def follow(self, seen: float, weight: float = 1.0) -> None:
         self.count += 1
-        if self.count > MOST_COUNTED and self.count % LEARNED_OF:
+        if self.count > MAX_COUNTED and self.count % LEARNED_OF:
             return
         known = self.value
         near = min(max(seen, known / FARTHEST), known * FARTHEST)
-        self.value = known + weight / min(self.count, MOST_COUNTED) * (near - known)
+        self.value = known + weight / min(self.count, MAX_COUNTED) * (near - known)
 
 
 class PromptSizes:
@@ -74,12 +74,15 @@ class PromptSizes:
     def learn(self, model: str, size: int, tokens: int, amounts: Amounts | None = None) -> None:
         """Takes a prompt of `size` bytes, of which the engine says how many tokens it is, with its `amounts`
         if it is not all ASCII."""
-        if size < LEAST_BYTES or tokens <= 0:
+        if size < MIN_BYTES or tokens <= 0:
             return
         if amounts is not None:
             self._learn_scripts(model, tokens, amounts)
             return
-        known, seen = self._ratios.get(model), min(max(size / tokens, LEAST), MOST)
+        known, seen = (
+            self._ratios.get(model),
+            min(max(size / tokens, MIN_BYTES_PER_TOKEN), MAX_BYTES_PER_TOKEN),
+        )
         if known is not None:
             known.follow(seen)
             return
@@ -93,15 +96,18 @@ class PromptSizes:
         estimated = self._by_script(model, amounts)
         latin = estimated.pop(LATIN, 0.0)
         others = sum(estimated.values())
-        if others < LEAST_SHARE * (latin + others):
+        if others < MIN_SHARE * (latin + others):
             return
-        off = max(tokens - latin, others / MOST) / others
+        off = max(tokens - latin, others / MAX_BYTES_PER_TOKEN) / others
         for script, each in estimated.items():
-            key, seen = (model, script), min(max(self._ratio(model, script) / off, LEAST / 2), MOST)
+            key, seen = (
+                (model, script),
+                min(max(self._ratio(model, script) / off, MIN_BYTES_PER_TOKEN / 2), MAX_BYTES_PER_TOKEN),
+            )
             known = self._scripts.get(key)
             if known is not None:
                 known.follow(seen, each / others)
-            elif each >= LEAST_SHARE * others:
+            elif each >= MIN_SHARE * others:
                 if len(self._scripts) >= MAX_MODELS:
                     self._scripts.clear()
                 self._scripts[key] = _Running(seen)

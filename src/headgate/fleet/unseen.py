@@ -19,7 +19,7 @@ SETTLED_S = 0.25
 """What was sent later than this before a reading may not be in its figures: engines count after each step."""
 PACE_GOOD_S = 30.0
 """An engine's own mean time between tokens is good for so long."""
-LEAST_STEPS = 8
+MIN_STEPS = 8
 DECODING = 4.0
 """An answer tells the pace of decoding if it took at least so many times as long as its prompt."""
 SLOWER = 1 + 1 / 64
@@ -67,7 +67,7 @@ class UnseenPrompts:
         """
         if now < self._pace_good_until:
             return self._pace_s
-        if steps >= LEAST_STEPS and not rates.is_paced:
+        if steps >= MIN_STEPS and not rates.is_paced:
             lasted_s, prefill_s = now - booking.at, booking.owed_tokens * rates.token_s
             if lasted_s > DECODING * prefill_s:
                 pace_s, known_s = (lasted_s - prefill_s) / steps, rates.step_s * SLOWER

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-LEAST_KNOWN = 50
+MIN_KNOWN = 50
 """So many have to be known before anything is called long."""
-MOST_KNOWN = 4096
+MAX_KNOWN = 4096
 """Beyond it, all that was seen before counts half: what is usual changes."""
 RARE_SHARE = 0.01
 TIMES = 3.0
-LEAST_MOST_S = 5.0
+MIN_MAX_S = 5.0
 _BUCKETS = 256
 _FRESH_S = 1.0
 
@@ -42,12 +42,12 @@ class Waits:
 
     def _read(self) -> float | None:
         known = sum(self._counts)
-        if known < LEAST_KNOWN:
+        if known < MIN_KNOWN:
             return None
         rare, median = self._place(known * RARE_SHARE), self._place(known / 2)
-        if known > MOST_KNOWN:
+        if known > MAX_KNOWN:
             self._counts = [count // 2 for count in self._counts]
-        most_s = max(self._medians * self._until_s(median), LEAST_MOST_S)
+        most_s = max(self._medians * self._until_s(median), MIN_MAX_S)
         return max(min(TIMES * self._until_s(rare), most_s), self._least_s)
 
     def _place(self, longer: float) -> int:

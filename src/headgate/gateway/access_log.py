@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway import log_text, refusals, trace
 from headgate.gateway.access_fields import FIELDS
-from headgate.gateway.access_words import Words, origin
+from headgate.gateway.log_field_cache import LogFieldCache, origin
 from headgate.telemetry import LineLog, LogClock
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class AccessLog:
                 self._escaped_texts[text] = found
         return found
 
-    def _text_line(self, exchange: Exchange, words: Words, tokens: Tokens | None, now: float) -> str:
+    def _text_line(self, exchange: Exchange, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
         request, load, choice = exchange.request, exchange.load, exchange.choice
         arrived, first = request.arrived_at, exchange.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)
@@ -132,7 +132,7 @@ class AccessLog:
             parts.append(f" error={log_text.quoted(exchange.error_message)}")
         return "".join(parts)
 
-    def _json_line(self, exchange: Exchange, words: Words, tokens: Tokens | None, now: float) -> str:
+    def _json_line(self, exchange: Exchange, words: LogFieldCache, tokens: Tokens | None, now: float) -> str:
         request, load = exchange.request, exchange.load
         arrived, first = request.arrived_at, exchange.first_byte_at
         total = int((now - arrived) * 1e3 + 0.5)

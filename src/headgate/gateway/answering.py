@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Header, Request
-    from headgate.gateway.upstream import StraightWay, UpstreamConnection
+    from headgate.gateway.upstream import FastPath, UpstreamConnection
 
 _OK, _NOT_FOUND, _LAST_STATUS = 200, 404, 599
 
@@ -228,7 +228,7 @@ class Answering(PairedDelivery):
             if self._proxy.queues.held:
                 self._room_made()
 
-    def straight_way(self) -> StraightWay | None:
+    def fast_path(self) -> FastPath | None:
         """How further bytes of the answer come to the client; None if they must pass through `forward`."""
         answer, write = self._answer, self._client.writer()
         assert answer is not None

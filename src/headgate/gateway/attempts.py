@@ -93,7 +93,7 @@ class Attempts(Delivery):
             self.decision.stream,
             scheduled.adapter,
         )
-        is_telling = cached_tokens >= learning.LEAST_TOKENS
+        is_telling = cached_tokens >= learning.MIN_TOKENS
         self.prefix_used_at = proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
         if proxy.kv_events.sources:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
 
-APART = "remote"
+DISAGGREGATED = "remote"
 """How it is called that the prompt is prefilled by another endpoint."""
 NOT_SPLIT = "not_split"
 """The pool has no phases any more."""
@@ -148,7 +148,7 @@ class Handover:
     def _decode_body(self) -> bytes | Pieces:
         if self._body is None or self._connector is None:
             return self._raw
-        if self.decision != APART:
+        if self.decision != DISAGGREGATED:
             return _payload(self._body.whole())
         handed_over = self.prefill.answer.handed_over if self.prefill is not None else None
         return _payload(self._connector.decode(self._body, self._meeting, handed_over))
@@ -191,7 +191,7 @@ class Handover:
     def answered(self, took_s: float) -> None:
         """The endpoint that answers has sent its first token, so long after it was asked: that teaches how
         long a KV cache takes to come there, unless it was asked before there was one."""
-        if self.decision != APART or self.at_once or self.pair is None:
+        if self.decision != DISAGGREGATED or self.at_once or self.pair is None:
             return
         fetched = max(self._scheduled.prompt_tokens - self.pair.decode.cached_tokens, 0)
         self.pair.decode.load.estimator.rates.pool.learn_handover(fetched, took_s)

@@ -53,7 +53,7 @@ class Health:
         if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
-            pool.queue.room.look_around()
+            pool.queue.room.refresh_endpoints()
 
     def disappointed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
         """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
@@ -74,7 +74,7 @@ class Health:
         if load.ejected_until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
-                pool.queue.room.look_around()
+                pool.queue.room.refresh_endpoints()
 
     def is_stopped(self, pool: PoolState, load: fleet.EndpointLoad, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from headgate.gateway.request import Header
     from headgate.gateway.usage import Usage
 
-MOST_AT_ONCE_BYTES = 1 << 20
+MAX_AT_ONCE_BYTES = 1 << 20
 """Inflated of one piece: some two milliseconds of the event loop."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Inflated of one response."""
 LARGE_BYTES = 256 << 10
 """A br response inflated to more than this keeps up to 4 MB of it, gzip and deflate never more than 32 KB."""
-MOST_LARGE = 64
+MAX_LARGE = 64
 """Such br responses at a time, which keep 256 MB."""
 _STEP_BYTES = 64 << 10
 """Of brotli, which returns up to half as much again as it is asked for."""
@@ -58,7 +58,7 @@ class Inflating:
 
     def keeps(self, tail: InflatedTail) -> bool:
         """Whether a br response may keep several megabytes."""
-        if tail not in self._large and len(self._large) >= MOST_LARGE:
+        if tail not in self._large and len(self._large) >= MAX_LARGE:
             return False
         self._large.add(tail)
         return True
@@ -95,7 +95,7 @@ class InflatedTail(Tail):
             return
         self.plain_bytes += len(text)
         is_large = self.plain_bytes > LARGE_BYTES and isinstance(inflate, _Brotli)
-        if self.plain_bytes > MOST_BYTES or (is_large and not self._inflating.keeps(self)):
+        if self.plain_bytes > MAX_BYTES or (is_large and not self._inflating.keeps(self)):
             self._give_up()
         else:
             self._tail.add(text)
@@ -117,7 +117,7 @@ class InflatedTail(Tail):
 
 Inflater = Callable[[bytes], bytes]
 """Inflates the next bytes, which are not empty. Raises UnreadableError if they are broken, or more than
-`MOST_AT_ONCE_BYTES`."""
+`MAX_AT_ONCE_BYTES`."""
 
 
 class _Zlib:
@@ -131,7 +131,7 @@ class _Zlib:
 
     def __call__(self, data: bytes) -> bytes:
         texts: list[bytes] = []
-        most = MOST_AT_ONCE_BYTES
+        most = MAX_AT_ONCE_BYTES
         while data:
             stream = self._begun(data)
             try:
@@ -174,7 +174,7 @@ class _Brotli:
             raise UnreadableError
         self._has_begun = True
         texts: list[bytes] = []
-        most = MOST_AT_ONCE_BYTES
+        most = MAX_AT_ONCE_BYTES
         try:
             while text := self._process(data, output_buffer_limit=_STEP_BYTES):
                 most -= len(text)

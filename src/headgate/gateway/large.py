@@ -164,7 +164,7 @@ def _prompts(body: bytes | bytearray, place: tuple[int, int]) -> int:
     first, _ = scan.first_item(body, start)
     if body[first : first + 1] not in (b'"', b"[", b"]"):
         return 1  # tokens of one prompt
-    return max(scan.count_items(body, start, transfer.MOST_PROMPTS), 1)
+    return max(scan.count_items(body, start, transfer.MAX_PROMPTS), 1)
 
 
 class Reading:

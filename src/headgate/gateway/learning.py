@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.usage import Usage
 
-LEAST_TOKENS = 1024
+MIN_TOKENS = 1024
 """Of smaller beliefs, too little is known to be sure: tokens are estimated."""
 FAR_FEWER = 0.5
 SURE_AFTER_S = 30.0

@@ -15,13 +15,13 @@ import re2
 import xxhash
 
 TEXT_BYTES_PER_TOKEN = 4
-LEAST_BYTES = 4096
+MIN_BYTES = 4096
 """Shorter ones are left as they are: as text, they count for as much as an image easily does."""
 SAMPLE_BYTES = 256
 
 PIXELS_PER_TOKEN = 1024
 """As vision models have it that take images at their own size: a token is a square of 28 to 32 pixels."""
-FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
+FEWEST_IMAGE_TOKENS, MAX_IMAGE_TOKENS = 64, 16_384
 PIXELS_PER_BYTE = 4
 """Of compressed images whose size is not found."""
 AUDIO_BYTES_PER_TOKEN = 320
@@ -31,10 +31,10 @@ OTHER_TOKENS = 2250
 HEAD_CHARACTERS = 32 * 1024
 """Of the base64, in which the size of an image is looked for."""
 _QUOTE = b'"'[0]
-MOST_SEGMENTS = 256
+MAX_SEGMENTS = 256
 """Before the frame header of a JPEG: a made-up image could have thousands of empty ones."""
 
-MOST_LOOKED_AT = 2000
+MAX_LOOKED_AT = 2000
 """Places in a prompt where an image may begin. A prompt with more is no prompt with images."""
 
 
@@ -54,7 +54,7 @@ def is_likely(text: bytes | bytearray, start: int = 0, end: int | None = None) -
 
     Looks at a sixteenth of it, since a search through all would cost more than to hash it.
     """
-    for at in range(start + LEAST_BYTES // 2, len(text) if end is None else end, LEAST_BYTES):
+    for at in range(start + MIN_BYTES // 2, len(text) if end is None else end, MIN_BYTES):
         last = at + SAMPLE_BYTES
         if text.find(b" ", at, last) < 0 and text.find(b'"', at, last) < 0:
             return True
@@ -83,7 +83,7 @@ def replaced(text: bytes | bytearray, most: int, start: int = 0, end: int | None
 
 def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[int, int]]:
     at = start
-    for _ in range(MOST_LOOKED_AT):
+    for _ in range(MAX_LOOKED_AT):
         found = _BEGIN.search(text, at, end)
         if found is None:
             return
@@ -92,7 +92,7 @@ def _segments(text: bytes | bytearray, start: int, end: int) -> Iterator[tuple[i
         if last < 0:
             return
         at = last
-        if last - first >= LEAST_BYTES:
+        if last - first >= MIN_BYTES:
             sample = text[first : first + SAMPLE_BYTES]
             if text[found.start()] == _QUOTE and b";base64," in sample:
                 at = first  # a data URL, which says what it is
@@ -124,7 +124,7 @@ def tokens(data: bytes | memoryview) -> int:
         pixels = length * PIXELS_PER_BYTE
     else:
         return OTHER_TOKENS
-    return min(max(pixels // PIXELS_PER_TOKEN, FEWEST_IMAGE_TOKENS), MOST_IMAGE_TOKENS)
+    return min(max(pixels // PIXELS_PER_TOKEN, FEWEST_IMAGE_TOKENS), MAX_IMAGE_TOKENS)
 
 
 def _decoded(data: bytes) -> bytes:
@@ -145,7 +145,7 @@ def _area(head: bytes, at: int, form: str) -> int:
 def _jpeg_pixels(head: bytes) -> int:
     """The area that the frame header says (ITU-T T.81, B.2.2); 0 if it is not within the head."""
     at = 2
-    for _ in range(MOST_SEGMENTS):
+    for _ in range(MAX_SEGMENTS):
         if at + 9 > len(head) or head[at] != 0xFF:
             break
         marker = head[at + 1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headgate.fleet import ACCEPTED_AFTER_S, blame
 from headgate.gateway.attempts import Attempts
 from headgate.gateway.decision import no_endpoint
-from headgate.gateway.handover import APART, NOT_HANDED_OVER, Handover
+from headgate.gateway.handover import DISAGGREGATED, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class PairedDelivery(Attempts):
         if not is_repeated:
             handover.discard()
         handover.pair = pair
-        handover.decision = pair.why or APART
+        handover.decision = pair.why or DISAGGREGATED
         self._proxy.recorder.paired(pool, handover.decision)
         choice = self.choice = pair.decode
         load = self.load = choice.load

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Header
-    from headgate.gateway.upstream import StraightWay, UpstreamConnection
+    from headgate.gateway.upstream import FastPath, UpstreamConnection
     from headgate.scheduling import Choice, Request
 
 log = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ class Prefill:
         elif data:
             self._body.append(data)
 
-    def straight_way(self) -> StraightWay | None:
+    def fast_path(self) -> FastPath | None:
         """All of it passes through `forward`."""
         return None
 

@@ -13,8 +13,8 @@ import httptools
 from headgate.gateway import bodies, hosts, unreadable
 from headgate.gateway.large import LARGE_BYTES
 from headgate.gateway.refusals import Refusal
-from headgate.gateway.repeats import HeadMemory
 from headgate.gateway.request import Header, Request
+from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.loop_turns import AT_ONCE_BYTES
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class RequestReader:
         self._peer = peer
         self.client = client
         self._parser = httptools.HttpRequestParser(self)
-        self._heads = HeadMemory()
+        self._heads = RequestHeadCache()
         self._first_data = b""
         """The data being parsed, if a request begins with it."""
         self._refusal: Refusal | None = None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate import routing
 from headgate.gateway.access_log import AccessLog, Tokens
-from headgate.gateway.access_words import SERVED, Words
 from headgate.gateway.live_names import NONE, LiveNames
+from headgate.gateway.log_field_cache import SERVED, LogFieldCache
 from headgate.gateway.queueing.kinds import UNKNOWN
 from headgate.gateway.queueing.metrics import MAX_MODELS, WaitMetrics
 from headgate.telemetry import Counter, Histogram, LabelValues, LineLog, Registry
@@ -29,7 +29,7 @@ _Key = tuple[str, str, str, str, str, int, str, bool]
 """Model, route, rule, pool, the endpoint's name of the model, status, outcome, whether a stream was asked
 for.
 
-With all that `Words` says: a request that began before a change of objects may end after it."""
+With all that `LogFieldCache` says: a request that began before a change of objects may end after it."""
 
 
 class _Stream:
@@ -67,7 +67,7 @@ class _Bound:
         "words",
     )
 
-    def __init__(self, recorder: Recorder, key: _Key, words: Words) -> None:
+    def __init__(self, recorder: Recorder, key: _Key, words: LogFieldCache) -> None:
         model, route, _, pool, _, status, outcome, is_stream = key
         model = recorder.models.value(model)
         self.requests = recorder.requests.labels(model, route, pool, str(status), outcome)
@@ -240,7 +240,7 @@ class Recorder:
         if bound.stream is not None and exchange.first_byte_at:
             bound.stream.observe(exchange, tokens, now)
         if self.log is not None:
-            words = bound.words if is_named else Words(exchange)
+            words = bound.words if is_named else LogFieldCache(exchange)
             self.log.add(self.log.line(exchange, words, tokens, now))
 
     def _bind(self, key: _Key, exchange: Exchange) -> _Bound:
@@ -248,7 +248,7 @@ class Recorder:
         self._is_late = self._is_late or not self._live.have(model, route, pool)
         if len(self._bound) >= MAX_BOUND:
             self._bound.clear()
-        bound = self._bound[key] = _Bound(self, key, Words(exchange))
+        bound = self._bound[key] = _Bound(self, key, LogFieldCache(exchange))
         return bound
 
     def use(self, snapshot: routing.Snapshot, difference: routing.Difference, *, is_anew: bool) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 STATUSES = frozenset({429, 503})
 """Those with which it asks for fewer requests."""
 _NAME = b"retry-after"
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 def seconds(headers: list[Header]) -> float | None:
@@ -28,7 +28,7 @@ def seconds(headers: list[Header]) -> float | None:
 
 def _seconds(headers: list[Header], value: bytes) -> float:
     if value.isdigit():
-        return float(value) if len(value) <= _MOST_DIGITS else math.inf
+        return float(value) if len(value) <= _MAX_DIGITS else math.inf
     at = _date(value)
     return 0.0 if at is None else at - (_date(_value(headers, b"date")) or time.time())
 

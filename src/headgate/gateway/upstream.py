@@ -43,7 +43,7 @@ _NO_PARSER = httptools.HttpResponseParser(None)
 until the next garbage collection, which the gateway makes rare."""
 
 
-StraightWay = tuple[Callable[[bytes], bytes] | None, Callable[[bytes], None]]
+FastPath = tuple[Callable[[bytes], bytes] | None, Callable[[bytes], None]]
 """What changes the bytes of an answer that flows, if anything does, and what writes them to the client."""
 
 
@@ -60,7 +60,7 @@ class Exchange(Protocol):
         self, connection: UpstreamConnection, status: int, headers: list[Header], now: float
     ) -> None: ...
     def forward(self, data: bytes, now: float) -> None: ...
-    def straight_way(self) -> StraightWay | None: ...
+    def fast_path(self) -> FastPath | None: ...
     def finished(self, now: float) -> None: ...
     def upstream_lost(self, connection: UpstreamConnection, message: str) -> None: ...
     def upstream_broke(self, message: str) -> None: ...
@@ -359,7 +359,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._complete:
             self._finish(exchange, now)
         else:
-            self._change, self._write = exchange.straight_way() or (None, None)
+            self._change, self._write = exchange.fast_path() or (None, None)
             self._cut = not data.endswith(b"\n")
 
     def _answer_is_invalid(self, exchange: Exchange, error: Exception) -> None:

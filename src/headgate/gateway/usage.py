@@ -12,13 +12,13 @@ from headgate.engines.cached_tokens import CachedTokens, Count
 MERGE_BELOW_BYTES = 256
 KEEP_BYTES = 4096
 """Of a piece longer than this, only its end is kept: what is kept of a stream is bounded."""
-MOST_LOOKED_AT = 64
+MAX_LOOKED_AT = 64
 """Members called `usage`, from the last one on, of which each may be null."""
 LONGEST_PROMPT_TOKENS = 1 << 20
 """Of prompts that are longer than their requests: those have images, or name what the engine keeps."""
 LONGEST_ANSWER_TOKENS = 1 << 17
 """Of answers of which not all is sent: reasoning may be left out."""
-MOST_INNER = 32
+MAX_INNER = 32
 """Objects within a `usage`: of more, an engine would make the gateway count braces for seconds."""
 
 
@@ -124,7 +124,7 @@ class Tail:
         text = _FRAMING.sub(b"", self.text())
         at = text.rfind(_KEY)
         looked_at = 0
-        while at >= 0 and looked_at < MOST_LOOKED_AT:
+        while at >= 0 and looked_at < MAX_LOOKED_AT:
             value = _object(text, at + len(_KEY))
             if value:
                 return _read(value)
@@ -201,7 +201,7 @@ def _object(text: bytes, start: int) -> bytes:
         return text[start : end + 1]
     if text[start : start + 1] != b"{" and not text[start:end].lstrip().startswith(b"{"):
         return b""
-    for _ in range(MOST_INNER):
+    for _ in range(MAX_INNER):
         if end < 0 or text.count(b"{", start, end) <= text.count(b"}", start, end) + 1:
             return text[start : end + 1]
         end = text.find(b"}", end + 1)

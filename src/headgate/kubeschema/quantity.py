@@ -28,7 +28,7 @@ _NANO = -9
 _INT64_DIGITS = 18
 _LARGEST_BINARY = (1 << 63) - 1
 _LONGEST_TEXT = 1_000
-_MOST_DIGITS = 4_000
+_MAX_DIGITS = 4_000
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NUMERIC = "unable to parse numeric part of quantity"
@@ -235,8 +235,8 @@ def _shifted(value: int, places: int) -> int:
     """An integer * 10**places, unless nobody could mean a number that long."""
     if not value:
         return 0
-    if places > _MOST_DIGITS - len(str(value)):
-        raise QuantityError(f"{value}e{places} has more than {_MOST_DIGITS} digits")
+    if places > _MAX_DIGITS - len(str(value)):
+        raise QuantityError(f"{value}e{places} has more than {_MAX_DIGITS} digits")
     return value * int(10**places)
 
 

@@ -21,9 +21,9 @@ from headgate.node.log_files import LogFile
 _POLL_S = 0.1
 _PIECE_BYTES = 32 << 10
 """Longer than any line."""
-_LEAST_LINE_BYTES = 32
+_MIN_LINE_BYTES = 32
 """Its time, and its end."""
-_MOST_REST_S = 0.005
+_MAX_REST_S = 0.005
 _TIME = re.compile(rb"^[^ \n]* ", re.MULTILINE)
 
 
@@ -52,7 +52,7 @@ class Turns:
         try:
             began = time.perf_counter()
             data = await asyncio.to_thread(piece)  # the file may not be in memory
-            await asyncio.sleep(min(time.perf_counter() - began, _MOST_REST_S))
+            await asyncio.sleep(min(time.perf_counter() - began, _MAX_REST_S))
         finally:
             self._end()
         return data
@@ -142,7 +142,7 @@ class _Past:
         self._since = (options.since or "").encode()
         self._at = 0
         """The part that is read."""
-        if (lines := options.tail_lines) is not None and lines * _LEAST_LINE_BYTES < sum(e for _, e in parts):
+        if (lines := options.tail_lines) is not None and lines * _MIN_LINE_BYTES < sum(e for _, e in parts):
             self._go_to_tail(lines)
 
     @classmethod

@@ -17,7 +17,7 @@ import msgspec
 from headgate.api import core
 from headgate.routing.snapshot import KvEvents
 
-MOST_CHARACTERS = 32 * 1024
+MAX_CHARACTERS = 32 * 1024
 """Of all arguments of a container that is looked at: a shell's script may be one of them."""
 MAX_RANKS = 64
 LAST_PORT = 65_535 - MAX_RANKS
@@ -50,7 +50,7 @@ def kv_events(containers: Sequence[core.Container]) -> KvEvents | None:
     for container in containers:
         words = (*container.command, *container.args)
         if any(map(_NAMED.search, words)):
-            return _published(words) if sum(map(len, words)) <= MOST_CHARACTERS else None
+            return _published(words) if sum(map(len, words)) <= MAX_CHARACTERS else None
     return None
 
 

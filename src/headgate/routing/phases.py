@@ -22,7 +22,7 @@ NO_GROUP = "PodWithoutGroup"
 INCOMPLETE_GROUP = "GroupIncomplete"
 
 FIELD = "spec.workloadSelector.pdGroup"
-_MOST_TOKENS = 10_000_000
+_MAX_TOKENS = 10_000_000
 _SHOWN = 5
 """Pods or groups that one problem names."""
 
@@ -133,9 +133,9 @@ def remote_tokens(notes: Mapping[str, str], report: Report) -> int | None:
     given = notes.get(marks.REMOTE_PREFILL_TOKENS)
     if given is None:
         return None
-    tokens = _number(given, _MOST_TOKENS)
+    tokens = _number(given, _MAX_TOKENS)
     if tokens is None:
-        told = f"{given[:64]!r} is no number from 0 to {_MOST_TOKENS}; the setting of the gateway counts"
+        told = f"{given[:64]!r} is no number from 0 to {_MAX_TOKENS}; the setting of the gateway counts"
         report(f"metadata.annotations[{marks.REMOTE_PREFILL_TOKENS}]", INVALID_ANNOTATION, told)
     return tokens
 

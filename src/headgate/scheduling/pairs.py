@@ -19,7 +19,7 @@ from headgate.scheduling.candidates import candidates
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
-APART = ""
+DISAGGREGATED = ""
 """Why a prompt is prefilled where it is decoded, if it is not."""
 SHORT, CACHED, NO_PREFILL = "short", "cached", "no_prefill"
 
@@ -29,7 +29,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     remote_tokens: int = 0
     """With fewer uncached tokens than this it is not worth while; 0 takes all."""
-    why_not: str = APART
+    why_not: str = DISAGGREGATED
     """Why its form does not allow it, in a word."""
     decodes_alone: bool = True
     """Whether an endpoint that decodes can serve all of it."""
@@ -46,7 +46,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     prefill: Choice | None = None
     """None where the endpoint that answers does it all."""
     prefill_request: Request | None = None
-    why: str = APART
+    why: str = DISAGGREGATED
     """Why it does it all, in a word."""
 
 
@@ -100,7 +100,7 @@ def pick_pair(
     asked = candidates(pairs.decode, now, rng, tried, max_requests)
     if not asked:
         return None
-    why = terms.why_not or (SHORT if request.prompt_tokens < terms.remote_tokens else APART)
+    why = terms.why_not or (SHORT if request.prompt_tokens < terms.remote_tokens else DISAGGREGATED)
     if why and terms.decodes_alone:
         return _alone(policy, request, asked, why, now, rng)
     paired = [load for load in asked if _is_paired(pairs, load, terms, now, tried_prefill, max_requests)]

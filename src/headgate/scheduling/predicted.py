@@ -35,12 +35,12 @@ from headgate.scheduling.request import Request
 DELAYED_PER_WAITING = 5.0
 """Requests that a prefill delays, for each that is found waiting: those that come until the queue is empty
 again are several times as many. In an M/G/1 queue it is 1 / (1 - utilization), so 5 is four fifths."""
-MOST_DELAYED = 8.0
+MAX_DELAYED = 8.0
 """In a flood the price ends here: beyond it nearly every prompt goes where its cache is, and the endpoints
 with the popular prefixes would have all of the queue."""
 REMEMBERED = 32
 """Bookings over which the queues are averaged: one burst does not change the price."""
-LEAST_IN_FLIGHT_TOKENS, MOST_IN_FLIGHT_TOKENS = 150.0, 300.0
+MIN_IN_FLIGHT_TOKENS, MAX_IN_FLIGHT_TOKENS = 150.0, 300.0
 """A request in flight counts for no more than this, as caches would be given up for evenness, and for no
 less, as it will want room in the cache, and its length is a guess."""
 _NOTHING = repeat(0)
@@ -51,9 +51,9 @@ def in_flight_tokens(request: Request, pool: PoolRates) -> float:
     """What each request in flight on an endpoint costs another one there, in tokens of prefill: it makes each
     of its steps longer, those of its prompt and those of its answer."""
     tokens = pool.beside_tokens * request.steps
-    if tokens >= MOST_IN_FLIGHT_TOKENS:
-        return MOST_IN_FLIGHT_TOKENS
-    return tokens if tokens > LEAST_IN_FLIGHT_TOKENS else LEAST_IN_FLIGHT_TOKENS
+    if tokens >= MAX_IN_FLIGHT_TOKENS:
+        return MAX_IN_FLIGHT_TOKENS
+    return tokens if tokens > MIN_IN_FLIGHT_TOKENS else MIN_IN_FLIGHT_TOKENS
 
 
 class PredictedFirstToken(Policy):
@@ -130,8 +130,8 @@ class PredictedFirstToken(Policy):
             pause_s = self._pause_s = (
                 last_s if pause_s == math.inf else pause_s + (last_s - pause_s) / REMEMBERED
             )
-        delayed = MOST_DELAYED
-        if wait_s * DELAYED_PER_WAITING < pause_s * MOST_DELAYED:
+        delayed = MAX_DELAYED
+        if wait_s * DELAYED_PER_WAITING < pause_s * MAX_DELAYED:
             delayed = DELAYED_PER_WAITING * wait_s / pause_s
         self.price = 1.0 + delayed
 

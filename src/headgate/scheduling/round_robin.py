@@ -9,7 +9,7 @@ from headgate.fleet import EndpointLoad
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
-MOST_KNOWN = 4096
+MAX_KNOWN = 4096
 """Endpoints whose turns are remembered: of those that are gone, the longest ago are forgotten."""
 
 
@@ -32,7 +32,7 @@ class RoundRobin(Policy):
         self._count += 1
         self._turns.pop(choice.load, None)
         self._turns[choice.load] = self._count
-        if len(self._turns) > MOST_KNOWN:
+        if len(self._turns) > MAX_KNOWN:
             del self._turns[next(iter(self._turns))]
 
     def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:

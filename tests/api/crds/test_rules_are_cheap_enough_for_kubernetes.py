@@ -18,7 +18,7 @@ REQUEST_BYTES = 3 * 1024 * 1024
 LIMIT_OF_A_RULE = 10_000_000
 LIMIT_OF_A_CRD = 100_000_000
 
-LEAST_BYTES = {"object": 2, "string": 2, "array": 2, "boolean": 4}
+MIN_BYTES = {"object": 2, "string": 2, "array": 2, "boolean": 4}
 LOOP_STEPS = 4
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'")
 HAS = re.compile(r"has\(([\w.]+)\)")
@@ -80,4 +80,4 @@ def most_elements(schema: dict[str, Any]) -> float:
 
 def least_bytes(schema: dict[str, Any]) -> int:
     """The least that a value takes in a request; required fields of an object are left out, to be careful."""
-    return LEAST_BYTES.get(schema.get("type", ""), 1)
+    return MIN_BYTES.get(schema.get("type", ""), 1)

@@ -10,11 +10,11 @@ from headgate.flow.limits import Presence, Share, ShareBook
 from headgate.flow.limits.shares import FLOOR, KEEP_S, RESERVE, WHOLE
 
 ROUND_S = 3.0
-MOST = 5
+MAX = 5
 EVENTS = st.sampled_from(["nothing"] * 4 + ["comes", "dies", "leaves", "the book is lost"])
 FATES = st.sampled_from(["heard"] * 4 + ["answered late", "answer lost", "delayed", "silent"])
 USED = st.sampled_from([0.0, 0.01, 1.0, 1000.0])
-ROUNDS = st.tuples(EVENTS, *[st.tuples(FATES, USED)] * MOST)
+ROUNDS = st.tuples(EVENTS, *[st.tuples(FATES, USED)] * MAX)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Gateways:
         self.all.append(Gateway(f"g{self.names}", Share(self.now)))
 
     def happens(self, event):
-        if event == "comes" and len(self.all) < MOST:
+        if event == "comes" and len(self.all) < MAX:
             self.come()
         elif event == "dies" and len(self.all) > 1:
             self.all.pop(0)
@@ -82,11 +82,11 @@ class Gateways:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(1, MOST), st.lists(ROUNDS, max_size=12))
+@given(st.integers(1, MAX), st.lists(ROUNDS, max_size=12))
 def test_shares_never_exceed_the_limit(count, rounds):
     """Of all gateways that were heard of lately, at any time."""
     gateways = Gateways(count)
-    settled = ("nothing", *[("heard", 1.0)] * MOST)
+    settled = ("nothing", *[("heard", 1.0)] * MAX)
     for event, *fates in [settled] * 10 + rounds:
         gateways.happens(event)
         for gateway, (fate, used) in zip(list(gateways.all), fates, strict=False):

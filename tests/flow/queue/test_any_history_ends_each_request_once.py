@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.flow.queue import FAIRNESS, ORDERINGS, BandSettings, FlowQueue, FlowSettings, Usage, Waiting
 
-MOST, MOST_BYTES = 12, 400
-BAND_MOST, BAND_BYTES = 7, 300
+MAX, MAX_BYTES = 12, 400
+BAND_MAX, BAND_BYTES = 7, 300
 TTL_S, NO_ENDPOINT_TTL_S = 60.0, 20.0
 
 REQUESTS = st.fixed_dictionaries(
@@ -40,13 +40,11 @@ class Histories(RuleBasedStateMachine):
         self.room = Room()
         self.ordering = ordering
         self.is_strict = not floor and promote_after == math.inf
-        band = BandSettings(
-            max_requests=BAND_MOST, max_bytes=BAND_BYTES, fairness=fairness, ordering=ordering
-        )
+        band = BandSettings(max_requests=BAND_MAX, max_bytes=BAND_BYTES, fairness=fairness, ordering=ordering)
         settings = FlowSettings(
             band=band,
-            max_requests=MOST,
-            max_bytes=MOST_BYTES,
+            max_requests=MAX,
+            max_bytes=MAX_BYTES,
             no_endpoint_ttl_s=NO_ENDPOINT_TTL_S,
             floor_share=floor,
             promote_after_s=promote_after,
@@ -105,9 +103,9 @@ class Histories(RuleBasedStateMachine):
             self.waiting.append(waiting)
         else:
             self.ended[waiting] = refused.reason
-            full = before >= MOST or sum(each.size for each in self.waiting) + size > MOST_BYTES
+            full = before >= MAX or sum(each.size for each in self.waiting) + size > MAX_BYTES
             own = [each for each in self.waiting if each.priority == priority]
-            assert full or len(own) >= BAND_MOST or sum(each.size for each in own) + size > BAND_BYTES
+            assert full or len(own) >= BAND_MAX or sum(each.size for each in own) + size > BAND_BYTES
         for victim, why in self.queue.dropped(now):
             if why.reason.startswith("evicted"):
                 assert victim.priority < priority or (victim.priority == priority and victim.flow != flow)
@@ -188,8 +186,8 @@ class Histories(RuleBasedStateMachine):
             return
         self.queue.validate()
         statistics = self.queue.statistics()
-        assert statistics["requests"] == len(self.waiting) == len(self.queue) <= MOST
-        assert statistics["bytes"] == sum(each.size for each in self.waiting) <= MOST_BYTES
+        assert statistics["requests"] == len(self.waiting) == len(self.queue) <= MAX
+        assert statistics["bytes"] == sum(each.size for each in self.waiting) <= MAX_BYTES
         assert statistics["work"] == sum(each.work for each in self.waiting)
         self.queue.explain(self.now)
 

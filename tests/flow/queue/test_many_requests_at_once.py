@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from headgate.flow.queue import FAIRNESS, BandSettings
-from headgate.flow.queue.queue import EXPIRED_AT_ONCE, LEAST_WAIT_S
+from headgate.flow.queue.queue import EXPIRED_AT_ONCE, MIN_WAIT_S
 
 
 def calls(action):
@@ -140,7 +140,7 @@ def test_requests_whose_time_is_over_leave_in_slices(queue_of, wait, room):
         queue.enter(wait(number, deadline=1.0), 0.0)
     room.slots = 5 * EXPIRED_AT_ONCE
     told = []
-    while queue.wake_at(1.0) <= 1.0 + LEAST_WAIT_S:
+    while queue.wake_at(1.0) <= 1.0 + MIN_WAIT_S:
         slice_ = [waiting.owner for waiting, _ in queue.dropped(1.0)]
         assert len(slice_) <= EXPIRED_AT_ONCE
         told += slice_

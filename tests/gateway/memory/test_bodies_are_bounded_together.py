@@ -129,7 +129,7 @@ async def test_requests_with_a_known_head_are_bounded_too(bounded, endpoint, hol
 
 async def test_data_that_waits_to_be_parsed_counts(bounded, endpoint, holding, monkeypatch):
     """While the event loop has no time for more chunks, what came of them takes memory like a body."""
-    monkeypatch.setattr(turns, "MOST_S", 0.0)
+    monkeypatch.setattr(turns, "MAX_S", 0.0)
     data = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n"
     data += b"1\r\n \r\n" * 10_000
     clients = [await bounded.connect() for _ in range(13)]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.flow.queue import BandSettings, FlowSettings
-from headgate.gateway.queueing.asked import Asked
-from headgate.gateway.queueing.flow_names import KEYS_OF_ADDRESS, MOST_FLOWS, SHARED_FLOWS, FlowNames
+from headgate.gateway.queueing.flow_names import KEYS_OF_ADDRESS, MAX_FLOWS, SHARED_FLOWS, FlowNames
+from headgate.gateway.queueing.queue_hints import QueueHints
 
 
 async def flows(pool) -> set[str]:
@@ -92,15 +92,15 @@ async def test_names_are_forgotten_with_their_requests(start_pool, eventually):
 def test_further_flows_share_some_by_their_hash():
     """Those that have waiting requests, and those that have a weight, keep their own."""
     names = FlowNames(FlowSettings(weights={"gold": 2.0}))
-    for number in range(5 * MOST_FLOWS):
-        asked = Asked(flow=f"tenant-{number}")
-        names.came(names.of(asked), asked)
+    for number in range(5 * MAX_FLOWS):
+        asked = QueueHints(flow=f"tenant-{number}")
+        names.increment(names.of(asked), asked)
     names.validate()
-    assert names.statistics()["flows"] == MOST_FLOWS + SHARED_FLOWS
-    assert names.of(Asked(flow="tenant-1")) == "tenant-1"
-    assert names.of(Asked(flow="gold")) == "gold"
-    assert names.of(Asked(flow="tenant-new")) == names.of(Asked(flow="tenant-new"))
-    assert names.of(Asked(flow="tenant-new")).startswith("shared-")
+    assert names.statistics()["flows"] == MAX_FLOWS + SHARED_FLOWS
+    assert names.of(QueueHints(flow="tenant-1")) == "tenant-1"
+    assert names.of(QueueHints(flow="gold")) == "gold"
+    assert names.of(QueueHints(flow="tenant-new")) == names.of(QueueHints(flow="tenant-new"))
+    assert names.of(QueueHints(flow="tenant-new")).startswith("shared-")
 
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=120)
@@ -114,12 +114,16 @@ def test_the_books_are_in_order(fairness, steps):
     waiting = []
     for comes, key, address, has_key in steps:
         if comes or not waiting:
-            asked = Asked(flow=f"key-{key}", address=f"{address}") if has_key else Asked(flow=f"{address}")
+            asked = (
+                QueueHints(flow=f"key-{key}", address=f"{address}")
+                if has_key
+                else QueueHints(flow=f"{address}")
+            )
             waiting.append(names.of(asked))
-            names.came(waiting[-1], asked)
+            names.increment(waiting[-1], asked)
         else:
-            names.went(waiting.pop(key % len(waiting)))
+            names.decrement(waiting.pop(key % len(waiting)))
         names.validate()
     for name in waiting:
-        names.went(name)
+        names.decrement(name)
     assert not any(names.statistics().values())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway import GatewaySettings
-from headgate.gateway.queueing import asked
+from headgate.gateway.queueing import queue_hints
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
 
@@ -18,13 +18,13 @@ def read(*headers, peer=ANYONE, is_stream=True, is_http_1_0=False, **settings):
     lines = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     request = Request(b"POST", b"/v1/completions", lines, b"", True, is_http_1_0, 0.0, peer, b"gateway")
     chosen = GatewaySettings().replace(**settings)
-    return asked.read(request, chosen, is_stream=is_stream)
+    return queue_hints.read(request, chosen, is_stream=is_stream)
 
 
 def test_a_request_that_says_nothing():
     """It is of the flow of its client's address, and in no hurry."""
-    assert read() == asked.Asked(flow="192.0.2.1")
-    assert read(peer=Peer("", Networks([]))) == asked.Asked(flow="default-flow")
+    assert read() == queue_hints.QueueHints(flow="192.0.2.1")
+    assert read(peer=Peer("", Networks([]))) == queue_hints.QueueHints(flow="default-flow")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,10 @@ def test_the_client_behind_a_trusted_proxy_is_meant():
 
 def test_long_ids_are_cut():
     """What is kept and shown of a client's word is bounded."""
-    assert read(("x-headgate-fairness-id", "x" * 5000), peer=TRUSTED).flow == "x" * asked.MAX_FLOW_CHARACTERS
+    assert (
+        read(("x-headgate-fairness-id", "x" * 5000), peer=TRUSTED).flow
+        == "x" * queue_hints.MAX_FLOW_CHARACTERS
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_objectives_of_first_tokens():
 
 
 def test_progress_is_for_streams_that_have_chunks():
-    """Asked for by a header; an SDK's patience with silence does not count then."""
+    """QueueHints for by a header; an SDK's patience with silence does not count then."""
     wanted, patience = ("x-headgate-progress", "true"), ("x-stainless-timeout", "10")
     assert read(wanted).wants_progress
     assert not read(("x-headgate-progress", "no")).wants_progress
@@ -130,13 +133,13 @@ def test_progress_is_for_streams_that_have_chunks():
     assert read(wanted, ("x-request-timeout-ms", "10000")).patience_s == 10
 
 
-NAMES = st.sampled_from(sorted(name.decode() for name in asked._KNOWN))
+NAMES = st.sampled_from(sorted(name.decode() for name in queue_hints._KNOWN))
 
 
 @given(st.lists(st.tuples(NAMES, st.text(st.characters(max_codepoint=255), max_size=300)), max_size=12))
 def test_nothing_that_clients_say_is_believed_blindly(headers):
     """Times are above 0 or none, names are short, and nothing is raised."""
     found = read(*headers)
-    assert 0 < len(found.flow) <= asked.MAX_FLOW_CHARACTERS
+    assert 0 < len(found.flow) <= queue_hints.MAX_FLOW_CHARACTERS
     assert found.objective_s > 0
     assert found.patience_s > 0

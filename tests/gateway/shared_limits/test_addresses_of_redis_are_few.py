@@ -9,7 +9,7 @@ from headgate import api, routing
 from headgate.flow.limits import LeasedBudget, LocalBudget
 from headgate.gateway import GatewaySettings
 from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.sources import MOST_ADDRESSES, Sources
+from headgate.gateway.limiting.sources import MAX_ADDRESSES, Sources
 from headgate.gateway.limiting.transport import Unreachable
 
 
@@ -35,10 +35,10 @@ async def test_addresses_beyond_the_bound_are_counted_here(caplog):
     try:
         budgets = [sources.make(made(number), "input", 1000, loop.time()) for number in range(600)]
         assert [isinstance(budget, LeasedBudget) for budget in budgets] == [
-            number < MOST_ADDRESSES for number in range(600)
+            number < MAX_ADDRESSES for number in range(600)
         ]
         assert isinstance(budgets[-1], LocalBudget)
-        assert len(sources.all()) == MOST_ADDRESSES
+        assert len(sources.all()) == MAX_ADDRESSES
         assert "at most 32 Redis servers" in sources.trouble("redis-599.invalid:6379", "m599")
         assert sources.trouble("redis-0.invalid:6379", "m0") is None
         assert caplog.text.count("at most 32 Redis servers") == 1
@@ -53,7 +53,7 @@ async def test_hosts_that_the_operator_names_have_places_of_their_own():
     settings = GatewaySettings().replace(rate_limits_redis_hosts=("redis-99.invalid",))
     sources = Sources(settings, loop, random.Random(1))
     try:
-        for number in range(MOST_ADDRESSES + 1):
+        for number in range(MAX_ADDRESSES + 1):
             budget = sources.make(made(number), "input", 1000, loop.time())
         assert isinstance(budget, LocalBudget)
         assert isinstance(sources.make(made(99), "input", 1000, loop.time()), LeasedBudget)

@@ -18,9 +18,9 @@ GROUP = "networking.volcano.sh"
 _HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _HOST_PORT = re.compile(r"(\[[^\]\s]+\]|[^:\s\[\]]+):[0-9]{1,5}")
 
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 """Conditions on headers in one rule: a gateway takes requests with as many headers by default."""
-LEAST_PROMPT_TOKENS = 100
+MIN_PROMPT_TOKENS = 100
 """Few prompts have less, once a chat template is around them."""
 
 
@@ -64,8 +64,8 @@ def check_match(match: FieldCursor, found: Findings) -> None:
     """The conditions of a ModelMatch, which Models have as well."""
     seen: dict[str, str] = {}
     headers = match["headers"]
-    if (count := len(headers.mapping)) > MOST_HEADERS:
-        told = f"must have at most {MOST_HEADERS} conditions, not {count}: use fewer"
+    if (count := len(headers.mapping)) > MAX_HEADERS:
+        told = f"must have at most {MAX_HEADERS} conditions, not {count}: use fewer"
         found.invalid(headers, told)
         return
     for name, condition in headers.entries():
@@ -160,7 +160,7 @@ def _check_limit(limit: FieldCursor, found: Findings) -> None:
     if not limit["inputTokensPerUnit"].present and not limit["outputTokensPerUnit"].present:
         found.warn(limit, "limits nothing: set inputTokensPerUnit or outputTokensPerUnit")
     prompt = limit["inputTokensPerUnit"]
-    if prompt.integer is not None and 0 < prompt.integer < LEAST_PROMPT_TOKENS:
+    if prompt.integer is not None and 0 < prompt.integer < MIN_PROMPT_TOKENS:
         told = f"is less than most prompts have: one of more than {prompt.integer} tokens is always refused"
         found.warn(prompt, told)
     shared = limit["global"]

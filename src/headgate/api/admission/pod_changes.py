@@ -19,7 +19,7 @@ _RULE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_MOST_TOLD = 8
+_MAX_TOLD = 8
 
 
 def check(spec: FieldCursor, old: FieldCursor, found: Findings) -> None:
@@ -38,7 +38,7 @@ def check(spec: FieldCursor, old: FieldCursor, found: Findings) -> None:
     _check_tolerations(spec["tolerations"], old["tolerations"], found)
     changed = sorted(_differences(_frozen_part(spec, old), old.mapping, str(spec)))
     if changed:
-        listed = changed[:_MOST_TOLD] + (["..."] if len(changed) > _MOST_TOLD else [])
+        listed = changed[:_MAX_TOLD] + (["..."] if len(changed) > _MAX_TOLD else [])
         found.forbidden(spec, f"{_RULE}\nchanged: {', '.join(listed)}")
 
 

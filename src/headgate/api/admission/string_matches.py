@@ -12,7 +12,7 @@ from headgate.kubeschema import regex
 
 __all__ = ["check", "covers", "fits", "is_open"]
 
-_MOST_STEPS = 5_000
+_MAX_STEPS = 5_000
 """To try an expression on the text of another condition: all rules of a route are compared in pairs."""
 _OPEN = frozenset({"", ".*", "^.*", "^.*$", ".*$", "^"})
 """Regular expressions that every text matches."""
@@ -70,7 +70,7 @@ def fits(match: FieldCursor, text: str) -> bool:
         return text.startswith(prefix)
     try:
         expression = regex.compiled(match["regex"].text or "")
-        is_short = len(text) * expression.programsize <= _MOST_STEPS
+        is_short = len(text) * expression.programsize <= _MAX_STEPS
         return is_short and expression.search(text) is not None
     except regex.RegexError:
         return False

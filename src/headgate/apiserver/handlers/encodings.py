@@ -10,9 +10,9 @@ from headgate.apiserver.handlers.forms import Form
 from headgate.apiserver.registry import Served
 from headgate.apiserver.storage import Stored
 
-MOST = 64
+MAX_ENCODINGS = 64
 """Encodings that are kept: watchers of one form read the same few events at about the same time."""
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 """Of the encodings and of the objects that they are of. The newest one is kept, however large it is."""
 
 
@@ -55,7 +55,7 @@ class Encodings:
     def _keep(self, key: _Key, encoded: _Encoded) -> None:
         if (old := self._kept.pop(key, None)) is not None:
             self._bytes -= old.size
-        if len(self._kept) >= MOST or self._bytes + encoded.size > MOST_BYTES:
+        if len(self._kept) >= MAX_ENCODINGS or self._bytes + encoded.size > MAX_BYTES:
             self._kept.clear()
             self._bytes = 0
         self._kept[key] = encoded

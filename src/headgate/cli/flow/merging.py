@@ -9,7 +9,7 @@ import msgspec
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
 from headgate.gateway.queueing.shown import QueueShown
 
-MOST_REQUESTS = 20
+MAX_REQUESTS = 20
 """Shown of each band."""
 
 
@@ -65,7 +65,7 @@ def _band(parts: list[BandRow]) -> BandRow:
 
 
 def _oldest(rows: list[RequestRow]) -> list[RequestRow]:
-    return rows[:MOST_REQUESTS]
+    return rows[:MAX_REQUESTS]
 
 
 def _flows(flows: Iterable[FlowRow]) -> list[FlowRow]:

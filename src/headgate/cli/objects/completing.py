@@ -15,7 +15,7 @@ from headgate.cli.objects.connecting import Server
 
 WITHIN_S = 2.0
 """After this the shell gets what is known without the server."""
-_MOST_NAMES = 500
+_MAX_NAMES = 500
 
 
 class _Meta(msgspec.Struct):
@@ -69,7 +69,7 @@ def _names(context: click.Context, word: str) -> list[str]:
 
 async def _listed(client: cluster.Client, resource: api.Resource, namespace: str | None) -> list[str]:
     path = client.path_of(resource, namespace=namespace)
-    answer = await client.ask("GET", path, query={"limit": str(_MOST_NAMES)})
+    answer = await client.ask("GET", path, query={"limit": str(_MAX_NAMES)})
     return [item.metadata.name for item in msgspec.json.decode(answer.body, type=_List).items]
 
 

@@ -14,7 +14,7 @@ from headgate.cli.objects.printing import Column, Object, Printer, Row
 from headgate.cli.objects.served import discover
 from headgate.cli.objects.wording import asked
 
-_MOST_EVENTS = 20
+_MAX_EVENTS = 20
 _HEAD = 14
 """Columns before the values of the first lines."""
 _LONGEST_NOTE = 200
@@ -131,7 +131,7 @@ def _status(status: Object) -> Iterator[str]:
 async def _ask_events(client: cluster.Client, obj: Object, accept: str) -> cluster.Answer:
     meta = obj["metadata"]
     path = client.path_of(api.Event.resource, None, meta.get("namespace") or "default")
-    query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(_MOST_EVENTS)}
+    query = {"fieldSelector": f"involvedObject.uid={meta.get('uid', '')}", "limit": str(_MAX_EVENTS)}
     return await client.ask("GET", path, query=query, accept=accept)
 
 

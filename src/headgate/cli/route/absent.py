@@ -12,7 +12,7 @@ import msgspec
 from headgate import api, routing
 from headgate.gateway.explanation import Explanation
 
-MOST = 20
+MAX_SHOWN = 20
 """Named of each pool."""
 
 
@@ -40,8 +40,8 @@ def _absent(pool: routing.PoolObject | None, pods: list[api.Pod]) -> tuple[str, 
         and (why := _why(pod))
     ]
     found.sort()
-    more = (f"and {len(found) - MOST} more",) if len(found) > MOST else ()
-    return (*found[:MOST], *more)
+    more = (f"and {len(found) - MAX_SHOWN} more",) if len(found) > MAX_SHOWN else ()
+    return (*found[:MAX_SHOWN], *more)
 
 
 def _why(pod: api.Pod) -> str:

@@ -21,7 +21,7 @@ _DPI = 120
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's, which people who see colours differently can tell apart."""
 _DASHES = ("-", "--", ":", "-.")
-_MOST_ENDPOINTS_NAMED = 16
+_MAX_ENDPOINTS_NAMED = 16
 _FEWEST_OF_A_LINE = 10
 _STYLE: Any = {
     "axes.grid": True,
@@ -151,8 +151,8 @@ def _load_per_endpoint(runs: Sequence[Drawn]) -> Figure:
         )
         axes.grid(visible=False)
         axes.set_title(drawn.label, loc="left", fontsize=10)
-        axes.set_yticks(range(len(names)) if len(names) <= _MOST_ENDPOINTS_NAMED else [0, len(names) - 1])
-        axes.set_yticklabels(names if len(names) <= _MOST_ENDPOINTS_NAMED else [names[0], names[-1]])
+        axes.set_yticks(range(len(names)) if len(names) <= _MAX_ENDPOINTS_NAMED else [0, len(names) - 1])
+        axes.set_yticklabels(names if len(names) <= _MAX_ENDPOINTS_NAMED else [names[0], names[-1]])
         axes.tick_params(axis="y", labelsize=7)
     rows[-1][0].set_xlabel("simulated seconds")
     figure.colorbar(image, ax=list(rows[:, 0]), label="requests in flight")

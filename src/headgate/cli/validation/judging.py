@@ -22,7 +22,7 @@ from headgate.kubeschema.structural import MAX_ERRORS, NO_FIELD, NOTES, FieldErr
 
 _DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _METADATA: Schema = {"metadata": metadata.SCHEMA}
-_MOST_ENTRIES = 1000
+_MAX_ENTRIES = 1000
 _MISSING_OBJECT = re.compile(r"there is no (\w+) ([^/ ]+)/([^ ,;]+)")
 _NOT_OF_TYPE = re.compile(r'must be of type (\S+): "(\w+)"')
 
@@ -244,7 +244,7 @@ def _entry(place: Place, value: object) -> Span | None:
     """Where in a mapping the key or value is that an error about the whole mapping names."""
     if place.missing or not isinstance(place.node, Mapping) or not isinstance(value, str):
         return None
-    for name, entry in itertools.islice(place.node.entries.items(), _MOST_ENTRIES):
+    for name, entry in itertools.islice(place.node.entries.items(), _MAX_ENTRIES):
         if name == value:
             return entry.key
         if isinstance(entry.value, Scalar) and entry.value.value == value:

@@ -17,7 +17,7 @@ Lines = dict[str, list[str]]
 """The lines of each file."""
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
-_MOST_SHOWN = 1000
+_MAX_SHOWN = 1000
 _WIDEST = 160
 """Longer lines of a file are cut around what is pointed at."""
 
@@ -52,10 +52,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _text(findings: list[Finding], lines: Lines, objects: int | None) -> Iterator[str]:
-    for finding in findings[:_MOST_SHOWN]:
+    for finding in findings[:_MAX_SHOWN]:
         yield "\n".join([*_paragraph(finding, lines.get(finding.file, [])), ""])
-    if len(findings) > _MOST_SHOWN:
-        yield f"... and {len(findings) - _MOST_SHOWN} more\n"
+    if len(findings) > _MAX_SHOWN:
+        yield f"... and {len(findings) - _MAX_SHOWN} more\n"
     if objects is not None:
         yield summary(findings, objects, len(lines))
 

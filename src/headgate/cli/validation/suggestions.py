@@ -12,8 +12,8 @@ from headgate.cli.validation.spelling import closest
 from headgate.kubeschema import duration, regex, structural
 from headgate.kubeschema.structural import FieldError, Schema
 
-_MOST_NAMES = 12
-_MOST_SCHEMAS = 10_000
+_MAX_NAMES = 12
+_MAX_SCHEMAS = 10_000
 _LONGEST = 200
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]+")
 
@@ -53,8 +53,8 @@ def for_unknown(schema: Schema, place: Place) -> str:
         return f"{name} is a field of {' and of '.join(elsewhere[:3])}"
     if not names:
         return "remove it"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"the fields here are {', '.join(list(names)[:_MOST_NAMES])}{more}"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"the fields here are {', '.join(list(names)[:_MAX_NAMES])}{more}"
 
 
 def _is_of_texts(schema: Schema) -> bool:
@@ -145,7 +145,7 @@ def _as_text(schema: Schema, text: str) -> str:
 def _as_mapping(schema: Schema, node: Scalar) -> str:
     """The fields that a mapping may have, and the value as the first of them that takes it."""
     fields = schema.get("properties", {})
-    names = ", ".join(list(fields)[:_MOST_NAMES])
+    names = ", ".join(list(fields)[:_MAX_NAMES])
     first = next((name for name, field in fields.items() if _takes(field, node)), None)
     if first is not None:
         return f"write a mapping with {names}, such as {{{first}: {_written(node)}}}"
@@ -190,7 +190,7 @@ def _of_enum(schema: Schema, value: object) -> str:
 def _fields(schema: Schema) -> Iterator[tuple[str, str]]:
     """All fields: the path of the object that has it, and its name."""
     todo, seen = [("", schema, 0)], 0
-    while todo and seen < _MOST_SCHEMAS:
+    while todo and seen < _MAX_SCHEMAS:
         path, node, depth = todo.pop(0)
         seen += 1
         items = node.get("items")

@@ -5,7 +5,7 @@ order and numbers of any size stay as the client wrote them, and the client's ow
 """
 
 from headgate.engines.transfer.answer import PrefillAnswer
-from headgate.engines.transfer.body import MOST_PROMPTS, PROMPTS, READ_MEMBERS, Body, Buffers, large, read
+from headgate.engines.transfer.body import MAX_PROMPTS, PROMPTS, READ_MEMBERS, Body, Buffers, large, read
 from headgate.engines.transfer.connector import Connector, Meeting
 from headgate.engines.transfer.http import Http
 from headgate.engines.transfer.lmcache import LMCache
@@ -24,7 +24,7 @@ def connector(name: str) -> Connector:
 
 
 __all__ = [
-    "MOST_PROMPTS",
+    "MAX_PROMPTS",
     "PROMPTS",
     "READ_MEMBERS",
     "Body",

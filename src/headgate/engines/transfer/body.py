@@ -52,7 +52,7 @@ _THROWN_AWAY = frozenset(
 
 PROMPTS = ("prompt", "text", "input_ids")
 """Members that may be a list of prompts."""
-MOST_PROMPTS = 1024
+MAX_PROMPTS = 1024
 """Further prompts of one large request are not counted."""
 READ_MEMBERS = (
     _THROWN_AWAY

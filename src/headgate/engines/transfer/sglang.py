@@ -15,7 +15,7 @@ import msgspec
 from headgate.engines.transfer.body import ONE, Body, Buffers, raw
 from headgate.engines.transfer.connector import Connector, Meeting
 
-_MOST_ROOMS = 1024
+_MAX_ROOMS = 1024
 
 
 class SGLangBootstrap(Connector):
@@ -32,7 +32,7 @@ class SGLangBootstrap(Connector):
         return ""
 
     def meeting(self, body: Body, host: str, port: int, rng: random.Random) -> Meeting:
-        sequences = min(body.prompts() * body.count("n"), _MOST_ROOMS)
+        sequences = min(body.prompts() * body.count("n"), _MAX_ROOMS)
         return Meeting(host, port, tuple(rng.getrandbits(63) for _ in range(sequences)))
 
     def prefill(self, body: Body, meeting: Meeting) -> bytes | Buffers:

@@ -25,14 +25,14 @@ BLOCK_BYTES = 1024
 """The unit in which places in a prompt are counted."""
 GROWTH = 32
 """All before a long block is at least so many times as long as it is."""
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 _digest = xxhash.xxh3_64_intdigest
 
 
 def _block_ends() -> tuple[int, ...]:
     ends = [1]
-    while ends[-1] * BLOCK_BYTES < MOST_BYTES:
+    while ends[-1] * BLOCK_BYTES < MAX_BYTES:
         ends.append(ends[-1] + max(ends[-1] // GROWTH, 1))
     return tuple(ends)
 

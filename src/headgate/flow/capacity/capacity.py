@@ -10,7 +10,7 @@ from headgate.fleet import EndpointLoad
 from headgate.flow.capacity.ceilings import Ceilings
 from headgate.routing import PrefillDecode
 
-LEAST_SHARE = 1e-3
+MIN_SHARE = 1e-3
 
 
 class Capacity(ABC):
@@ -45,7 +45,7 @@ class Capacity(ABC):
 
     def take_share(self, share: float) -> None:
         """Goes by another share from now on. With the least, one request at a time has room."""
-        self.share = max(share, LEAST_SHARE)
+        self.share = max(share, MIN_SHARE)
 
     def fullness(self, now: float) -> float | None:
         """What this process has in flight, as a share of all the room; None where that is not counted."""

@@ -20,7 +20,7 @@ from headgate.fleet.reading import EngineReading
 FULL_CACHE = 0.9
 FULL_BATCH = 0.95
 """A batch is full where so large a share of the most that ran is always running, while others wait."""
-LEAST_AHEAD, AHEAD_SHARE = 2, 1 / 32
+MIN_AHEAD, AHEAD_SHARE = 2, 1 / 32
 """So many may wait in the engine, so that it has one to begin with when others end: the next one from here
 takes a moment. In most steps one in hundreds ends."""
 AHEAD_S = 0.5
@@ -30,7 +30,7 @@ MORE_REQUESTS, MORE_TOKENS = 32, 2048
 """What an engine in which nothing waits is given more, whichever is less: prompts for about one step."""
 MORE_SHARE = 1 / 4
 """Where it has shown a bound, it is given so much more than it had: that nothing waited may be chance."""
-MOST_DOUBLINGS = 8
+MAX_DOUBLINGS = 8
 USED_SHARE = 0.75
 """It keeps up with what it may be given if it was given so much of that."""
 GROWTH = 1.05
@@ -100,7 +100,7 @@ class Slots:
         self.evident_tokens = math.inf
         """Tokens of such prompts that it may have."""
         self._others_waiting = 0
-        self._ahead: float = LEAST_AHEAD
+        self._ahead: float = MIN_AHEAD
 
     def follow(self) -> None:
         """The engine has said something of itself, or says nothing any more."""
@@ -129,7 +129,7 @@ class Slots:
         load = self._load
         requests = load.requests_at_reading
         self._others_waiting = min(waiting, max(waiting + running - requests, 0))
-        self._ahead = max(LEAST_AHEAD, running * AHEAD_SHARE)
+        self._ahead = max(MIN_AHEAD, running * AHEAD_SHARE)
         # Of all that the engine has, as many of ours wait as of others', such as another worker's.
         waits = waiting * min(requests / (running + waiting), 1.0) if waiting else 0.0
         window, before = self._window, self._before
@@ -153,13 +153,13 @@ class Slots:
     def _is_full(self, working: float) -> None:
         """It works on so many, and begins another when one of them ends."""
         self._stop_growth()
-        self.bound = self.evident = max(working, 1.0) + max(LEAST_AHEAD, working * AHEAD_SHARE)
+        self.bound = self.evident = max(working, 1.0) + max(MIN_AHEAD, working * AHEAD_SHARE)
 
     def _keep_ahead(self, window: Window, is_standing: bool) -> None:
         """Some wait, and it takes up as many as its steps hold."""
         self._stop_growth()
         working = window.working
-        ahead = max(LEAST_AHEAD, working * AHEAD_SHARE, self._per_s * AHEAD_S)
+        ahead = max(MIN_AHEAD, working * AHEAD_SHARE, self._per_s * AHEAD_S)
         if window.waiting <= ahead:
             self.evident = max(working + ahead, window.most)
             self.bound = max(self.bound, self.evident)
@@ -175,11 +175,11 @@ class Slots:
         """Nothing of ours waits in the engine."""
         tokens = self._load.unseen_tokens
         if requests >= USED_SHARE * self.evident or tokens >= USED_SHARE * self.evident_tokens:
-            self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
+            self._doublings = min(self._doublings + 1, MAX_DOUBLINGS)
         else:
             self._doublings = 0
         most = max(requests, self._window.most)
-        more = MORE_REQUESTS if self.bound == math.inf else max(LEAST_AHEAD, most * MORE_SHARE)
+        more = MORE_REQUESTS if self.bound == math.inf else max(MIN_AHEAD, most * MORE_SHARE)
         self.evident = most + more * 2**self._doublings
         self.evident_tokens = tokens + (MORE_TOKENS << self._doublings)
         self.bound = max(self.bound, self.evident)

@@ -6,7 +6,7 @@ import math
 
 HORIZON_S = 2.0
 """A lease is what is used in this time, by the use of late,"""
-LEAST_REQUESTS = 8
+MIN_REQUESTS = 8
 """and at least what so many requests use."""
 SMOOTHING_S = 2.0
 """Over what time use is averaged."""
@@ -28,7 +28,7 @@ class Demand:
 
     @property
     def tokens(self) -> int:
-        return math.ceil(max(self._per_s * HORIZON_S, self._request_tokens * LEAST_REQUESTS))
+        return math.ceil(max(self._per_s * HORIZON_S, self._request_tokens * MIN_REQUESTS))
 
     def learn(self, used: int, is_needed: bool, least: int, now: float) -> None:
         """`used` is what was used since the start; `least` what the smallest request waits for, if any."""

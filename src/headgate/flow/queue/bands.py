@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from headgate.flow.queue.band import Band
 from headgate.flow.queue.settings import FlowSettings
 
-MOST_BANDS = 64
+MAX_BANDS = 64
 """Of more priorities, those that come later share the bands that there are."""
 
 
@@ -50,7 +50,7 @@ class Bands:
         band = self._bands.get(priority)
         if band is not None:
             return band
-        if not self._settings.only_bands and len(self._bands) < MOST_BANDS:
+        if not self._settings.only_bands and len(self._bands) < MAX_BANDS:
             return self._make(priority)
         for band in self.in_order:
             if band.priority < priority:

@@ -6,7 +6,7 @@ import math
 import random
 
 MEMORY_S = 10.0
-MOST_S = 300
+MAX_S = 300
 """Nobody is told to stay away for longer: things will be different by then."""
 
 
@@ -53,5 +53,5 @@ class DrainRate:
             return 1
         per_s = self.per_s(now)
         if not per_s:
-            return min(max(math.ceil(now - self._began), 1), MOST_S)
-        return min(max(math.ceil(work / per_s * (1.0 + rng.random() / 4.0)), 1), MOST_S)
+            return min(max(math.ceil(now - self._began), 1), MAX_S)
+        return min(max(math.ceil(work / per_s * (1.0 + rng.random() / 4.0)), 1), MAX_S)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from headgate.flow.queue.waiting import Waiting
 
-MOST_AT_ONCE = 2
+MAX_AT_ONCE = 2
 PAUSE_S = 0.5
 CONFIRMED_WITHIN_S = 10.0
 
@@ -52,7 +52,7 @@ class Evictions:
             self._going.popleft()
         each = saturation / in_flight
         wanted = math.ceil((saturation - ceiling) / each) if each else 0
-        wanted = min(max(wanted, 1), MOST_AT_ONCE) - len(self._going)
+        wanted = min(max(wanted, 1), MAX_AT_ONCE) - len(self._going)
         lower = [waiting for waiting in self._running if waiting.priority < priority]
         lower.sort(key=lambda waiting: (waiting.priority, -waiting.order))
         chosen = lower[: max(wanted, 0)]

@@ -12,7 +12,7 @@ import math
 
 from headgate.flow.queue.waiting import Waiting
 
-LEAST_DEAD = 64
+MIN_DEAD = 64
 
 
 class Expiry:
@@ -32,7 +32,7 @@ class Expiry:
     def removed(self) -> None:
         """One that was added waits no more."""
         self._dead += 1
-        if self._dead > LEAST_DEAD and self._dead > len(self._ends) // 2:
+        if self._dead > MIN_DEAD and self._dead > len(self._ends) // 2:
             self._ends = [entry for entry in self._ends if entry[2].state == "queued"]
             heapq.heapify(self._ends)
             self._dead = 0

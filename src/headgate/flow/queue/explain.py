@@ -9,7 +9,7 @@ import msgspec
 from headgate.flow.capacity import Capacity
 from headgate.flow.queue.band import Band
 
-MOST_FLOWS, MOST_REQUESTS = 100, 20
+MAX_FLOWS, MAX_REQUESTS = 100, 20
 
 
 class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,8 +99,8 @@ def _why_no_room(capacity: Capacity, priority: int, now: float) -> str:
 
 def band_row(band: Band, has_room: bool, why: str, now: float) -> BandRow:
     """`why` is what keeps the first of the band."""
-    flows = sorted(band.flows.values(), key=len, reverse=True)[:MOST_FLOWS]
-    first = [waiting for waiting, _ in zip(band.members, range(MOST_REQUESTS), strict=False)]
+    flows = sorted(band.flows.values(), key=len, reverse=True)[:MAX_FLOWS]
+    first = [waiting for waiting, _ in zip(band.members, range(MAX_REQUESTS), strict=False)]
     head = band.head(now) if band.members else None
     return BandRow(
         priority=band.priority,

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from headgate.flow.queue.ordering import Key
 from headgate.flow.queue.waiting import Waiting
 
-LEAST_DEAD = 32
+MIN_DEAD = 32
 
 
 class Flow:
@@ -75,7 +75,7 @@ class Flow:
         self.bytes -= waiting.size
         if self.head is not waiting:
             self._dead += 1
-            if self._dead > LEAST_DEAD and self._dead > len(self.members):
+            if self._dead > MIN_DEAD and self._dead > len(self.members):
                 self._line = [entry for entry in self._line if entry[2] in self.members]
                 heapq.heapify(self._line)
                 self._dead = 0

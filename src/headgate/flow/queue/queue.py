@@ -25,7 +25,7 @@ from headgate.flow.queue.waiting import Dropped, Waiting
 from headgate.flow.queue.why import Why
 from headgate.flow.sharing import Charge, PoolReport
 
-LEAST_WAIT_S = 0.001
+MIN_WAIT_S = 0.001
 """Nothing is looked at again earlier, if nothing happens."""
 NO_ENDPOINT_RETRY_S = 5
 EXPIRED_AT_ONCE = 64
@@ -238,7 +238,7 @@ class FlowQueue:
             at = ready_at
         if self.settings.evicts_running:
             at = min(at, self._evictions.paused_until(now))
-        return min(self._expiry.at(), max(at, now + LEAST_WAIT_S))
+        return min(self._expiry.at(), max(at, now + MIN_WAIT_S))
 
     def statistics(self) -> dict[str, float]:
         """Of all that entered or was refused; and what waits now."""

@@ -9,7 +9,7 @@ from headgate.flow.queue.band import Band
 from headgate.flow.queue.bounds import Bounds
 from headgate.flow.sharing import Backlog, Charge, Part, PoolReport, Waits
 
-MOST_FLOWS = 64
+MAX_FLOWS = 64
 """Of each band, those with the most waiting."""
 
 
@@ -52,7 +52,7 @@ def _waits(bands: Sequence[Band], came: int, whole: Part, part: Part) -> Waits:
 
 def _backlog(band: Band) -> list[Backlog]:
     """Of each flow, its part of the work by its number of requests."""
-    flows = heapq.nlargest(MOST_FLOWS, band.flows.values(), key=len)
+    flows = heapq.nlargest(MAX_FLOWS, band.flows.values(), key=len)
     each = band.work / len(band)
     return [
         Backlog(priority=band.priority, flow=flow.name, weight=flow.weight, work=round(len(flow) * each))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from headgate.flow.sharing.reports import Charge
 
-MOST_FLOWS = 512
+MAX_FLOWS = 512
 """Clients make up names: of more, what came first is told, as those that are there most often come soon."""
 
 _NONE = (0, 0, 0, 0, 0)
@@ -36,7 +36,7 @@ class Charges:
         key = (priority, flow)
         before = self._sums.get(key)
         if before is None:
-            if len(self._sums) >= MOST_FLOWS:
+            if len(self._sums) >= MAX_FLOWS:
                 return
             before = _NONE
         self._sums[key] = (

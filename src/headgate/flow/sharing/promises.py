@@ -15,7 +15,7 @@ from headgate.flow.sharing import dividing
 from headgate.flow.sharing.reports import NO_BOUND, Part, Waits
 
 Who = TypeVar("Who", bound=Hashable)
-MOST_UNDER_WAY = 16
+MAX_UNDER_WAY = 16
 """Of one process, which confirms nothing; what is older counts until the next of them is confirmed."""
 ROUNDING = 1e-9
 """So that shares which add up to one stay what they are."""
@@ -38,7 +38,7 @@ class _Promise:
         while self.under_way and self.under_way[-1][1] <= part:
             self.under_way.pop()
         self.under_way.append((turn, part))
-        if len(self.under_way) > MOST_UNDER_WAY:
+        if len(self.under_way) > MAX_UNDER_WAY:
             (_, most), (turn, _) = self.under_way[:2]
             self.under_way[:2] = [(turn, most)]
 

@@ -30,8 +30,8 @@ one more frame: it has to open its window."""
 _HEADER_BYTES = 9
 _DATA, _SETTINGS, _GOAWAY = 0, 4, 7
 _ACK, _PADDED = 1, 8
-_MOST_PADDING = 256
-_LEAST_GOAWAY_BYTES = 8
+_MAX_PADDING = 256
+_MIN_GOAWAY_BYTES = 8
 _LAST_STREAM_MASK = 0x7FFFFFFF
 
 
@@ -76,7 +76,7 @@ class FrameFilter:
                 raise Http2Error(f"the endpoint's answer is no valid HTTP/2: a frame of {length} bytes")
             kind, flags = data[at + 3], data[at + 4]
             end = at + _HEADER_BYTES + length
-            if kind == _DATA and length > (_MOST_PADDING if flags & _PADDED else 0):
+            if kind == _DATA and length > (_MAX_PADDING if flags & _PADDED else 0):
                 read += 1
                 cost -= 1
             else:
@@ -120,7 +120,7 @@ class FrameFilter:
             raise Http2Error("the endpoint sends too many frames that are no part of an answer's body")
 
     def _note(self, data: bytes, at: int, length: int) -> None:
-        if length < _LEAST_GOAWAY_BYTES:
+        if length < _MIN_GOAWAY_BYTES:
             raise Http2Error(f"the endpoint's answer is no valid HTTP/2: GOAWAY has {length} bytes")
         (last,) = struct.unpack_from(">I", data, at)
         self.last_stream_id = last & _LAST_STREAM_MASK

@@ -30,9 +30,9 @@ MAX_UNREAD_BYTES = 4 << 20
 """Of what an endpoint does not read: one that asks for acknowledgements without end is left."""
 MAX_TABLE_BYTES = 4096
 """Of headers that are remembered for an endpoint: one that offers more would get all of them."""
-_MOST_SENT_BYTES = 1 << 16
+_MAX_SENT_BYTES = 1 << 16
 """In one frame, which the socket has to take whole: some endpoints agree to 16 MB."""
-_MOST_SENT_IN_TURN = 1 << 18
+_MAX_SENT_IN_TURN = 1 << 18
 _OWN_SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
@@ -294,13 +294,13 @@ class Translator(asyncio.Transport, asyncio.Protocol):
 
     def _send_body(self) -> None:
         """As much as the endpoint's windows and the socket take, up to a bound for each turn of the loop."""
-        left = _MOST_SENT_IN_TURN
+        left = _MAX_SENT_IN_TURN
         while self._body and self._stream_id and self._may_write:
             if left <= 0:
                 self._send_later()
                 return
             room = self._http2.local_flow_control_window(self._stream_id)
-            size = min(room, self._http2.max_outbound_frame_size, _MOST_SENT_BYTES, len(self._body))
+            size = min(room, self._http2.max_outbound_frame_size, _MAX_SENT_BYTES, len(self._body))
             if size <= 0:
                 return
             sent, rest = self._body[:size], self._body[size:]

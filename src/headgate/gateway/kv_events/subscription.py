@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_REPEATED = 200_000
 REPEAT_TIMEOUT_S = 10.0
 """Between two messages that are repeated."""
-RECONNECT_S, RECONNECT_MOST_S = 0.2, 5.0
+RECONNECT_S, RECONNECT_MAX_S = 0.2, 5.0
 SLICE_BLOCKS = 2048
 """So many blocks are put to use without a pause, in a few milliseconds: nearly any message has fewer."""
 EVENT_BLOCKS = 8
@@ -118,10 +118,10 @@ class Subscription:
             else:
                 began = loop.time()
                 await self._listen(peer)
-                if loop.time() - began > RECONNECT_MOST_S:  # whoever closes at once is not asked at once
+                if loop.time() - began > RECONNECT_MAX_S:  # whoever closes at once is not asked at once
                     pause_s = RECONNECT_S
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RECONNECT_MOST_S)
+            pause_s = min(2 * pause_s, RECONNECT_MAX_S)
 
     async def _listen(self, peer: zmtp.Peer) -> None:
         """Until the connection ends."""

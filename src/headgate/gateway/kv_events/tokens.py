@@ -31,7 +31,7 @@ PER_S = 10.0
 BURST = 20.0
 MAX_AT_ONCE = 4
 MAX_BODY_BYTES = 512 * 1024
-MOST_MORE_TOKENS = 16 * 1024
+MAX_MORE_TOKENS = 16 * 1024
 """Than the prompt has bytes: those of the chat template."""
 BYTES_OF_TOKEN = 8
 """In an answer, with the comma."""
@@ -127,7 +127,7 @@ class PromptTokens:
         context = self._proxy.tls_context(tls) if tls is not None else None
         client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
         try:
-            most = len(body) + MOST_MORE_TOKENS
+            most = len(body) + MAX_MORE_TOKENS
             answer = await client.post("/tokenize", body, most * BYTES_OF_TOKEN, TIMEOUT_S)
         finally:
             client.close()

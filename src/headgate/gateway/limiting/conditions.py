@@ -31,9 +31,9 @@ HOLD_S = 10.0
 """For so long what was amiss is said, after it was so last."""
 LOOK_SHARE = 0.05
 """Of a core: what looking takes at most. With thousands of routes, looks are rarer."""
-MOST_WRITES = 100
+MAX_WRITES = 100
 """Conditions that one look writes."""
-MOST_OTHERS = 20
+MAX_OTHERS = 20
 """Routes that a condition names."""
 NAMED = 3
 """So many reasons are given."""
@@ -122,9 +122,9 @@ class LimitConditions:
         return found
 
     async def _write_all(self, all: Mapping[str, Meets]) -> None:
-        """At most MOST_WRITES of them; the next look writes the others."""
+        """At most MAX_WRITES of them; the next look writes the others."""
         with self._timed():
-            wanted = list(itertools.islice(self._wanted(all), MOST_WRITES))
+            wanted = list(itertools.islice(self._wanted(all), MAX_WRITES))
         for route, conditions in wanted:
             await self._write(route, conditions)
 
@@ -160,7 +160,7 @@ class LimitConditions:
         if len(together) == 1:
             return []
         others = itertools.chain.from_iterable(keys for each, keys in together.items() if each != limits)
-        found = sorted(itertools.islice(others, MOST_OTHERS))
+        found = sorted(itertools.islice(others, MAX_OTHERS))
         more = sum(map(len, together.values())) - len(together[limits]) - len(found)
         found += [f"{more} more"] if more else []
         if found:

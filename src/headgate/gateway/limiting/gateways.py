@@ -29,11 +29,11 @@ LOOK_S = 5.0
 GONE_S = 30.0
 FORGET_S = 300.0
 """A Lease of one that is gone is deleted after this."""
-MOST_BUCKETS = 200
+MAX_BUCKETS = 200
 """That a Lease tells of."""
-MOST_OF_HOST = 63
+MAX_OF_HOST = 63
 """Characters of the name of a host: that of a Pod, whose end tells it from others, has no more."""
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 """Of what is told of one."""
 
 Meets = Mapping[str, str]
@@ -53,7 +53,7 @@ class Gateways:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`namespace` is whose routes it follows; None for all."""
-        host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MOST_OF_HOST]
+        host = _NOT_OF_NAMES.sub("-", host.lower()).strip("-")[:MAX_OF_HOST]
         self.me = f"{host}-{process}".strip("-")
         self._name = f"headgate-gateway-{self.me}"
         self._client = client
@@ -68,7 +68,7 @@ class Gateways:
 
     async def tell(self, meets: Meets) -> None:
         """Says what this process meets, if that is not said."""
-        meets = {key: why[:MOST_CHARACTERS] for key, why in sorted(meets.items())[:MOST_BUCKETS]}
+        meets = {key: why[:MAX_CHARACTERS] for key, why in sorted(meets.items())[:MAX_BUCKETS]}
         now = self._clock()
         if meets == self._told and now - self._renewed_at < RENEW_S:
             return

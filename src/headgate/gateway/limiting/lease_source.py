@@ -48,13 +48,13 @@ GIVE_UP_S = 60.0
 CANCEL_AGAIN_S = 0.05
 LAST_WORDS_S = 0.25
 """For giving all leases back at the end."""
-LATE, VERY_LATE = 0.8, 0.1
+LATE_FRACTION, VERY_LATE_FRACTION = 0.8, 0.1
 """Parts of `wait_s`: after the first, the loop is given the second to read what may have come already."""
-SOON = 0.5
+SOON_FRACTION = 0.5
 """Part of `wait_s`: accounts that were out of reach are asked again as soon as one answer took no longer,"""
 IN_TIME_AGAIN = 4
 """or so many in a row came in time."""
-TIME_TO_ASK_AGAIN = 1.0 - LATE - VERY_LATE
+TIME_TO_ASK_AGAIN = 1.0 - LATE_FRACTION - VERY_LATE_FRACTION
 """Part of `wait_s`: who asks a second time within it waits no longer than `wait_s` altogether."""
 
 
@@ -194,11 +194,11 @@ class LeaseSource:
 
     def _watch(self, then: Callable[..., None], *arguments: object) -> asyncio.TimerHandle:
         """Calls back once it is too late, for whoever has not cancelled it by then."""
-        return self._loop.call_later(self.wait_s * LATE, self._late, then, arguments)
+        return self._loop.call_later(self.wait_s * LATE_FRACTION, self._late, then, arguments)
 
     def _late(self, then: Callable[..., None], arguments: tuple[object, ...]) -> None:
         """Where it was the loop that was busy, the answer may be here and is read in a moment."""
-        self._loop.call_later(self.wait_s * VERY_LATE, then, *arguments)
+        self._loop.call_later(self.wait_s * VERY_LATE_FRACTION, then, *arguments)
 
     def _answers_late(self, number: int) -> None:
         """The exchange of this number is under way for too long."""
@@ -209,7 +209,7 @@ class LeaseSource:
     def _waits_too_long(self, budget: LeasedBudget, waiter: Waiter) -> None:
         if waiter.is_over:
             return
-        if self._asked_at is not None and self._loop.time() - self._asked_at >= self.wait_s * LATE:
+        if self._asked_at is not None and self._loop.time() - self._asked_at >= self.wait_s * LATE_FRACTION:
             self._answers_late(self.exchanges)
             return
         # It came amid an exchange, and the next one, with its claim, is not late yet.
@@ -323,8 +323,10 @@ class LeaseSource:
 
     def _note_speed(self, took_s: float, now: float) -> None:
         """Goes by the accounts again once they answer in time."""
-        self._in_time = self._in_time + 1 if took_s <= self.wait_s * (LATE + VERY_LATE) else 0
-        if took_s <= self.wait_s * SOON or self._in_time >= IN_TIME_AGAIN:
+        self._in_time = (
+            self._in_time + 1 if took_s <= self.wait_s * (LATE_FRACTION + VERY_LATE_FRACTION) else 0
+        )
+        if took_s <= self.wait_s * SOON_FRACTION or self._in_time >= IN_TIME_AGAIN:
             self._found(now)
 
     def _answered(self, budget: LeasedBudget, claim: Claim, answer: Answer, now: float) -> None:

@@ -66,7 +66,7 @@ _OF_REDIS = frozenset(
     {"BUSY", "CLUSTERDOWN", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "OOM", "READONLY"}
 )
 _OF_REDIS |= {"NOPERM", "NOREPLICAS", "WRONGTYPE"}
-"""Words that errors of Redis begin with."""
+"""LogFieldCache that errors of Redis begin with."""
 
 
 def _kind(error: Exception, text: str) -> str:

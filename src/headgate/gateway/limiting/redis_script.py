@@ -21,8 +21,8 @@ from headgate.flow.limits.lease_account import FORGET_S, GRACE_S, LEASE_S, SPILL
 
 PREFIX = "kthena:ratelimit"
 """Of the accounts' keys: `kthena:ratelimit:{model}:{input|output}`."""
-LEAST_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
-MOST = 1 << 53
+MIN_EXPIRY_S, LONGEST_EXPIRY_S = 600, 90 * 86_400
+MAX_NUMBER = 1 << 53
 """Of what a server may tell as a number: up to it, floats are exact."""
 SLACK_S = 0.5
 """For the way of a claim to Redis: by so much more its time may have gone on than the claimant knew."""
@@ -202,7 +202,7 @@ def bounds(time_from: float | None, time_until: float | None) -> tuple[str, str]
 
 def expiry_s(unit_s: int) -> int:
     """How long an account that nobody touches is kept."""
-    return min(max(3 * unit_s, LEAST_EXPIRY_S), LONGEST_EXPIRY_S)
+    return min(max(3 * unit_s, MIN_EXPIRY_S), LONGEST_EXPIRY_S)
 
 
 def grant(answer: list[bytes | int]) -> Grant:
@@ -222,7 +222,7 @@ def grant(answer: list[bytes | int]) -> Grant:
 def count(told: bytes | int) -> int:
     """A number of tokens or gateways. Raises ValueError or TypeError."""
     number = int(told)
-    if not 0 <= number <= MOST:
+    if not 0 <= number <= MAX_NUMBER:
         raise ValueError(f"{told!r:.80} counts nothing")
     return number
 
@@ -231,6 +231,6 @@ def amount(told: bytes | int) -> float:
     """A number that requests are answered with: none of those that no sum or comparison survives. Raises
     ValueError or TypeError."""
     number = float(told)
-    if not abs(number) <= MOST:
+    if not abs(number) <= MAX_NUMBER:
         raise ValueError(f"{told!r:.80} is no amount")
     return number

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 DIRECTIONS: tuple[Direction, ...] = "input", "output"
 SUPERVISOR = "supervisor"
 """The name of the source that counts for all workers of this gateway."""
-MOST_ADDRESSES = 32
+MAX_ADDRESSES = 32
 """Redis servers that one process counts in. Routes name them, and each costs a connection and the attempts to
 open it, for as long as a route names it."""
 USERNAME, PASSWORD = "REDIS_USERNAME", "REDIS_PASSWORD"
 
 
 BEYOND = (
-    f"a gateway counts in at most {MOST_ADDRESSES} Redis servers, and other routes name as many: name one of "
+    f"a gateway counts in at most {MAX_ADDRESSES} Redis servers, and other routes name as many: name one of "
     f"those, or delete routes that are not needed and write this one again"
 )
 
@@ -83,7 +83,7 @@ class Sources:
             return False
         named = len(self._by_address.keys() & self._named)
         count = named if self._is_named(address) else len(self._by_address) - named
-        is_beyond = count >= MOST_ADDRESSES
+        is_beyond = count >= MAX_ADDRESSES
         if is_beyond and not self._is_beyond:
             log.warning("%s and maybe others are limited by each gateway alone: %s", address, BEYOND)
         self._is_beyond = is_beyond or self._is_beyond

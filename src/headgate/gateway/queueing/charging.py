@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.flow import queue as flow_queue
 from headgate.gateway import produced
-from headgate.gateway.access_words import CLIENT, SERVED
+from headgate.gateway.log_field_cache import CLIENT, SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.flow.queue import FlowSettings
-    from headgate.gateway.queueing.asked import Asked
+    from headgate.gateway.queueing.queue_hints import QueueHints
 
 KEYS_OF_ADDRESS = 16
-MOST_FLOWS = 1000
+MAX_FLOWS = 1000
 SHARED_FLOWS = 64
 
 
@@ -32,7 +32,7 @@ class FlowNames:
         self._keys: Counter[str] = Counter()
         """How many of those each address has."""
 
-    def of(self, asked: Asked) -> str:
+    def of(self, asked: QueueHints) -> str:
         """The flow of a request that comes now."""
         name = asked.flow
         settings = self.settings
@@ -43,18 +43,18 @@ class FlowNames:
             name = asked.address
             if name in self._waiting:
                 return name
-        if len(self._waiting) < MOST_FLOWS:
+        if len(self._waiting) < MAX_FLOWS:
             return name
         return f"shared-{zlib.crc32(name.encode()) % SHARED_FLOWS}"
 
-    def came(self, name: str, asked: Asked) -> None:
+    def increment(self, name: str, asked: QueueHints) -> None:
         """A request waits in this flow, which `of` gave it."""
         if name not in self._waiting and name == asked.flow and asked.address:
             self._addresses[name] = asked.address
             self._keys[asked.address] += 1
         self._waiting[name] += 1
 
-    def went(self, name: str) -> None:
+    def decrement(self, name: str) -> None:
         """It waits no longer."""
         self._waiting[name] -= 1
         if self._waiting[name]:
@@ -76,4 +76,4 @@ class FlowNames:
         assert self._keys == Counter(self._addresses.values())
         assert all(count <= KEYS_OF_ADDRESS for count in self._keys.values())
         named = [name for name in self._waiting if name not in self.settings.weights]
-        assert len(named) <= MOST_FLOWS + SHARED_FLOWS + 1
+        assert len(named) <= MAX_FLOWS + SHARED_FLOWS + 1

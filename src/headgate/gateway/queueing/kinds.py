@@ -43,11 +43,11 @@ class Kinds:
     def __init__(self) -> None:
         self._sizes: dict[Kind, tuple[int, int]] = {}
 
-    def came(self, wait: Wait) -> None:
+    def increment(self, wait: Wait) -> None:
         count, size = self._sizes.get(wait.kind, (0, 0))
         self._sizes[wait.kind] = (count + 1, size + wait.place.size)
 
-    def went(self, wait: Wait) -> None:
+    def decrement(self, wait: Wait) -> None:
         count, size = self._sizes[wait.kind]
         if count > 1:
             self._sizes[wait.kind] = (count - 1, size - wait.place.size)

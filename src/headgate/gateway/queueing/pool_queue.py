@@ -18,14 +18,14 @@ import msgspec
 
 from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waiting
 from headgate.gateway.decision import no_endpoint
-from headgate.gateway.queueing import asked, charging, reasons
+from headgate.gateway.queueing import charging, queue_hints, reasons
 from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.flow_names import FlowNames
 from headgate.gateway.queueing.kinds import Kinds
 from headgate.gateway.queueing.metrics import HELD
 from headgate.gateway.queueing.positions import Positions
 from headgate.gateway.queueing.room import PoolRoom
-from headgate.gateway.queueing.shares import ALONE, Place, Tally
+from headgate.gateway.queueing.shares import ALONE, PendingReport, Place
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
 from headgate.gateway.refusals import Refusal
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 64
 """Requests that are sent in one turn of the loop; then connections have theirs."""
-MOST_SATURATED = 1000.0
+MAX_SATURATED = 1000.0
 """As it is shown: JSON knows nothing infinite."""
 
 
@@ -58,7 +58,7 @@ class PoolQueue:
         self.room = PoolRoom(proxy, pool, queueing, 1.0 / place.workers)
         bounds = Bounds(queueing.flow, place.workers, place.number)
         self._flow = FlowQueue(queueing.flow, self.room.capacity, proxy.rng, bounds)
-        self.tally = Tally() if place.workers > 1 else None
+        self.tally = PendingReport() if place.workers > 1 else None
         """What other workers are to be told; None where there are none."""
         self.passes = self._flow.passes
         """Whether a request may go at once: its priority, and the time."""
@@ -124,7 +124,7 @@ class PoolQueue:
             endpoints=len(self.room.answering()),
             in_flight=self.room.capacity.in_flight(),
             why=self.why_wait(0),
-            queue=msgspec.structs.replace(view, saturation=min(view.saturation, MOST_SATURATED)),
+            queue=msgspec.structs.replace(view, saturation=min(view.saturation, MAX_SATURATED)),
         )
 
     def progress(self, place: Waiting, now: float) -> str:
@@ -206,9 +206,11 @@ class PoolQueue:
         began = time.perf_counter()
         proxy = self._proxy
         request, decision = exchange.request, exchange.decision
-        says = asked.read(request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header)
+        says = queue_hints.read(
+            request, proxy.settings, is_stream=decision.stream, flow_header=self._flow_header
+        )
         flow = self.names.of(says)
-        self.names.came(flow, says)
+        self.names.increment(flow, says)
         ttl_s = self.settings.ttl_s
         if decision.body is not request.body:
             request.body = b""  # of the two, one is sent
@@ -225,7 +227,7 @@ class PoolQueue:
         )
         wait = exchange.wait = Wait(exchange, self, waiting, now, wants_progress=says.wants_progress)
         self._waits[waiting] = wait
-        self.kinds.came(wait)
+        self.kinds.increment(wait)
         self.held += 1
         if self.tally is not None:
             self.tally.came[waiting.priority] += 1
@@ -264,7 +266,7 @@ class PoolQueue:
             flow, work, order = wait.place.flow, wait.place.work, wait.place.order
         else:
             settings = self._proxy.settings
-            says = asked.read(
+            says = queue_hints.read(
                 exchange.request, settings, is_stream=decision.stream, flow_header=self._flow_header
             )
             flow = self.names.of(says)
@@ -358,8 +360,8 @@ class PoolQueue:
 
     def _end(self, wait: Wait, outcome: str, now: float) -> None:
         del self._waits[wait.place]
-        self.names.went(wait.place.flow)
-        self.kinds.went(wait)
+        self.names.decrement(wait.place.flow)
+        self.kinds.decrement(wait)
         self.held -= 1
         self._proxy.queues.held -= 1
         wait.over_at = now

@@ -41,7 +41,7 @@ class PoolRoom:
         """Which one says whether there is room."""
         self.capacity = capacity.make(queueing.capacity, self._proxy.settings.endpoints.max_connections)
         self.capacity.take_share(self._share)
-        self.look_around()
+        self.refresh_endpoints()
 
     def take_share(self, share: float, elsewhere: float) -> None:
         """This worker has so much of the room from now on, and others take so much of it."""
@@ -60,9 +60,9 @@ class PoolRoom:
     def use(self, pool: PoolState) -> None:
         """The pool as a new snapshot has it."""
         self._pool = pool
-        self.look_around()
+        self.refresh_endpoints()
 
-    def look_around(self) -> None:
+    def refresh_endpoints(self) -> None:
         """Counts on the endpoints that would be picked now: one that failed lately has no room for anybody,
         unless there is no other."""
         now, pool = self._proxy.now(), self._pool
@@ -78,7 +78,7 @@ class PoolRoom:
     def sweep(self) -> None:
         """An endpoint may have come back from its failures, of which nothing else tells."""
         if not self._counts_on_all:
-            self.look_around()
+            self.refresh_endpoints()
 
     def answering(self) -> Sequence[EndpointLoad]:
         """The endpoints that answer, where others prefill; or all."""

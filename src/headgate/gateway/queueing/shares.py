@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True):
 ALONE = Place(1, 0)
 
 
-class Tally:
+class PendingReport:
     """What is to be told of one queue."""
 
     __slots__ = ("came", "charges", "heard_at", "told", "told_parts", "was_active")
@@ -111,7 +111,7 @@ class Shares:
         """What there is to tell now."""
         now = self._loop.time()
         reports: dict[str, PoolReport] = {}
-        tallies: dict[str, Tally] = {}
+        tallies: dict[str, PendingReport] = {}
         names = set()
         for queue in self._queues():
             names.add(queue.name)

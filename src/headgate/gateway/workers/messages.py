@@ -77,7 +77,7 @@ class Count(msgspec.Struct, tag=True, frozen=True):
     id: int
 
 
-class Hush(msgspec.Struct, tag=True, frozen=True):
+class Quiesce(msgspec.Struct, tag=True, frozen=True):
     """The supervisor is about to be replaced: answer with Hushed, then say nothing until the next order."""
 
 
@@ -129,7 +129,7 @@ class Counted(msgspec.Struct, tag=True, frozen=True):
 
 
 class Hushed(msgspec.Struct, tag=True, frozen=True):
-    """The answer to Hush."""
+    """The answer to Quiesce."""
 
 
 class Claims(msgspec.Struct, tag=True, frozen=True):
@@ -146,7 +146,7 @@ class Waiting(msgspec.Struct, tag=True, frozen=True):
     gone: list[str] = []
 
 
-Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Hush | Grants | Shares
+Order: TypeAlias = Begin | Serve | Change | Leave | Retire | Drain | Ask | Count | Quiesce | Grants | Shares
 Report: TypeAlias = Ready | Failed | Leaving | Answered | Counted | Hushed | Claims | Waiting
 
 

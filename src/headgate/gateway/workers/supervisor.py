@@ -352,7 +352,7 @@ class Supervisor:
         await self._end_keeping(keeping)
         self._is_open = False
         for worker in self.workers:
-            worker.tell(messages.Hush())
+            worker.tell(messages.Quiesce())
         hushed = [
             asyncio.ensure_future(_first(each.hushed.wait(), each.ended.wait())) for each in self.workers
         ]

@@ -182,7 +182,7 @@ class _Worker:
                     self._accounts.granted(order)
             case messages.Shares(pools):
                 proxy.queues.take_shares(pools)
-            case messages.Hush():
+            case messages.Quiesce():
                 self._channel.send(messages.Hushed())
                 self._is_hushed = True
                 if self._accounts is not None:

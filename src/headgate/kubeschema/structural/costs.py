@@ -10,10 +10,10 @@ from headgate.kubeschema.structural.shaping import Schema
 
 __all__ = ["is_plain"]
 
-_MOST_PATTERNS: Final = 250
+_MAX_PATTERNS: Final = 250
 _LARGEST_PATTERN: Final = 50
 """Instructions that a text of the largest object may be matched by, within a second."""
-_MOST_CHOICES: Final = 1000
+_MAX_CHOICES: Final = 1000
 """In one enum, or fields that one map requires."""
 
 
@@ -30,9 +30,9 @@ def is_plain(schema: Schema) -> bool:
             return False
         if isinstance(pattern := found.get("pattern"), str):
             patterns += 1
-            if patterns > _MOST_PATTERNS or texts.size(pattern) > _LARGEST_PATTERN:
+            if patterns > _MAX_PATTERNS or texts.size(pattern) > _LARGEST_PATTERN:
                 return False
         longest = max(len(found.get("enum") or ()), len(found.get("required") or ()))
-        if longest > _MOST_CHOICES:
+        if longest > _MAX_CHOICES:
             return False
     return True

@@ -45,7 +45,7 @@ class Problems:
         return any(problem.severity == "error" for problem in self.found)
 
 
-_MOST_NAMES = 12
+_MAX_NAMES = 12
 
 
 def meant(word: str, known: Iterable[str]) -> str:
@@ -55,5 +55,5 @@ def meant(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word[:64].lower(), folded, 1, 0.6)
     if near:
         return f"did you mean {folded[near[0]]}?"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"known are {', '.join(names[:_MOST_NAMES])}{more}" if names else "remove it"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"known are {', '.join(names[:_MAX_NAMES])}{more}" if names else "remove it"

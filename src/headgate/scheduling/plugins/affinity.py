@@ -50,7 +50,7 @@ class HeaderLabelAffinityScorer(Scorer):
 
 
 _RANGE = re.compile(r"\s*(\d{1,12})\s*-\s*(\d{1,12})\s*")
-_MOST_OUTSIDE = 0.3
+_MAX_OUTSIDE = 0.3
 
 
 class ContextLengthParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -109,12 +109,12 @@ def _range_score(text: str | None, tokens: int) -> float:
     least, most = bounds
     if not least <= tokens <= most:
         distance = tokens - most if tokens > most else least - tokens
-        return _MOST_OUTSIDE / (1.0 + distance / 1000)
+        return _MAX_OUTSIDE / (1.0 + distance / 1000)
     width = most - least
     if not width:
         return 1.0
     fit = 0.7 / (1.0 + width / 10_000) + 0.3 * (most - tokens) / width
-    return _MOST_OUTSIDE + (1.0 - _MOST_OUTSIDE) * fit
+    return _MAX_OUTSIDE + (1.0 - _MAX_OUTSIDE) * fit
 
 
 Level = Literal["host", "rack", "zone", "region"]

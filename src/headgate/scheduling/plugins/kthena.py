@@ -11,8 +11,8 @@ from headgate.scheduling.plugins import signals
 from headgate.scheduling.plugins.parameters import Share, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 
-MOST = 100
-LEAST_BLOCK_BYTES = 16
+MAX_SCORE = 100
+MIN_BLOCK_BYTES = 16
 """Shorter blocks would cost a request more than all else."""
 _NO_DATA = 50
 
@@ -47,7 +47,7 @@ class LeastRequest(Scorer, Filter):
             running = load.decoding if reading is None or reading.running is None else reading.running
             bases.append(requests + 100 * (requests - running) if requests > running else requests)
         most = max(bases)
-        return [int((most - base) / most * MOST) for base in bases] if most else [MOST] * len(loads)
+        return [int((most - base) / most * MAX_SCORE) for base in bases] if most else [MAX_SCORE] * len(loads)
 
 
 class LeastLatencyParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +86,9 @@ def _least_first(values: list[float]) -> list[float]:
     """100 for the least, 0 for the most; 100 for all if they are equal."""
     least, most = min(values), max(values)
     if least == most:
-        return [MOST] * len(values)
+        return [MAX_SCORE] * len(values)
     spread = most - least
-    return [(most - value) / spread * MOST for value in values]
+    return [(most - value) / spread * MAX_SCORE for value in values]
 
 
 class GpuUsage(Scorer):
@@ -97,7 +97,7 @@ class GpuUsage(Scorer):
     kind = "gpu-usage"
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        return [int((1.0 - usage) * MOST) for usage in signals.kv_usage(loads)]
+        return [int((1.0 - usage) * MAX_SCORE) for usage in signals.kv_usage(loads)]
 
 
 class PrefixCacheParameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -125,14 +125,14 @@ class PrefixCache(Scorer):
         super().__init__()
         said = parameters or PrefixCacheParameters()
         self._best = said.top_k_matches
-        self.first_block_bytes = max(said.block_size_to_hash, LEAST_BLOCK_BYTES)
+        self.first_block_bytes = max(said.block_size_to_hash, MIN_BLOCK_BYTES)
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
         shares = cycle.held_shares(loads)
         best = sorted(range(len(loads)), key=shares.__getitem__, reverse=True)[: self._best]
         scores = [0] * len(loads)
         for place in best:
-            scores[place] = int(shares[place] * MOST)
+            scores[place] = int(shares[place] * MAX_SCORE)
         return scores
 
 
@@ -151,7 +151,7 @@ class KvCacheAware(Scorer):
     uses_prefix = True
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        return [int(share * MOST) for share in cycle.held_shares(loads)]
+        return [int(share * MAX_SCORE) for share in cycle.held_shares(loads)]
 
 
 class LoraAffinity(Filter):
@@ -175,4 +175,4 @@ class Random(Scorer):
     kind = "random"
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        return [cycle.rng.randint(0, MOST) for _ in loads]
+        return [cycle.rng.randint(0, MAX_SCORE) for _ in loads]

@@ -28,7 +28,7 @@ SESSION_HEADERS = (
 )
 """Where clients are known to say which session a request belongs to."""
 LONGEST = 512
-MOST_SESSIONS = 100_000
+MAX_SESSIONS = 100_000
 """Kept for a pool; the longest unused go first, as anyone can name new ones."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -115,7 +115,7 @@ class SessionIds:
         if session:
             self._bound[session] = (load.endpoint.name, now)
             self._bound.move_to_end(session)
-        if len(self._bound) > MOST_SESSIONS:
+        if len(self._bound) > MAX_SESSIONS:
             self._bound.popitem(last=False)
         if now - self._swept_at >= self._sweep_s:
             self._sweep(now)

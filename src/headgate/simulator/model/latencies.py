@@ -8,7 +8,7 @@ import msgspec
 from headgate.simulator.model.config import ConfigError, EngineConfig
 
 Calculator = Literal["", "constant", "per-token"]
-MOST_DEVIATION = 0.3
+MAX_DEVIATION = 0.3
 """Of what deviates, as a share of it."""
 _SLACK = 1e-9
 """For shares that are 0.3 but for the last bits."""
@@ -93,7 +93,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
             ("inter_token_latency_std_dev", self.inter_token_latency),
             ("prefill_time_std_dev", self.prefill_overhead),
         ):
-            if (getattr(self, name) or 0.0) > MOST_DEVIATION * (base or 0.0) + _SLACK:
+            if (getattr(self, name) or 0.0) > MAX_DEVIATION * (base or 0.0) + _SLACK:
                 yield f"{_dashed(name)}: must be at most 30 % of what deviates, which is {base or 0.0:g} s"
 
     def _too_short(self, paced: EngineConfig) -> Iterator[str]:

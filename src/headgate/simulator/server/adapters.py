@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from headgate.simulator.server.errors import ApiError
 
-MOST_ADAPTERS = 10_000
+MAX_ADAPTERS = 10_000
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +60,8 @@ class Adapters:
                 "If you want to load the adapter in place, set 'load_inplace' to True.",
                 kind="InvalidUserInput",
             )
-        if len(self._loaded) >= MOST_ADAPTERS:
-            raise ApiError(400, f"{MOST_ADAPTERS} adapters are loaded already", kind="InvalidUserInput")
+        if len(self._loaded) >= MAX_ADAPTERS:
+            raise ApiError(400, f"{MAX_ADAPTERS} adapters are loaded already", kind="InvalidUserInput")
         self._loaded[name] = adapter
         self._numbers.setdefault(name, len(self._numbers) + 1)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BODY_BYTES = 4096
+MAX_BODY_BYTES = 4096
 """Of a body that are logged."""
 _SECRET = frozenset(
     (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie", b"x-api-key", b"api-key")
@@ -49,7 +49,7 @@ class _Body:
 
     def add(self, part: bytes) -> None:
         self._size += len(part)
-        self._kept += part[: MOST_BODY_BYTES - len(self._kept)]
+        self._kept += part[: MAX_BODY_BYTES - len(self._kept)]
 
     def __str__(self) -> str:
         more = self._size - len(self._kept)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 """Of an array, whatever its schema wants."""
 DEEPEST = 12
 """Levels beyond which only values without parts are made."""
@@ -40,8 +40,8 @@ class MadeUp(msgspec.Struct, frozen=True, kw_only=True):
             if not getattr(self, least) <= getattr(self, most):
                 told = f"{getattr(self, least)} and {getattr(self, most)}"
                 yield f"made_up.{least}: must not be more than {most}, got {told}"
-        if not 0 <= self.least_items <= MOST_ITEMS or self.most_items > MOST_ITEMS:
-            yield f"made_up.most_items: arrays have 0 to {MOST_ITEMS} items, got {self.most_items}"
+        if not 0 <= self.least_items <= MAX_ITEMS or self.most_items > MAX_ITEMS:
+            yield f"made_up.most_items: arrays have 0 to {MAX_ITEMS} items, got {self.most_items}"
         for name in ("optional_parameter_share", "optional_field_share", "further_call_share"):
             if not 0 <= getattr(self, name) <= 1:
                 yield f"made_up.{name}: must be 0 to 1, got {getattr(self, name)}"
@@ -107,7 +107,7 @@ def _array(schema: Mapping[str, Any], rng: random.Random, made_up: MadeUp, depth
 
 
 def _count(value: object, default: int) -> int:
-    return min(value, MOST_ITEMS) if isinstance(value, int) and value >= 0 else default
+    return min(value, MAX_ITEMS) if isinstance(value, int) and value >= 0 else default
 
 
 def _bounds(schema: Mapping[str, Any], least: float, most: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from headgate.simulator.server.tokenizing import CHARACTERS_PER_TOKEN, detokeniz
 
 AUTO_CALL_SHARE = 0.5
 """How likely an answer calls a tool where it may choose to."""
-MOST_CALLS = 8
+MAX_CALLS = 8
 
 
 class Call(NamedTuple):
@@ -162,7 +162,7 @@ def _calls(generation: Generation, made_up: MadeUp, rng: random.Random) -> list[
         return []
     calls = [_call(rng.choice(tools), made_up, rng)]
     more = made_up.further_call_share
-    while generation.parallel_calls and len(calls) < MOST_CALLS and rng.random() < more:
+    while generation.parallel_calls and len(calls) < MAX_CALLS and rng.random() < more:
         calls.append(_call(rng.choice(tools), made_up, rng))
     return calls
 

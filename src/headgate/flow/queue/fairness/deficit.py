@@ -27,7 +27,7 @@ from headgate.flow.queue.fairness.fairness import Fairness, Usage
 from headgate.flow.queue.fairness.ranking import Ranking
 from headgate.flow.queue.flow import Flow
 
-MOST_OWED = 64
+MAX_OWED = 64
 """Rounds that a flow may owe for what it was sent by other processes."""
 
 
@@ -77,14 +77,14 @@ class DeficitRoundRobin(Fairness):
             self.moved(flow, now)
 
     def charged(self, flow: Flow, work: int, now: float) -> None:
-        """A debt, as what was sent here is; but one of no more than MOST_OWED rounds, or a flow that comes
+        """A debt, as what was sent here is; but one of no more than MAX_OWED rounds, or a flow that comes
         later would have to wait for nobody until all of it was paid.
 
         Less than nothing is what turned out to be less than was told. It lowers a debt and is no credit: the
         flow may not have been charged here, or not for all.
         """
         if work > 0:
-            least = -MOST_OWED * self._quantum * flow.weight
+            least = -MAX_OWED * self._quantum * flow.weight
             deficit = min(flow.deficit, max(flow.deficit - work, least))
         else:
             deficit = max(flow.deficit, min(flow.deficit - work, 0.0))

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from headgate.kubeschema import duration
 from headgate.simulator.model.config import ConfigError
-from headgate.simulator.model.latencies import MOST_DEVIATION, Calculator, Latencies
+from headgate.simulator.model.latencies import MAX_DEVIATION, Calculator, Latencies
 
 Time = Annotated[str, Meta(max_length=40)] | Annotated[int, Meta(ge=0, le=10**15)]
 
@@ -54,7 +54,7 @@ class LatencySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Raises ConfigError with a deviation that is too large, or a time that is none."""
         self.latencies()
         base_s = self._seconds("kv_cache_transfer_latency")
-        if self._seconds("kv_cache_transfer_latency_std_dev") > MOST_DEVIATION * base_s + 1e-9:
+        if self._seconds("kv_cache_transfer_latency_std_dev") > MAX_DEVIATION * base_s + 1e-9:
             raise ConfigError(
                 "kv-cache-transfer-latency-std-dev: must be at most 30 % of kv-cache-transfer-latency, "
                 f"which is {base_s:g} s"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-MOST_HELD = 100_000
+MAX_HELD = 100_000
 """Prompts held at once; the oldest is let go for one more."""
 
 
@@ -34,7 +34,7 @@ class HeldPrompts:
 
     def hold(self, request_id: str, digest: str, tokens: int, release: Callable[[], None]) -> Held:
         """Keep a prompt until it is read, or for as long as prompts are held."""
-        if len(self._held) >= MOST_HELD:
+        if len(self._held) >= MAX_HELD:
             self._let_go(next(iter(self._held)))
         number = -(-tokens // self._block_size)
         blocks = tuple(range(self._next_block, self._next_block + number))

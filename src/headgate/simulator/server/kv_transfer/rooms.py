@@ -6,7 +6,7 @@ from collections import OrderedDict
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.kv_transfer.transfer import Computed
 
-MOST_ROOMS = 20_000
+MAX_ROOMS = 20_000
 """Rooms open at once; further ones are refused."""
 REMEMBERED = 100_000
 """Rooms that are known to have been used."""
@@ -75,7 +75,7 @@ class Rooms:
             self.close(number, room)
 
     def _open(self, number: int) -> Room:
-        if len(self._rooms) >= MOST_ROOMS:
-            raise ApiError(503, f"{MOST_ROOMS} bootstrap rooms are open already")
+        if len(self._rooms) >= MAX_ROOMS:
+            raise ApiError(503, f"{MAX_ROOMS} bootstrap rooms are open already")
         self._rooms[number] = Room()
         return self._rooms[number]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx2
 
 READ_TIMEOUT_S = 10.0
-MOST_CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 
 
 class ReadBlocks(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class SideChannel:
         from headgate import http_clients
 
         if self._client is None:
-            limits = httpx2.Limits(max_connections=MOST_CONNECTIONS)
+            limits = httpx2.Limits(max_connections=MAX_CONNECTIONS)
             transport = http_clients.transport(limits=limits, trust_env=False, verify=False)
             self._client = httpx2.AsyncClient(transport=transport, trust_env=False)
         asking = asyncio.ensure_future(self._client.post(url, content=body, timeout=timeout_s))

@@ -14,7 +14,7 @@ from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_transfer.protocol import Protocol
 from headgate.simulator.server.kv_transfer.transfer import Transfer
 
-MOST_BLOCKS = 1_000_000
+MAX_BLOCKS = 1_000_000
 """Blocks that are kept; the oldest go first."""
 WAIT_S = 1.0
 """How long one engine waits for another that writes."""
@@ -39,7 +39,7 @@ class BlockStore:
         with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes for long: not stored, then
             self._file.executemany("REPLACE INTO blocks VALUES (?)", [(_signed(each),) for each in hashes])
             self._file.execute(
-                "DELETE FROM blocks WHERE rowid <= (SELECT max(rowid) FROM blocks) - ?", (MOST_BLOCKS,)
+                "DELETE FROM blocks WHERE rowid <= (SELECT max(rowid) FROM blocks) - ?", (MAX_BLOCKS,)
             )
 
     def found(self, hashes: Sequence[int]) -> int:

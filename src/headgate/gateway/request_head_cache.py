@@ -16,12 +16,12 @@ MAX_HEAD_BYTES = 4096
 MAX_MISSES = 8
 """After so many other heads in a row, a connection is taken to carry the requests of many clients."""
 
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 _LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,8})\r\n", re.IGNORECASE)
 _END = b"\r\n\r\n"
 
 
-class HeadMemory:
+class RequestHeadCache:
     """The last head of a connection, and the request that it made."""
 
     __slots__ = ("_after", "_before", "_misses", "_request")
@@ -38,7 +38,7 @@ class HeadMemory:
         if known is None or not data.startswith(before):
             return None
         start = len(before)
-        end = data.find(b"\r", start, start + _MOST_DIGITS + 1)
+        end = data.find(b"\r", start, start + _MAX_DIGITS + 1)
         if end < 0 or not data.startswith(after, end):
             return None
         body_at = end + len(after)

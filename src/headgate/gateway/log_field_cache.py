@@ -29,7 +29,7 @@ _GATEWAY = frozenset({"evicted", "evicted_priority", "evicted_queue_pressure", "
 """Outcomes with a status below 500 that no client is the reason of."""
 
 
-class Words:
+class LogFieldCache:
     """What the lines of all requests with the same decision and end have in common."""
 
     __slots__ = ("is_plain", "json_decision", "json_end", "text")

@@ -43,7 +43,7 @@ _KNOWN = frozenset((*FAIRNESS_IDS, *OBJECTIVES_MS, *_DEADLINES_MS, *_SILENCES_S,
 _YES = ("1", "true", "yes")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class QueueHints(msgspec.Struct, frozen=True, kw_only=True):
     """What one request asks for; times are in seconds since its arrival."""
 
     flow: str
@@ -55,7 +55,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     wants_progress: bool = False
 
 
-def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_header: bytes = b"") -> Asked:
+def read(
+    request: Request, settings: GatewaySettings, *, is_stream: bool, flow_header: bytes = b""
+) -> QueueHints:
     """What the headers of a request say; where there is a `flow_header`, that alone names its flow."""
     tenant_header = settings.queue.tenant_header.lower().encode()
     found: dict[bytes, str] = {}
@@ -71,7 +73,7 @@ def read(request: Request, settings: GatewaySettings, *, is_stream: bool, flow_h
         flow, address = _cut(found.get(flow_header, "")), ""
     else:
         flow, address = _flow(found, request, settings)
-    return Asked(
+    return QueueHints(
         flow=flow,
         address=address,
         objective_s=min(_positive(found.get(name)) / 1e3 for name in OBJECTIVES_MS),
