@@ -15,7 +15,6 @@ import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -149,21 +148,12 @@ def verdict(rows: Sequence[Run]) -> list[str]:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="A trace in Mooncake's format; docs/benchmarks.md says where to get one.",
-)
+@prompts.trace_option
 @click.option("--requests", type=click.IntRange(2), default=300, show_default=True)
 @click.option("--rate", type=click.FloatRange(min=0.01), default=2.5, show_default=True, help="A second.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Medians are of these.")
-@click.option(
-    "--cache-blocks", type=click.IntRange(256), default=6000, show_default=True, help="Of 512 tokens."
-)
-@click.option(
-    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Tokens of an answer."
-)
+@prompts.cache_blocks_option
+@prompts.most_output_option
 @click.option("--seed", default=1, show_default=True, help="Of the times in the first round.")
 @click.option("--only", default=",".join(policies.POLICIES), show_default=True, help="Policies.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

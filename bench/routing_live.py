@@ -118,23 +118,14 @@ def table(rows: Sequence[dict[str, Any]], chosen: Slice) -> Table:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="A trace in Mooncake's format; docs/benchmarks.md says where to get one.",
-)
+@prompts.trace_option
 @click.option("--requests", type=click.IntRange(2), default=1000, show_default=True)
 @click.option(
     "--rate", type=click.FloatRange(min=0.01), default=9.0, show_default=True, help="Requests a second."
 )
-@click.option(
-    "--cache-blocks", type=click.IntRange(256), default=6000, show_default=True, help="Of 512 tokens."
-)
+@prompts.cache_blocks_option
 @click.option("--slo-s", type=click.FloatRange(min=0), default=2.0, show_default=True, help="TTFT to hold.")
-@click.option(
-    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Tokens of an answer."
-)
+@prompts.most_output_option
 @click.option("--seed", default=1, show_default=True)
 @click.option("--only", default=",".join(ROUTERS), show_default=True, help="Routers.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

@@ -11,11 +11,26 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 import upstream
 from headgate.simulator import traces
 
 BLOCK_TOKENS = 512
 BYTES_PER_TOKEN = 4
+
+trace_option = click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A trace in Mooncake's format; docs/benchmarks.md says where to get one.",
+)
+cache_blocks_option = click.option(
+    "--cache-blocks", type=click.IntRange(256), default=6000, show_default=True, help="Of 512 tokens."
+)
+most_output_option = click.option(
+    "--most-output", type=click.IntRange(1), default=48, show_default=True, help="Tokens of an answer."
+)
 
 
 @dataclass(frozen=True, slots=True)

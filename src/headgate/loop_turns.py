@@ -92,10 +92,8 @@ class Turns:
         piece has this size where nobody waits."""
         began = perf_counter()
         waiting = len(self._light) + len(self._waiting)
-        if waiting:
-            rest = read_in_turn(data, take, max(TURN_S / (waiting + 1), MIN_TURN_S))
-        else:
-            rest = read_in_turn(data, take, TURN_S, size)
+        share_s = max(TURN_S / (waiting + 1), MIN_TURN_S)
+        rest = read_in_turn(data, take, share_s, FIRST_BYTES if waiting else size)
         self.spent(perf_counter() - began)
         return rest
 
