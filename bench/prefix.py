@@ -30,7 +30,9 @@ def conversations(rng: random.Random, count: int, shared_bytes: int) -> list[byt
 
 def main() -> None:
     rng = random.Random(0)
-    loads = [fleet.EndpointLoad(routing.Endpoint(f"bench/pod-{n}", "127.0.0.1", n)) for n in range(ENDPOINTS)]
+    loads = [
+        fleet.EndpointState(routing.Endpoint(f"bench/pod-{n}", "127.0.0.1", n)) for n in range(ENDPOINTS)
+    ]
     index = PrefixIndex()
     prompts = conversations(rng, 4 * ENDPOINTS, shared_bytes=PROMPT_BYTES // 4)
     known = [hashing.hashes(prompt, 1) for prompt in prompts]

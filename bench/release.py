@@ -76,7 +76,7 @@ async def queue_alone() -> Measured:
             number, flow=str(number % FLOWS), priority=0, work=200, size=600, arrived=0.0, deadline=60.0
         )
         assert queue.enter(waiting, 0.0) is None
-    room.follow([fleet.EndpointLoad(endpoint) for endpoint in endpoints()])
+    room.follow([fleet.EndpointState(endpoint) for endpoint in endpoints()])
     sent: list[Any] = []
 
     def release() -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from contest.cache import BlockCache
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 
 
 class Beliefs(ABC):
@@ -20,23 +20,23 @@ class Beliefs(ABC):
     """Whether the router's published design has engines tell what they store and remove."""
 
     @abstractmethod
-    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+    def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
         """Blocks of a prompt, from the front."""
 
-    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:  # noqa: B027
+    def booked(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:  # noqa: B027
         """A prompt is on its way there."""
 
-    def stored(self, blocks: Sequence[int], load: EndpointLoad) -> None:  # noqa: B027
+    def stored(self, blocks: Sequence[int], load: EndpointState) -> None:  # noqa: B027
         """An engine told that it has blocks."""
 
-    def removed(self, blocks: Sequence[int], load: EndpointLoad) -> None:  # noqa: B027
+    def removed(self, blocks: Sequence[int], load: EndpointState) -> None:  # noqa: B027
         """An engine told that blocks are gone."""
 
 
 class Nothing(Beliefs):
     """Of routers that do not look at prompts."""
 
-    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+    def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
         return 0
 
 
@@ -47,16 +47,16 @@ class OwnPicks(Beliefs):
     """
 
     def __init__(self, limit_blocks: int, most_blocks: int | None = None) -> None:
-        self._caches: dict[EndpointLoad, BlockCache] = defaultdict(lambda: BlockCache(limit_blocks))
+        self._caches: dict[EndpointState, BlockCache] = defaultdict(lambda: BlockCache(limit_blocks))
         self._most_blocks = most_blocks
 
-    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+    def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
         return self._caches[load].matched(prefix[: self._most_blocks])
 
-    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+    def booked(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
         self._caches[load].use(prefix[: self._most_blocks])
 
-    def would_evict(self, load: EndpointLoad, blocks: int) -> list[int]:
+    def would_evict(self, load: EndpointState, blocks: int) -> list[int]:
         """The blocks that would leave for so many new ones."""
         cache = self._caches[load]
         return cache.oldest(len(cache) + blocks - cache.capacity)
@@ -71,12 +71,12 @@ class KvEvents(Beliefs):
     wants_kv_events = True
 
     def __init__(self, speculative_s: float = 0.0) -> None:
-        self._blocks: dict[EndpointLoad, set[int]] = defaultdict(set)
+        self._blocks: dict[EndpointState, set[int]] = defaultdict(set)
         self._speculative_s = speculative_s
-        self._expected: dict[EndpointLoad, dict[int, float]] = defaultdict(dict)
-        self._expiring: deque[tuple[float, EndpointLoad, Sequence[int]]] = deque()
+        self._expected: dict[EndpointState, dict[int, float]] = defaultdict(dict)
+        self._expiring: deque[tuple[float, EndpointState, Sequence[int]]] = deque()
 
-    def held(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> int:
+    def held(self, prefix: Sequence[int], load: EndpointState, now: float) -> int:
         blocks, expected = self._blocks[load], self._expected[load]
         if self._speculative_s:
             self._expire(now)
@@ -85,7 +85,7 @@ class KvEvents(Beliefs):
             len(prefix),
         )
 
-    def booked(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+    def booked(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
         if self._speculative_s:
             until = now + self._speculative_s
             self._expiring.append((until, load, prefix))
@@ -99,8 +99,8 @@ class KvEvents(Beliefs):
                 if expected.get(block) == until:
                     del expected[block]
 
-    def stored(self, blocks: Sequence[int], load: EndpointLoad) -> None:
+    def stored(self, blocks: Sequence[int], load: EndpointState) -> None:
         self._blocks[load].update(blocks)
 
-    def removed(self, blocks: Sequence[int], load: EndpointLoad) -> None:
+    def removed(self, blocks: Sequence[int], load: EndpointState) -> None:
         self._blocks[load].difference_update(blocks)

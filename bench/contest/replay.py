@@ -19,7 +19,7 @@ from typing import NamedTuple
 from contest.policies import Make, Oracle, Page, Published, Setup
 from contest.replicas import BLOCK_TOKENS, Fleet, Job, Replica
 from headgate import fleet, routing, scheduling
-from headgate.fleet import Booking, EndpointLoad
+from headgate.fleet import Booking, EndpointState
 from headgate.fleet.observation import Observation
 from headgate.simulator.traces import TimedRequest
 
@@ -56,16 +56,16 @@ def most_late(requests: Sequence[TimedRequest], share: float) -> int:
 class ReplicaTruth:
     """All that there is to know of replicas of first order, for oracles."""
 
-    def __init__(self, replicas: Mapping[EndpointLoad, Replica]) -> None:
+    def __init__(self, replicas: Mapping[EndpointState, Replica]) -> None:
         self._replicas = replicas
 
-    def queue_s(self, request: scheduling.Request, load: EndpointLoad, now: float) -> float:
+    def queue_s(self, request: scheduling.Request, load: EndpointState, now: float) -> float:
         return self._replicas[load].queue_s(request.prompt_tokens, now)
 
-    def waiting(self, load: EndpointLoad) -> int:
+    def waiting(self, load: EndpointState) -> int:
         return self._replicas[load].waiting
 
-    def prefill_tokens_per_s(self, load: EndpointLoad) -> float:
+    def prefill_tokens_per_s(self, load: EndpointState) -> float:
         return self._replicas[load].prefill_tokens_per_s
 
 
@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
     at: float
     number: int
-    load: EndpointLoad
+    load: EndpointState
     ends: Job | None
     """Whose answer is complete."""
     observation: Observation | None
@@ -176,12 +176,12 @@ class Replay:
             self._first_token(event.load, event.at)
 
     def _expect(
-        self, at: float, load: EndpointLoad, ends: Job | None = None, observation: Observation | None = None
+        self, at: float, load: EndpointState, ends: Job | None = None, observation: Observation | None = None
     ) -> None:
         self._number += 1
         heapq.heappush(self._due, Event(at, self._number, load, ends, observation))
 
-    def _begun(self, load: EndpointLoad, done_at: float | None) -> None:
+    def _begun(self, load: EndpointState, done_at: float | None) -> None:
         """An engine has begun to prefill a prompt, or has none. As in vLLM, its KV events say so then."""
         if done_at is None:
             return
@@ -191,7 +191,7 @@ class Replay:
             self._hears.stored(replica.stored, load)
             self._hears.removed(replica.evicted, load)
 
-    def _first_token(self, load: EndpointLoad, now: float) -> None:
+    def _first_token(self, load: EndpointState, now: float) -> None:
         replica = self._replicas[load]
         job, next_done_at = replica.prefilled(now)
         job.ttft_s = now - job.arrived_at
@@ -211,7 +211,7 @@ class Replay:
         if self._told is not None:
             self._told.first_token(job.request, job.booking.load, now)
 
-    def _end(self, load: EndpointLoad, job: Job, now: float) -> None:
+    def _end(self, load: EndpointState, job: Job, now: float) -> None:
         self._replicas[load].ended(job, now)
         if not self._is_streamed(job.request):
             self._first_byte(job, now)
@@ -221,7 +221,7 @@ class Replay:
         if self._told is not None:
             self._told.ended(job.request, load, now)
 
-    def _read(self, load: EndpointLoad, observation: Observation, now: float) -> None:
+    def _read(self, load: EndpointState, observation: Observation, now: float) -> None:
         """The router reads the page of an engine."""
         replica = self._replicas[load]
         observation.see(replica.figures(now), now)
@@ -231,7 +231,7 @@ class Replay:
         self._expect(now + self._scrape_s, load, observation=observation)
 
 
-def _made(make: Make, setup: Setup, replicas: Mapping[EndpointLoad, Replica]) -> scheduling.Policy:
+def _made(make: Make, setup: Setup, replicas: Mapping[EndpointState, Replica]) -> scheduling.Policy:
     """A policy, which sees its engines only if it is an oracle."""
     if isinstance(make, type) and issubclass(make, Oracle):
         return make(setup, ReplicaTruth(replicas))

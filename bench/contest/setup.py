@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 
 
@@ -22,14 +22,14 @@ class Setup(NamedTuple):
 class Truth(Protocol):
     """What engines know and no gateway does: for oracles only."""
 
-    def queue_s(self, request: Request, load: EndpointLoad, now: float) -> float:
+    def queue_s(self, request: Request, load: EndpointState, now: float) -> float:
         """Seconds until the engine would take up the request."""
         ...
 
-    def waiting(self, load: EndpointLoad) -> int:
+    def waiting(self, load: EndpointState) -> int:
         """Requests without a first token."""
         ...
 
-    def prefill_tokens_per_s(self, load: EndpointLoad) -> float:
+    def prefill_tokens_per_s(self, load: EndpointState) -> float:
         """How fast it is."""
         ...

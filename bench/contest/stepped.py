@@ -17,7 +17,7 @@ from contest.policies import Make, Oracle, Page, Published
 from contest.replay import SCRAPE_S, Result, most_late, setup_of
 from contest.replicas import BLOCK_TOKENS, SLOW, Fleet
 from headgate import scheduling
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.fleet.endpoint import SimulatedEndpoint
 from headgate.simulator.model import BlockRemoved, BlockStored, EngineConfig, KvEvent, StepCosts
@@ -128,15 +128,15 @@ class _Watched(Observer):
         self.wants_kv_events = self._told is not None and self._told.beliefs.wants_kv_events
         self._target_s = target_s
 
-    def generated(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+    def generated(self, request: TimedRequest, load: EndpointState, now: float) -> None:
         self.ttfts_s.append(now - request.at_s)
         self.late += now - request.at_s > self._target_s
 
-    def first_token(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+    def first_token(self, request: TimedRequest, load: EndpointState, now: float) -> None:
         if self._told is not None:
             self._told.first_token(request, load, now)
 
-    def ended(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+    def ended(self, request: TimedRequest, load: EndpointState, now: float) -> None:
         if self._told is not None:
             self._told.ended(request, load, now)
 
@@ -146,7 +146,7 @@ class _Watched(Observer):
             page = Page(engine.waiting_tokens, engine.statistics().output_tokens_total)
             self._told.scraped(endpoint.load, page, now)
 
-    def kv_events(self, events: Sequence[KvEvent], load: EndpointLoad, now: float) -> None:
+    def kv_events(self, events: Sequence[KvEvent], load: EndpointState, now: float) -> None:
         assert self._told is not None
         for event in events:
             if isinstance(event, BlockStored):
@@ -166,7 +166,7 @@ class _Timed(scheduling.Policy):
     def pick(
         self,
         request: scheduling.Request,
-        candidates: Sequence[EndpointLoad],
+        candidates: Sequence[EndpointState],
         now: float,
         rng: random.Random,
     ) -> scheduling.Choice | None:

@@ -6,7 +6,7 @@ import pytest
 
 from contest.policies import Page, Setup, kthena, llm_d, preble, smg
 from headgate import routing
-from headgate.fleet import EndpointLoad, EngineReading
+from headgate.fleet import EndpointState, EngineReading
 from headgate.scheduling import Choice, Request
 from headgate.simulator.traces import TimedRequest
 
@@ -15,7 +15,7 @@ SETUP = Setup(replicas=3, cache_blocks=1000, prefill_tokens_per_s=16_000.0)
 
 @pytest.fixture
 def loads():
-    return [EndpointLoad(routing.Endpoint(name, "127.0.0.1", 8000)) for name in "abc"]
+    return [EndpointState(routing.Endpoint(name, "127.0.0.1", 8000)) for name in "abc"]
 
 
 def prompt(*prefix: int) -> Request:
@@ -26,14 +26,14 @@ def pick(policy, request: Request, loads, now: float = 0.0) -> str:
     return policy.pick(request, loads, now, random.Random(1)).load.endpoint.name
 
 
-def send(policy, request: Request, load: EndpointLoad, now: float = 0.0) -> None:
+def send(policy, request: Request, load: EndpointState, now: float = 0.0) -> None:
     """As if it had picked that endpoint."""
     cached = request.prompt_tokens - policy.uncached_tokens(request, load, now)
     load.book(request.prompt_tokens - cached, 0, now)
     policy.booked(request, Choice(load=load, cached_tokens=cached), now)
 
 
-def read(load: EndpointLoad, **figures) -> None:
+def read(load: EndpointState, **figures) -> None:
     load.read(EngineReading(at=1.0, **figures))
 
 

@@ -2,9 +2,9 @@
 
 from contest.beliefs import KvEvents, OwnPicks
 from headgate import routing
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 
-HERE, THERE = (EndpointLoad(routing.Endpoint(name, "127.0.0.1", 8000)) for name in "ab")
+HERE, THERE = (EndpointState(routing.Endpoint(name, "127.0.0.1", 8000)) for name in "ab")
 
 
 def test_own_picks_are_believed_up_to_a_limit():

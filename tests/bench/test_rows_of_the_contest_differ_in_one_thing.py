@@ -10,7 +10,7 @@ from contest.replicas import Fleet, Job, Replica
 from contest.rows import ROWS
 from contest.stepped import Stepped, describe
 from headgate import routing, scheduling
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.simulator.traces import TimedRequest
 
 ONE = Fleet(replicas=1, prefill_tokens_per_s=1024.0, cache_blocks=100)
@@ -27,7 +27,7 @@ def asked(at_s: float, *prefix: int, output_tokens: int = 5) -> TimedRequest:
 
 
 def job(request: TimedRequest, now: float) -> Job:
-    load = EndpointLoad(routing.Endpoint("a", "127.0.0.1", 8000))
+    load = EndpointState(routing.Endpoint("a", "127.0.0.1", 8000))
     return Job(request, load.book(request.prompt_tokens, 0, now), now)
 
 

@@ -15,7 +15,7 @@ class Engine:
     """Prefills one prompt after the other and decodes at one pace; no answer is streamed."""
 
     def __init__(self, seed: int, token_s: float = TOKEN_S) -> None:
-        self.load = fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+        self.load = fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
         self.now = 0.0
         self.free_at = 0.0
         self._token_s = token_s

@@ -7,8 +7,8 @@ from headgate import fleet, routing
 POLICY = fleet.EjectionPolicy()
 
 
-def load(place: int = 0, policy: fleet.EjectionPolicy = POLICY) -> fleet.EndpointLoad:
-    return fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place), policy)
+def load(place: int = 0, policy: fleet.EjectionPolicy = POLICY) -> fleet.EndpointState:
+    return fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place), policy)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ class Engine:
     """Prefills one prompt after the other, with a delay where it was idle."""
 
     def __init__(self) -> None:
-        self.load = fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+        self.load = fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
         self.looked_at = 0.0
         self.free_at = 0.0
         self.strangers = 0

@@ -12,8 +12,8 @@ from headgate.fleet.order import LATE_S, ServingOrder
 TOKEN_S = 1e-4
 
 
-def load() -> fleet.EndpointLoad:
-    return fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+def load() -> fleet.EndpointState:
+    return fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
 
 
 class ShortestFirst:

@@ -20,14 +20,14 @@ TOKEN_S = 1 / 16_000
 SEEDS = st.integers(0, 999)
 
 
-def load(name: str, rates: fleet.Rates) -> fleet.EndpointLoad:
-    endpoint = fleet.EndpointLoad(routing.Endpoint(f"default/{name}", "127.0.0.1", 8000))
+def load(name: str, rates: fleet.Rates) -> fleet.EndpointState:
+    endpoint = fleet.EndpointState(routing.Endpoint(f"default/{name}", "127.0.0.1", 8000))
     endpoint.estimator.join(rates)
     return endpoint
 
 
 def serve(
-    endpoint: fleet.EndpointLoad, token_s: float, rng: random.Random, prompts: int, now: float = 0.0
+    endpoint: fleet.EndpointState, token_s: float, rng: random.Random, prompts: int, now: float = 0.0
 ) -> float:
     """One prompt after the other, in steps that each has in common with the next: so much of the next one is
     over when its first token comes. Says when the last one is."""

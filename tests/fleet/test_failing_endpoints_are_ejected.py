@@ -14,24 +14,24 @@ from headgate import fleet, routing, scheduling
 POLICY = fleet.EjectionPolicy()
 
 
-def load(place: int = 0, policy: fleet.EjectionPolicy = POLICY) -> fleet.EndpointLoad:
-    return fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place), policy)
+def load(place: int = 0, policy: fleet.EjectionPolicy = POLICY) -> fleet.EndpointState:
+    return fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place), policy)
 
 
 REQUEST = scheduling.Request(model="m", prompt_tokens=10)
 
 
 def pick(
-    pool: list[fleet.EndpointLoad],
+    pool: list[fleet.EndpointState],
     now: float,
     rng: random.Random,
-    tried: Sequence[fleet.EndpointLoad] = (),
-) -> fleet.EndpointLoad | None:
+    tried: Sequence[fleet.EndpointState] = (),
+) -> fleet.EndpointState | None:
     choice = scheduling.pick(scheduling.LeastWork(), REQUEST, pool, now, rng, tried)
     return choice.load if choice is not None else None
 
 
-def fail(endpoint: fleet.EndpointLoad, now: float, times: int = POLICY.failures) -> bool:
+def fail(endpoint: fleet.EndpointState, now: float, times: int = POLICY.failures) -> bool:
     return [endpoint.failed(now) for _ in range(times)][-1]
 
 

@@ -15,8 +15,8 @@ from headgate.fleet.estimator import STEP_TOKENS
 PRIOR = fleet.Rates()
 
 
-def load() -> fleet.EndpointLoad:
-    return fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+def load() -> fleet.EndpointState:
+    return fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
 
 
 def test_idle_endpoint_has_no_queue():

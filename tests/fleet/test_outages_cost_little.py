@@ -14,11 +14,11 @@ REQUEST = scheduling.Request(model="m", prompt_tokens=10)
 
 
 def pick(
-    pool: list[fleet.EndpointLoad],
+    pool: list[fleet.EndpointState],
     now: float,
     rng: random.Random,
-    tried: Sequence[fleet.EndpointLoad] = (),
-) -> fleet.EndpointLoad | None:
+    tried: Sequence[fleet.EndpointState] = (),
+) -> fleet.EndpointState | None:
     choice = scheduling.pick(scheduling.LeastWork(), REQUEST, pool, now, rng, tried)
     return choice.load if choice is not None else None
 
@@ -34,7 +34,7 @@ class Pool:
     def __post_init__(self) -> None:
         self._rng = random.Random(1)
         self.loads = [
-            fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", place), self.policy)
+            fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", place), self.policy)
             for place in range(self.size)
         ]
         self.failed: list[float] = []
@@ -48,7 +48,7 @@ class Pool:
         return self
 
     def _one(self, now: float) -> None:
-        tried: list[fleet.EndpointLoad] = []
+        tried: list[fleet.EndpointState] = []
         while len(tried) <= RETRIES:
             load = pick(self.loads, now, self._rng, tried)
             if load is None:
@@ -119,7 +119,7 @@ def test_endpoint_that_fails_one_request_in_three():
 
 def test_being_needed_does_not_make_ejections_longer():
     """An endpoint that is asked since the others are worse, and serves now and then, is not out for ever."""
-    endpoint = fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 1))
+    endpoint = fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 1))
     for at in range(100):
         for _ in range(5):
             endpoint.failed(float(at))

@@ -5,8 +5,8 @@ import pytest
 from headgate import fleet, routing
 
 
-def load() -> fleet.EndpointLoad:
-    return fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+def load() -> fleet.EndpointState:
+    return fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
 
 
 def reading(at: float, **said) -> fleet.EngineReading:

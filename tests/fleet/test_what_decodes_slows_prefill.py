@@ -13,8 +13,8 @@ from headgate.fleet.pool_rates import MAX_BESIDE_TOKENS, MIN_BESIDE_TOKENS, PRIO
 TOKEN_S = fleet.Rates().token_s
 
 
-def load(rates: fleet.Rates | None = None) -> fleet.EndpointLoad:
-    endpoint = fleet.EndpointLoad(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
+def load(rates: fleet.Rates | None = None) -> fleet.EndpointState:
+    endpoint = fleet.EndpointState(routing.Endpoint("default/pod-0", "127.0.0.1", 8000))
     if rates is not None:
         endpoint.estimator.join(rates)
     return endpoint

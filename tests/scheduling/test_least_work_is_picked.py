@@ -13,22 +13,22 @@ from headgate.fleet.ledger import DECODE_WORK_TOKENS
 REQUEST = scheduling.Request(model="m", prompt_tokens=10)
 
 
-def loads(*work: int) -> list[fleet.EndpointLoad]:
+def loads(*work: int) -> list[fleet.EndpointState]:
     made = []
     for place, tokens in enumerate(work):
-        load = fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
+        load = fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
         load.prefill_tokens = tokens
         made.append(load)
     return made
 
 
 def pick(
-    pool: list[fleet.EndpointLoad],
+    pool: list[fleet.EndpointState],
     now: float,
     rng: random.Random,
-    tried: Sequence[fleet.EndpointLoad] = (),
+    tried: Sequence[fleet.EndpointState] = (),
     max_requests: int = sys.maxsize,
-) -> fleet.EndpointLoad | None:
+) -> fleet.EndpointState | None:
     choice = scheduling.pick(scheduling.LeastWork(), REQUEST, pool, now, rng, tried, max_requests)
     return choice.load if choice is not None else None
 

@@ -36,7 +36,7 @@ class Fleet:
             roles[endpoint] = routing.Role(
                 prefills=name[0] in "pb", decodes=name[0] in "dbx", group=of, bootstrap_port=1
             )
-            self.loads[name] = fleet.EndpointLoad(endpoint)
+            self.loads[name] = fleet.EndpointState(endpoint)
         phases = routing.PrefillDecode(connector="nixl", roles=roles)
         self.pairs = Pairs(list(self.loads.values()), phases)
         self.policy = scheduling.PredictedFirstToken(self.caches)

@@ -17,7 +17,7 @@ from contest.beliefs import OwnPicks
 from contest.policies.published import Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 
 IMBALANCE = 8
@@ -32,8 +32,8 @@ class PrefixCache(Published):
         super().__init__(setup, OwnPicks(tokens // BLOCK_TOKENS))
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         counts = [load.requests for load in loads]
         if max(counts) - min(counts) <= IMBALANCE:
             bound = statistics.fmean(counts) + DEVIATIONS * statistics.pstdev(counts)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contest.beliefs import OwnPicks
 from contest.policies.published import Published
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Choice, Request
 
 OBJECTIVE_S = 2.0
@@ -29,8 +29,8 @@ class DualMap(Published):
         self._seen: Counter[int] = Counter()
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         key = self._key(request.prefix, len(loads))
         pair = [loads[random.Random(2 * key + which).randrange(len(loads))] for which in (0, 1)]
         first_s = {load: self._first_token_s(request, load, now) for load in pair}
@@ -39,7 +39,7 @@ class DualMap(Published):
             return max(within, key=lambda load: (self.held(request, load, now), -first_s[load]))
         return min(pair, key=lambda load: first_s[load])
 
-    def _first_token_s(self, request: Request, load: EndpointLoad, now: float) -> float:
+    def _first_token_s(self, request: Request, load: EndpointState, now: float) -> float:
         tokens = load.prefill_tokens + self.uncached_tokens(request, load, now)
         return tokens / self.setup.prefill_tokens_per_s
 

@@ -16,7 +16,7 @@ from contest.beliefs import KvEvents
 from contest.policies.published import Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 
 
@@ -27,9 +27,9 @@ class Linear(Published):
         super().__init__(setup, KvEvents())
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
-        def cost(load: EndpointLoad) -> float:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
+        def cost(load: EndpointState) -> float:
             prefill = load.prefill_tokens + self.uncached_tokens(request, load, now)
             return prefill / BLOCK_TOKENS + self.prompt_blocks[load] + len(request.prefix)
 
@@ -43,9 +43,9 @@ class LMetric(Published):
         super().__init__(setup, KvEvents())
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
-        def cost(load: EndpointLoad) -> float:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
+        def cost(load: EndpointState) -> float:
             prefill = load.prefill_tokens + self.uncached_tokens(request, load, now)
             return prefill * (load.requests + 1)
 

@@ -20,7 +20,7 @@ from contest.beliefs import OwnPicks
 from contest.policies.published import Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad, EngineReading
+from headgate.fleet import EndpointState, EngineReading
 from headgate.scheduling import Request
 
 MAX_WAITING = 10
@@ -45,37 +45,37 @@ class DefaultPlugins(Published):
         )
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         kept = [load for load in loads if _waiting(load) < MAX_WAITING] or loads
         scores = [least_request(kept), least_latency(kept), self._prefix_cache(request, kept, now)]
         return least(kept, rng, lambda load: -sum(score[load] for score in scores))
 
     def _prefix_cache(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float
-    ) -> Mapping[EndpointLoad, int]:
+        self, request: Request, loads: Sequence[EndpointState], now: float
+    ) -> Mapping[EndpointState, int]:
         blocks = min(len(request.prefix), MATCHED_BLOCKS * BLOCK_BYTES // (BLOCK_TOKENS * BYTES_PER_TOKEN))
         held = {load: self.held(request, load, now) for load in loads}
         top = sorted(loads, key=lambda load: -held[load])[:TOP_MATCHES]
         return {load: int(100 * held[load] / blocks) if blocks and load in top else 0 for load in loads}
 
 
-def least_request(loads: Sequence[EndpointLoad]) -> Mapping[EndpointLoad, int]:
+def least_request(loads: Sequence[EndpointState]) -> Mapping[EndpointState, int]:
     """Scores by what is in flight, and what of it does not run."""
     bases = {load: load.requests + WAITING_WEIGHT * max(load.requests - _running(load), 0) for load in loads}
     most = max(bases.values())
     return {load: int((most - base) / most * 100) if most else 100 for load, base in bases.items()}
 
 
-def _waiting(load: EndpointLoad) -> int:
+def _waiting(load: EndpointState) -> int:
     return (load.reading.waiting or 0) if load.reading is not None else 0
 
 
-def _running(load: EndpointLoad) -> int:
+def _running(load: EndpointState) -> int:
     return (load.reading.running or 0) if load.reading is not None else 0
 
 
-def least_latency(loads: Sequence[EndpointLoad]) -> Mapping[EndpointLoad, int]:
+def least_latency(loads: Sequence[EndpointState]) -> Mapping[EndpointState, int]:
     """Scores by what engines measured in the last second."""
     times = {load: _times_s(load.reading) for load in loads}
     known = {load: each for load, each in times.items() if min(each) > 0.0}

@@ -21,7 +21,7 @@ from contest.beliefs import KvEvents, OwnPicks
 from contest.policies.published import Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 
 PREFIX, QUEUE, KV = 3.0, 2.0, 2.0
@@ -39,13 +39,13 @@ class Weighted(Published):
         super().__init__(setup, KvEvents(SPECULATIVE_S))
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         waiting = {load: (load.reading.waiting or 0) if load.reading else 0 for load in loads}
         longest = max(waiting.values())
         span = longest - min(waiting.values())
 
-        def cost(load: EndpointLoad) -> float:
+        def cost(load: EndpointState) -> float:
             prefix = self.held(request, load, now) / (len(request.prefix) or 1)
             queue = (longest - waiting[load]) / span if span else 1.0
             usage = (load.reading.kv_usage or 0.0) if load.reading else 0.0
@@ -59,15 +59,15 @@ class Affinity(Published):
         super().__init__(setup, OwnPicks(setup.cache_blocks, MATCHED_BLOCKS))
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         return least(
             self._kept(request, loads, now),
             rng,
             lambda load: load.prefill_tokens + self.uncached_tokens(request, load, now),
         )
 
-    def _kept(self, request: Request, loads: Sequence[EndpointLoad], now: float) -> Sequence[EndpointLoad]:
+    def _kept(self, request: Request, loads: Sequence[EndpointState], now: float) -> Sequence[EndpointState]:
         blocks = min(len(request.prefix), MATCHED_BLOCKS)
         sticky = [load for load in loads if self.held(request, load, now) >= AFFINITY * blocks > 0.0]
         others = [load for load in loads if load not in sticky]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contest.beliefs import OwnPicks
 from contest.policies.published import Published, least
 from contest.setup import Setup, Truth
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 from headgate.scheduling.predicted import DELAYED_PER_WAITING, MAX_DELAYED
 
@@ -21,8 +21,8 @@ class Soonest(Published):
         self.truth = truth
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         delayed_s = self.delayed(loads) * len(loads) / sum(map(self.truth.prefill_tokens_per_s, loads))
         return least(
             loads,
@@ -34,10 +34,10 @@ class Soonest(Published):
             ),
         )
 
-    def prefill_s(self, request: Request, load: EndpointLoad, now: float) -> float:
+    def prefill_s(self, request: Request, load: EndpointState, now: float) -> float:
         return self.uncached_tokens(request, load, now) / self.truth.prefill_tokens_per_s(load)
 
-    def delayed(self, loads: Sequence[EndpointLoad]) -> float:
+    def delayed(self, loads: Sequence[EndpointState]) -> float:
         """Requests that a prefill is taken to delay."""
         return 0.0
 
@@ -45,7 +45,7 @@ class Soonest(Published):
 class Priced(Soonest):
     """The default policy's formula on exact figures."""
 
-    def delayed(self, loads: Sequence[EndpointLoad]) -> float:
+    def delayed(self, loads: Sequence[EndpointState]) -> float:
         waiting = sum(map(self.truth.waiting, loads)) / len(loads)
         return min(DELAYED_PER_WAITING * waiting, MAX_DELAYED)
 
@@ -56,8 +56,8 @@ class Sticky(Soonest):
     STICKINESS_S = 0.5
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         first_s = {
             load: self.truth.queue_s(request, load, now) + self.prefill_s(request, load, now)
             for load in loads

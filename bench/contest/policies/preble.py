@@ -26,7 +26,7 @@ from contest.beliefs import OwnPicks
 from contest.policies.published import Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Choice, Request
 from headgate.simulator.traces import TimedRequest
 
@@ -42,20 +42,20 @@ class E2(Published):
     def __init__(self, setup: Setup) -> None:
         self._caches = OwnPicks(setup.cache_blocks)
         super().__init__(setup, self._caches)
-        self._window: deque[tuple[float, EndpointLoad, int, Sequence[int]]] = deque()
-        self._missed_tokens: dict[EndpointLoad, int] = defaultdict(int)
-        self._used: dict[EndpointLoad, Counter[int]] = defaultdict(Counter)
+        self._window: deque[tuple[float, EndpointState, int, Sequence[int]]] = deque()
+        self._missed_tokens: dict[EndpointState, int] = defaultdict(int)
+        self._used: dict[EndpointState, Counter[int]] = defaultdict(Counter)
         """How many requests of the window had each block."""
         self._began: dict[int, float] = {}
-        self._tpots_s: dict[EndpointLoad, deque[float]] = defaultdict(
+        self._tpots_s: dict[EndpointState, deque[float]] = defaultdict(
             lambda: deque([FIRST_TPOT_S], maxlen=REMEMBERED)
         )
         self._answers: deque[int] = deque([FIRST_ANSWER_TOKENS], maxlen=REMEMBERED)
-        self._decode_s: dict[EndpointLoad, float] = defaultdict(lambda: FIRST_TPOT_S * FIRST_ANSWER_TOKENS)
+        self._decode_s: dict[EndpointState, float] = defaultdict(lambda: FIRST_TPOT_S * FIRST_ANSWER_TOKENS)
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         self._expire(now)
         held = {load: self.held(request, load, now) for load in loads}
         longest = max(held.values())
@@ -78,10 +78,10 @@ class E2(Published):
     def _prefill_s(self, tokens: int) -> float:
         return tokens / self.setup.prefill_tokens_per_s
 
-    def _load_s(self, load: EndpointLoad) -> float:
+    def _load_s(self, load: EndpointState) -> float:
         return self._prefill_s(self._missed_tokens[load]) + load.requests * self._decode_s[load]
 
-    def _eviction_s(self, load: EndpointLoad, blocks: int) -> float:
+    def _eviction_s(self, load: EndpointState, blocks: int) -> float:
         used = self._used[load]
         return self._prefill_s(
             BLOCK_TOKENS * sum(used[block] for block in self._caches.would_evict(load, blocks))
@@ -100,10 +100,10 @@ class E2(Published):
         self._missed_tokens[choice.load] += missed
         self._used[choice.load].update(request.prefix)
 
-    def first_token(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+    def first_token(self, request: TimedRequest, load: EndpointState, now: float) -> None:
         self._began[id(request)] = now
 
-    def ended(self, request: TimedRequest, load: EndpointLoad, now: float) -> None:
+    def ended(self, request: TimedRequest, load: EndpointState, now: float) -> None:
         super().ended(request, load, now)
         took_s = now - self._began.pop(id(request), now)
         self._answers.append(request.output_tokens)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from contest.policies.published import Published, least
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Request
 
 
 class Random(Published):
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         return rng.choice(loads)
 
 
@@ -24,16 +24,16 @@ class RoundRobin(Published):
         self._turn = 0
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         self._turn += 1
         return loads[self._turn % len(loads)]
 
 
 class LeastRequest(Published):
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         return least(loads, rng, lambda load: load.requests)
 
 
@@ -43,6 +43,6 @@ class LeastWorkSeconds(Published):
     scrape_s = 1.0
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         return least(loads, rng, lambda load: load.estimator.queue_s(now))

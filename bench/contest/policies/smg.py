@@ -22,7 +22,7 @@ from contest.beliefs import OwnPicks
 from contest.policies.published import Page, Published, least
 from contest.replicas import BLOCK_TOKENS
 from contest.setup import Setup
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling import Choice, Request
 
 BALANCE_ABSOLUTE = 64
@@ -40,8 +40,8 @@ class CacheAware(Published):
         super().__init__(setup, OwnPicks(TREE_CHARACTERS // CHARACTERS_PER_TOKEN // BLOCK_TOKENS))
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         counts = [load.requests for load in loads]
         most, fewest = max(counts), min(counts)
         if most - fewest <= BALANCE_ABSOLUTE or most <= BALANCE_RELATIVE * fewest:
@@ -66,17 +66,17 @@ class LeastLoad(Published):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._polls: dict[EndpointLoad, _Poll] = {}
-        self._sent_tokens: dict[EndpointLoad, int] = defaultdict(int)
+        self._polls: dict[EndpointState, _Poll] = {}
+        self._sent_tokens: dict[EndpointState, int] = defaultdict(int)
 
     def choose(
-        self, request: Request, loads: Sequence[EndpointLoad], now: float, rng: random.Random
-    ) -> EndpointLoad:
+        self, request: Request, loads: Sequence[EndpointState], now: float, rng: random.Random
+    ) -> EndpointState:
         if len(self._polls) < len(loads):
             return least(loads, rng, lambda load: load.requests)
         return least(loads, rng, self._seconds)
 
-    def _seconds(self, load: EndpointLoad) -> float:
+    def _seconds(self, load: EndpointState) -> float:
         poll = self._polls[load]
         tokens = poll.waiting_tokens + self._sent_tokens[load]
         usage = min(poll.kv_usage, MAX_KV_USAGE)
@@ -86,7 +86,7 @@ class LeastLoad(Published):
         super().booked(request, choice, now)
         self._sent_tokens[choice.load] += request.prompt_tokens
 
-    def scraped(self, load: EndpointLoad, page: Page, now: float) -> None:
+    def scraped(self, load: EndpointState, page: Page, now: float) -> None:
         before = self._polls.get(load)
         throughput = 0.0
         if before is not None and now > before.at:

@@ -10,7 +10,7 @@ from headgate.fleet.blame import SharedStatuses
 from headgate.fleet.ejection import EjectionPolicy, ejected, hung, most_ejected, without_requests
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.evidence import Evidence
-from headgate.fleet.ledger import Asked, Booking, EndpointLoad, Ledger
+from headgate.fleet.ledger import Booking, EndpointState, Ledger, ModelPath
 from headgate.fleet.observation import Observation, ReadingState
 from headgate.fleet.outliers import Tally
 from headgate.fleet.pool_rates import PoolRates
@@ -25,14 +25,14 @@ from headgate.fleet.waits import Waits
 __all__ = [
     "ACCEPTED_AFTER_S",
     "AnswerSizes",
-    "Asked",
     "Booking",
     "EjectionPolicy",
-    "EndpointLoad",
+    "EndpointState",
     "EngineReading",
     "Estimator",
     "Evidence",
     "Ledger",
+    "ModelPath",
     "Observation",
     "PoolRates",
     "Prediction",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 
 Place: TypeAlias = Literal["loaded", "fits", "full", "unknown"]
 """`full`: as many others are in use as fit into one batch, so that a request would wait for a place;
 `unknown`: the engine does not answer to the name, as far as its list of models or a 404 of it goes."""
 
 
-def place(load: EndpointLoad, adapter: str) -> Place:
+def place(load: EndpointState, adapter: str) -> Place:
     """How an adapter stands with an endpoint, by the requests on their way and by the last reading.
 
     An endpoint of which nothing is known counts as one that has a place.
@@ -35,12 +35,12 @@ def place(load: EndpointLoad, adapter: str) -> Place:
     return "fits" if len(in_use(load)) < limit else "full"
 
 
-def not_lacking(adapter: str, loads: Sequence[EndpointLoad]) -> Sequence[EndpointLoad]:
+def not_lacking(adapter: str, loads: Sequence[EndpointState]) -> Sequence[EndpointState]:
     """Those that have not answered 404 for an adapter lately; all if there are none."""
     return [load for load in loads if adapter not in load.lacking] or loads
 
 
-def in_use(load: EndpointLoad) -> set[str]:
+def in_use(load: EndpointState) -> set[str]:
     """The adapters that requests on an endpoint use or wait for, whoever sent them."""
     reading = load.reading
     if reading is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.fleet.ledger import EndpointLoad
+    from headgate.fleet.ledger import EndpointState
 
 TOO_MANY = 429
 UNAVAILABLE = frozenset({502, 503, 504})
@@ -49,7 +49,7 @@ class SharedStatuses:
     __slots__ = ("_alone", "_refuted", "_until", "alone_until")
 
     def __init__(self) -> None:
-        self._alone: dict[Hashable, tuple[EndpointLoad, int, float]] = {}
+        self._alone: dict[Hashable, tuple[EndpointState, int, float]] = {}
         """Who gave one where no other endpoint was asked, with the status, and until when that counts."""
         self.alone_until = -math.inf
         """Until when there may be any of these."""
@@ -62,7 +62,7 @@ class SharedStatuses:
         _bound(self._until)
         self._until[key] = now + REMEMBERED_S
 
-    def alone(self, key: Hashable, load: EndpointLoad, status: int, now: float) -> None:
+    def alone(self, key: Hashable, load: EndpointState, status: int, now: float) -> None:
         """An endpoint gave one, and no other can be asked: the next request with this key goes to another, if
         it asks `alone_with`. If that one gives it as well, they agree."""
         other, _, until = self._alone.pop(key, (load, status, 0.0))
@@ -75,14 +75,14 @@ class SharedStatuses:
         self.alone_until = now + REMEMBERED_S
         self._alone[key] = load, status, self.alone_until
 
-    def alone_with(self, keys: Iterable[Hashable], now: float) -> list[EndpointLoad]:
+    def alone_with(self, keys: Iterable[Hashable], now: float) -> list[EndpointState]:
         """Those that a request with these keys had better not go to."""
         known = (self._alone.get(key) for key in keys)
         return [each[0] for each in known if each is not None and each[2] > now]
 
     def served(
-        self, keys: Callable[[], Iterable[Hashable]], load: EndpointLoad, now: float
-    ) -> Sequence[tuple[EndpointLoad, int]]:
+        self, keys: Callable[[], Iterable[Hashable]], load: EndpointState, now: float
+    ) -> Sequence[tuple[EndpointState, int]]:
         """An endpoint serves a request with these keys: if others agree on a rejection of the like, they are
         at fault, and for `REFUTED_S` that is not enough. Returns who gave one alone, with its status."""
         if not self._until and self.alone_until <= now:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from headgate.fleet.blame import SharedStatuses
-from headgate.fleet.ledger import LACKING_S, Asked, EndpointLoad
+from headgate.fleet.ledger import LACKING_S, EndpointState, ModelPath
 from headgate.fleet.outliers import Tally
 from headgate.fleet.waits import Waits
 
@@ -33,21 +33,21 @@ class Evidence:
         self.unserved_until = -math.inf
         """Until when an endpoint may be known not to serve some path or model that others serve."""
 
-    def failed(self, load: EndpointLoad, reason: str, now: float, attempts: int) -> bool:
+    def failed(self, load: EndpointState, reason: str, now: float, attempts: int) -> bool:
         """Counts a failure of an endpoint; says whether it is ejected for it. `attempts` are all that the
         pool has made so far."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
         return load.failed(now, reason) or load.stands_out(self.tally, now)
 
-    def disappointed(self, load: EndpointLoad, reason: str, now: float, attempts: int) -> bool:
+    def disappointed(self, load: EndpointState, reason: str, now: float, attempts: int) -> bool:
         """Counts a response that is no failure by itself, as it may be the client's fault that it says
         nothing: an endpoint is ejected for it only if it does so far more often than the others."""
         load.tally.failed(now, load.started)
         self.tally.failed(now, attempts)
         return load.disappoints(now, reason) or load.stands_out(self.tally, now)
 
-    def not_found(self, load: EndpointLoad, asked: Asked, now: float) -> bool:
+    def not_found(self, load: EndpointState, asked: ModelPath, now: float) -> bool:
         """Notes that an endpoint answered 404 for what another serves. Says whether it is well otherwise."""
         if not load.does_not_serve(asked, now):
             return False

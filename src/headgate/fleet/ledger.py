@@ -26,13 +26,13 @@ takes to prefill; the learned estimate of each endpoint replaces this figure.
 LACKING_S = 60.0
 """An endpoint that does not know an adapter is asked again after this time: somebody may have loaded it."""
 MAX_LACKING = 1024
-Asked: TypeAlias = tuple[str, str]
+ModelPath: TypeAlias = tuple[str, str]
 """What a 404 may depend on: the model and the path of a request."""
 MAX_ADAPTERS = 64
 """So many are taken for loaded at most, where an engine does not say how many it has places for."""
 
 
-class EndpointLoad(EndpointHealth):
+class EndpointState(EndpointHealth):
     """The open account of one endpoint, and its health. Changed only through methods."""
 
     __slots__ = (
@@ -70,9 +70,9 @@ class EndpointLoad(EndpointHealth):
         """Those that it has loaded, as far as it was sent requests for them: the one used last is last."""
         self.lacking: dict[str, tuple[float, frozenset[str] | None]] = {}
         """Adapters that it said it does not know: until when that counts, and its list of models then."""
-        self.served: Asked | None = None
+        self.served: ModelPath | None = None
         """What it served last."""
-        self.unserved: dict[Asked, float] = {}
+        self.unserved: dict[ModelPath, float] = {}
         """What it answered 404 for while it serves other requests: until when that counts."""
         self.decoding = 0
         """Those of its requests that have their first token."""
@@ -122,7 +122,7 @@ class EndpointLoad(EndpointHealth):
             self.lacking.clear()
         self.lacking[adapter] = now + LACKING_S, self.reading.models if self.reading is not None else None
 
-    def does_not_serve(self, asked: Asked, now: float) -> bool:
+    def does_not_serve(self, asked: ModelPath, now: float) -> bool:
         """Notes that it answered 404 for what another endpoint serves. Says whether it is well nevertheless:
         it serves requests of other kinds, so that it is asked for none of this kind for a while."""
         if self.served is None or self.served == asked:
@@ -182,7 +182,7 @@ class Booking(BookedPrompt):
 
     def __init__(
         self,
-        load: EndpointLoad,
+        load: EndpointState,
         uncached_tokens: int,
         output_tokens: int,
         now: float,
@@ -249,7 +249,7 @@ class Booking(BookedPrompt):
             self._leave_prefill(load)
         load.estimator.ended(self, now, answer_tokens)
 
-    def _leave_prefill(self, load: EndpointLoad) -> None:
+    def _leave_prefill(self, load: EndpointState) -> None:
         load.prefill_tokens -= self.uncached_tokens
         if not self.is_streamed:
             load.unseen_tokens -= self.uncached_tokens
@@ -267,13 +267,13 @@ class Ledger:
 
     def __init__(self, policy: EjectionPolicy | None = None) -> None:
         self._policy = policy or EjectionPolicy()
-        self._loads: dict[Endpoint, EndpointLoad] = {}
+        self._loads: dict[Endpoint, EndpointState] = {}
 
-    def load(self, endpoint: Endpoint) -> EndpointLoad:
+    def load(self, endpoint: Endpoint) -> EndpointState:
         """The account of an endpoint, opened on first use."""
         load = self._loads.get(endpoint)
         if load is None:
-            load = self._loads[endpoint] = EndpointLoad(endpoint, self._policy)
+            load = self._loads[endpoint] = EndpointState(endpoint, self._policy)
         return load
 
     def change(self, policy: EjectionPolicy) -> None:
@@ -282,7 +282,7 @@ class Ledger:
         for load in self._loads.values():
             load.policy = policy
 
-    def keep(self, endpoints: Iterable[Endpoint]) -> list[EndpointLoad]:
+    def keep(self, endpoints: Iterable[Endpoint]) -> list[EndpointState]:
         """Closes the accounts of all other endpoints, but for those with requests, and returns them.
 
         An endpoint that comes back while its requests still run must not look idle.
@@ -300,7 +300,7 @@ class Ledger:
             "work_tokens": sum(load.work_tokens for load in self._loads.values()),
         }
 
-    def loads(self) -> list[EndpointLoad]:
+    def loads(self) -> list[EndpointState]:
         return list(self._loads.values())
 
     def validate(self) -> None:

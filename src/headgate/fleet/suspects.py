@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from headgate.fleet import blame
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 
 ACCEPTED_AFTER_S = 2.0
 """An endpoint that works on a request for this long has not rejected it, and rejections come fast."""
@@ -15,7 +15,7 @@ ACCEPTED_AFTER_S = 2.0
 class Suspect(NamedTuple):
     """An endpoint and the status that it sent."""
 
-    load: EndpointLoad
+    load: EndpointState
     status: int
     back_at: float | None
     """When it wants requests again; None where it did not say so."""
@@ -39,7 +39,7 @@ class Suspects:
 
     def add(
         self,
-        load: EndpointLoad,
+        load: EndpointState,
         status: int,
         now: float,
         back_at: float | None = None,
@@ -52,7 +52,7 @@ class Suspects:
 
     def rejected(
         self,
-        load: EndpointLoad,
+        load: EndpointState,
         status: int,
         back_at: float | None,
         statuses: blame.SharedStatuses,

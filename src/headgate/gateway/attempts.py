@@ -23,7 +23,7 @@ from headgate.gateway.delivery import Delivery
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import Asked, EndpointLoad, Suspect
+    from headgate.fleet import EndpointState, ModelPath, Suspect
     from headgate.gateway.connections import EndpointConnections
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.upstream import UpstreamConnection
@@ -100,7 +100,7 @@ class Attempts(Delivery):
             proxy.kv_events.sent(self.decision, choice, now)
         self._ask(pool, load, now)
 
-    def _ask(self, pool: PoolState, load: EndpointLoad, now: float) -> None:
+    def _ask(self, pool: PoolState, load: EndpointState, now: float) -> None:
         """Sends the payload to an endpoint, on a connection that there is or is made."""
         timeout_s = pool.pool.timeout_s
         if timeout_s is not None:
@@ -117,7 +117,7 @@ class Attempts(Delivery):
         assert self.load is not None
         self._connecting = self._proxy.spawn(self._connect(connections, self.pool, self.load))
 
-    async def _connect(self, connections: EndpointConnections, pool: PoolState, load: EndpointLoad) -> None:
+    async def _connect(self, connections: EndpointConnections, pool: PoolState, load: EndpointState) -> None:
         """Connects to an endpoint. If that takes long, the request goes to another meanwhile, and what comes
         of the connection tells only of the endpoint."""
         proxy = self._proxy
@@ -273,7 +273,7 @@ class Attempts(Delivery):
 
     def _suspect(
         self,
-        load: EndpointLoad,
+        load: EndpointState,
         status: int,
         now: float,
         back_at: float | None = None,
@@ -294,7 +294,7 @@ class Attempts(Delivery):
             if not (is_lack and pool.evidence.not_found(each.load, self._asked(), now)):
                 self._proxy.health.failed(pool, each.load, each.reason, now)
 
-    def _passed_over(self, pool: PoolState, now: float) -> list[EndpointLoad]:
+    def _passed_over(self, pool: PoolState, now: float) -> list[EndpointState]:
         """Endpoints that rejected requests of the like, while others may serve them."""
         evidence = pool.evidence
         lacking = pool.not_serving(self._asked(), now) if evidence.unserved_until > now else []
@@ -302,7 +302,7 @@ class Attempts(Delivery):
             lacking += evidence.shared.alone_with(self._shared_keys(), now)
         return lacking
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> ModelPath:
         return self.decision.upstream_model, self.request.path
 
     def _is_open(self, pool: PoolState, status: int, now: float, *, is_shared: bool) -> bool:
@@ -329,7 +329,7 @@ class Attempts(Delivery):
         self._end_booking(self._proxy.now())
         self._note_tried(load, reason, self.attempt_at)
 
-    def _note_tried(self, load: EndpointLoad, reason: str, began_at: float) -> None:
+    def _note_tried(self, load: EndpointState, reason: str, began_at: float) -> None:
         """Keeps what became of an attempt."""
         if self.failed_attempts is None:
             self.failed_attempts = []

@@ -19,7 +19,7 @@ from headgate.gateway.pieces import Pieces
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import Booking, EndpointLoad, Suspects
+    from headgate.fleet import Booking, EndpointState, Suspects
     from headgate.flow.limits import Reservation
     from headgate.gateway.handover import Handover
     from headgate.gateway.limiting.waiter import Waiter
@@ -83,7 +83,7 @@ class Delivery(ABC):
         """Of the last attempt."""
         self.handover: Handover | None = None
         """Of a request that comes to a pool where prefill and decode are apart."""
-        self.load: EndpointLoad | None = None
+        self.load: EndpointState | None = None
         self.booking: Booking | None = None
         self.prefix_used_at: float | None = None
         """When the endpoint last used the end of what it is believed to hold of the prompt."""
@@ -107,7 +107,7 @@ class Delivery(ABC):
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | Waiter | large.Reading | None = None
-        self._tried: list[EndpointLoad] = []
+        self._tried: list[EndpointState] = []
 
     @abstractmethod
     def _attempt(self, now: float) -> None:

@@ -34,7 +34,7 @@ from headgate.gateway.refusals import Refusal
 from headgate.gateway.request import Header, Request
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
 
 __all__ = ["DEFAULT_PATH", "View", "explain"]
 
@@ -253,7 +253,7 @@ class _Endpoints:
         out = fleet.ejected(self._pool.loads, self._view.now)
         return [self._one(load, load in out) for load in self._pool.loads]
 
-    def _one(self, load: EndpointLoad, is_ejected: bool) -> EndpointShown:
+    def _one(self, load: EndpointState, is_ejected: bool) -> EndpointShown:
         is_full = load.requests >= self._view.max_requests
         state = "full" if is_full else in_flight.state(load, is_ejected, self._view.now)
         return EndpointShown(
@@ -266,7 +266,7 @@ class _Endpoints:
             why=self._why(load, state),
         )
 
-    def _why(self, load: EndpointLoad, state: str) -> str:
+    def _why(self, load: EndpointState, state: str) -> str:
         now = self._view.now
         if load is self._picked and state != "healthy":
             return "no other is better"

@@ -15,7 +15,7 @@ from headgate import scheduling
 from headgate.gateway import handover, terms
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.gateway.decision import Decision
     from headgate.gateway.pool_state import PoolState
 
@@ -29,7 +29,7 @@ class Picked:
     """Who would answer, and who would prefill for it."""
 
     choice: scheduling.Choice | None
-    reasons: Mapping[EndpointLoad, str]
+    reasons: Mapping[EndpointState, str]
     """Why each endpoint that may be asked was picked, or not."""
     pair: scheduling.Pair | None = None
     terms: scheduling.Terms = field(default_factory=scheduling.Terms)
@@ -47,7 +47,7 @@ class Picked:
         return [f"{told} by {self.connector}"]
 
 
-def asked_of(pool: PoolState, now: float, max_requests: int) -> Sequence[EndpointLoad]:
+def asked_of(pool: PoolState, now: float, max_requests: int) -> Sequence[EndpointState]:
     """The endpoints that may be asked to answer."""
     loads = pool.loads if pool.pairs is None else pool.pairs.decode
     return scheduling.candidates(loads, now, _rng(), (), max_requests)

@@ -18,7 +18,7 @@ from headgate.gateway.terms import terms
 from headgate.gateway.usage import CACHED_TOKENS, with_cached
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.gateway.decision import Decision
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
@@ -72,14 +72,14 @@ class Handover:
         self.pair: scheduling.Pair | None = None
         self.prefill: Prefill | None = None
         """The last attempt at it; None if there was none."""
-        self.tried: list[EndpointLoad] = []
+        self.tried: list[EndpointState] = []
         """Endpoints that failed to prefill it."""
         self.decision = ""
         """`remote`, or why the endpoint that answers does it all."""
 
     # -- who serves
 
-    def pick(self, pool: PoolState, tried: list[EndpointLoad]) -> scheduling.Pair | None:
+    def pick(self, pool: PoolState, tried: list[EndpointState]) -> scheduling.Pair | None:
         """The next pair: with what was prefilled already, where that can be fetched. Changes nothing."""
         self._read_terms(pool)
         if pool.pairs is None:

@@ -43,25 +43,25 @@ class Health:
         self._is_behind = now - self._swept_at > BEHIND_S
         self._swept_at = now
 
-    def attempt_failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+    def attempt_failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts an attempt for which the endpoint is to blame: it gave no answer, or one like 503."""
         self._recorder.attempt_failed(pool, reason)
         self.failed(pool, load, reason, now)
 
-    def failed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+    def failed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts a failure of an endpoint, which may eject it."""
         if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
             pool.queue.room.refresh_endpoints()
 
-    def disappointed(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+    def disappointed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
         attempts = pool.budget.requests + pool.budget.granted
         if pool.evidence.disappointed(load, reason, now, attempts):
             self._ejected(pool, load, reason, now)
 
-    def rests(self, pool: PoolState, load: fleet.EndpointLoad, seconds: float, now: float) -> float:
+    def rests(self, pool: PoolState, load: fleet.EndpointState, seconds: float, now: float) -> float:
         """Notes that an endpoint wants no requests for so long; says until when it gets none."""
         if load.resting_until <= now:
             self._recorder.ejected(pool, "retry_after")
@@ -69,14 +69,14 @@ class Health:
             log.info("%s (%s) of %s gets no requests for %g s, as it asked (Retry-After)", *where, seconds)
         return load.rests(now, seconds)
 
-    def hangs(self, pool: PoolState, load: fleet.EndpointLoad, now: float) -> None:
+    def hangs(self, pool: PoolState, load: fleet.EndpointState, now: float) -> None:
         """Ejects an endpoint that answers nothing."""
         if load.ejected_until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
                 pool.queue.room.refresh_endpoints()
 
-    def is_stopped(self, pool: PoolState, load: fleet.EndpointLoad, long_s: float, now: float) -> bool:
+    def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's
         own, while others of its pool are heard of. It is asked if it was not."""
         watch = self._scraper.watch(load)
@@ -91,19 +91,19 @@ class Health:
             if other is not load and other.ejected_until <= now
         )
 
-    def is_silent(self, pool: PoolState, load: fleet.EndpointLoad, since: float) -> bool:
+    def is_silent(self, pool: PoolState, load: fleet.EndpointState, since: float) -> bool:
         """Whether no part of any response came from an endpoint since then, though one came from another of
         its pool."""
         if self._is_behind or load.heard_at >= since:
             return False
         return any(other.heard_at > since for other in pool.loads)
 
-    def _heard_at(self, load: fleet.EndpointLoad) -> float:
+    def _heard_at(self, load: fleet.EndpointState) -> float:
         """When it last sent a part of an answer to anybody here."""
         watch = self._scraper.watch(load)
         return load.heard_at if watch is None else max(load.heard_at, watch.heard_at)
 
-    def _ejected(self, pool: PoolState, load: fleet.EndpointLoad, reason: str, now: float) -> None:
+    def _ejected(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         if load in fleet.ejected(pool.loads, now):
             self._recorder.ejected(pool, reason)
             what = f"is ejected for {load.ejected_for_s:g} s"
@@ -114,7 +114,7 @@ class Health:
         )
 
 
-def why(load: fleet.EndpointLoad) -> str:
+def why(load: fleet.EndpointState) -> str:
     """What an endpoint was last ejected for, in words that follow "after"."""
     if load.reasons and load.reasons[-1] == HANG:
         return "answering none of its requests, while other endpoints answered theirs"

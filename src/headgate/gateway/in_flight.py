@@ -100,7 +100,7 @@ def _pool(proxy: Proxy, pool: PoolState, now: float) -> list[Shown]:
     ]
 
 
-def _endpoint(pool: PoolState, load: fleet.EndpointLoad, is_ejected: bool, now: float) -> Shown:
+def _endpoint(pool: PoolState, load: fleet.EndpointState, is_ejected: bool, now: float) -> Shown:
     connections = pool.connections.get(load)
     return {
         "name": load.endpoint.name,
@@ -144,7 +144,7 @@ def _estimate(estimator: fleet.Estimator, now: float) -> Shown:
     }
 
 
-def _prefix(proxy: Proxy, load: fleet.EndpointLoad, now: float) -> Shown:
+def _prefix(proxy: Proxy, load: fleet.EndpointState, now: float) -> Shown:
     """What its cache is believed to hold."""
     prefixes = proxy.prefixes
     oldest_at = prefixes.oldest_at(load)
@@ -179,7 +179,7 @@ def _reading(watch: Watch | None, now: float) -> Shown:
     }
 
 
-def state(load: fleet.EndpointLoad, is_ejected: bool, now: float) -> str:
+def state(load: fleet.EndpointState, is_ejected: bool, now: float) -> str:
     """How an endpoint is, in a word; docs/gateway.md has them."""
     if is_ejected:
         return "ejected"

@@ -19,7 +19,7 @@ from headgate.gateway.handover import DISAGGREGATED, NOT_HANDED_OVER, Handover
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.request import Header
     from headgate.scheduling import Choice
@@ -199,7 +199,7 @@ class PairedDelivery(Attempts):
             self._blame(self.suspects.compare(status))
         self._pass_on(status, headers, body)
 
-    def _suspect_prefill(self, load: EndpointLoad, status: int, now: float) -> None:
+    def _suspect_prefill(self, load: EndpointState, status: int, now: float) -> None:
         """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
         adapter = self.decision.scheduled.adapter
         if status == _NOT_FOUND and adapter:
@@ -264,7 +264,7 @@ class PairedDelivery(Attempts):
             self._retry()
 
     def _may_leave(
-        self, handover: Handover, prefill: EndpointLoad, decode: EndpointLoad, pool: PoolState
+        self, handover: Handover, prefill: EndpointState, decode: EndpointState, pool: PoolState
     ) -> bool:
         """Whether another pair may be asked without the endpoint that prefills."""
         handover.tried.append(prefill)

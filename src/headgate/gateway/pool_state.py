@@ -59,7 +59,7 @@ class PoolState:
         """None where every endpoint serves whole requests."""
         self.queue: PoolQueue | None = None
         """Where requests wait for their turn; None where nothing is sent."""
-        self.connections: dict[fleet.EndpointLoad, EndpointConnections] = {}
+        self.connections: dict[fleet.EndpointState, EndpointConnections] = {}
         """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
 
     @property
@@ -67,7 +67,7 @@ class PoolState:
         """Picks who answers where others prefill."""
         return self.policy if self.policy.judges_decoding else self._default_decoding
 
-    def not_serving(self, asked: fleet.Asked, now: float) -> list[fleet.EndpointLoad]:
+    def not_serving(self, asked: fleet.ModelPath, now: float) -> list[fleet.EndpointState]:
         """Endpoints that answered 404 lately for what others serve, and are well otherwise."""
         if self.evidence.unserved_until <= now:
             return []

@@ -212,15 +212,15 @@ class Proxy:
         return trust.believes(self.settings.queue.objectives_from, is_trusted=False)
 
     def candidates(
-        self, pool: PoolState, tried: Sequence[fleet.EndpointLoad]
-    ) -> Sequence[fleet.EndpointLoad]:
+        self, pool: PoolState, tried: Sequence[fleet.EndpointState]
+    ) -> Sequence[fleet.EndpointState]:
         """The endpoints of a pool that a request may be sent to now."""
         most = self.settings.endpoints.max_connections
         loads = pool.loads if pool.pairs is None else pool.pairs.decode
         return scheduling.candidates(loads, self.now(), self.rng, tried, most)
 
     def pick(
-        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad], now: float
+        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointState], now: float
     ) -> scheduling.Choice | None:
         """Where the pool's policy sends a request; None if there is nobody to be asked."""
         most = self.settings.endpoints.max_connections
@@ -231,8 +231,8 @@ class Proxy:
         pool: PoolState,
         request: scheduling.Request,
         terms: scheduling.Terms,
-        tried: Sequence[fleet.EndpointLoad],
-        tried_prefill: Sequence[fleet.EndpointLoad],
+        tried: Sequence[fleet.EndpointState],
+        tried_prefill: Sequence[fleet.EndpointState],
     ) -> scheduling.Pair | None:
         """Who prefills and who answers, in a pool where these are apart; None if there is nobody."""
         assert pool.pairs is not None
@@ -251,7 +251,7 @@ class Proxy:
         )
 
     def pick_again(
-        self, pool: PoolState, pair: scheduling.Pair, tried: Sequence[fleet.EndpointLoad]
+        self, pool: PoolState, pair: scheduling.Pair, tried: Sequence[fleet.EndpointState]
     ) -> scheduling.Pair | None:
         """Another to answer what is prefilled already; None if there is nobody."""
         assert pool.pairs is not None
@@ -259,13 +259,13 @@ class Proxy:
         return scheduling.pick_again(pool.decoding, pair, pool.pairs, self.now(), self.rng, tried, most)
 
     def refused(
-        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointLoad]
+        self, pool: PoolState, request: scheduling.Request, tried: Sequence[fleet.EndpointState]
     ) -> scheduling.Refused | None:
         """Why the pool's policy picked nobody; None if there is nobody to be asked."""
         asked = self.candidates(pool, tried)
         return pool.policy.refusal(request, asked, self.now()) if asked else None
 
-    def connections(self, pool: PoolState, load: fleet.EndpointLoad) -> EndpointConnections:
+    def connections(self, pool: PoolState, load: fleet.EndpointState) -> EndpointConnections:
         connections = pool.connections.get(load)
         if connections is None:
             reached = Reached(load.endpoint, pool.pool.tls, pool.pool.http2)
@@ -280,7 +280,7 @@ class Proxy:
         """What connections to endpoints are made with that are verified like this. Raises SSLError."""
         return self._connections.tls_context(verified, http2=http2)
 
-    def engine_restarted(self, load: fleet.EndpointLoad) -> None:
+    def engine_restarted(self, load: fleet.EndpointState) -> None:
         """What its cache held is gone, and so are the adapters that it had loaded."""
         load.restarted()
         self.prefixes.forget(load)

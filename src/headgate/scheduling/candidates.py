@@ -7,16 +7,16 @@ import sys
 from collections.abc import Collection, Sequence
 
 from headgate import fleet
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 
 
 def candidates(
-    pool: Sequence[EndpointLoad],
+    pool: Sequence[EndpointState],
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad] = (),
+    tried: Collection[EndpointState] = (),
     max_requests: int = sys.maxsize,
-) -> Sequence[EndpointLoad]:
+) -> Sequence[EndpointState]:
     """The endpoints to choose among; empty if all of them were tried, or have `max_requests` in flight.
 
     Never more than a part of the pool, half by default, is passed over for its failures. One that returns
@@ -36,12 +36,12 @@ def candidates(
 
 
 def _of_mixed(
-    pool: Sequence[EndpointLoad],
+    pool: Sequence[EndpointState],
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad],
+    tried: Collection[EndpointState],
     max_requests: int,
-) -> list[EndpointLoad]:
+) -> list[EndpointState]:
     with_room = [load for load in pool if load.requests < max_requests and load not in tried]
     ejected = fleet.ejected(
         [load for load in pool if load.suspect_until > now], now, fleet.most_ejected(pool)
@@ -64,7 +64,7 @@ def _of_mixed(
 
 
 def _takes_part(
-    load: EndpointLoad, ejected: Collection[EndpointLoad], now: float, rng: random.Random, *, is_short: bool
+    load: EndpointState, ejected: Collection[EndpointState], now: float, rng: random.Random, *, is_short: bool
 ) -> bool:
     """Whether one that failed lately is weighed like the others this time. Where few are left, another try
     costs less than to crowd those."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import xxhash
 
-from headgate.fleet import EndpointLoad, adapters
+from headgate.fleet import EndpointState, adapters
 
 HOME_REQUESTS = 8
 """With so many requests in flight on each of its homes, an adapter may have one more."""
@@ -22,27 +22,27 @@ home gets it then."""
 IDLE_S = 60.0
 """After this long without a request, an adapter is not at home on an endpoint any more."""
 
-_NOWHERE: dict[EndpointLoad, float] = {}
+_NOWHERE: dict[EndpointState, float] = {}
 
 
 class Homes:
     """The homes of all adapters of a pool, as far as this process has sent requests for them."""
 
     def __init__(self) -> None:
-        self._used: dict[str, dict[EndpointLoad, float]] = {}
+        self._used: dict[str, dict[EndpointState, float]] = {}
         """When a request for the adapter last went to the endpoint."""
-        self._housed: dict[EndpointLoad, dict[str, None]] = {}
+        self._housed: dict[EndpointState, dict[str, None]] = {}
         """The adapters at home on an endpoint, the one asked for longest ago first."""
         self._swept_at = 0.0
 
-    def among(self, adapter: str, candidates: Sequence[EndpointLoad], now: float) -> Sequence[EndpointLoad]:
+    def among(self, adapter: str, candidates: Sequence[EndpointState], now: float) -> Sequence[EndpointState]:
         """Those of the candidates that a request for the adapter may go to, and that is never none of them.
         Changes nothing."""
         if not candidates:
             return candidates
         used = self._used.get(adapter, _NOWHERE)
-        homes: list[EndpointLoad] = []
-        fitting: list[EndpointLoad] = []
+        homes: list[EndpointState] = []
+        fitting: list[EndpointState] = []
         requests = in_flight = 0
         for load in candidates:
             requests += load.requests
@@ -63,11 +63,11 @@ class Homes:
     def _chosen(
         self,
         adapter: str,
-        homes: list[EndpointLoad],
-        fitting: list[EndpointLoad],
+        homes: list[EndpointState],
+        fitting: list[EndpointState],
         busy: float,
         most: int,
-    ) -> list[EndpointLoad]:
+    ) -> list[EndpointState]:
         """At most so many homes, those first that are not busy; and one more, if all are and it may be."""
         if len(homes) > 1:
             homes.sort(key=lambda load: (load.requests > busy, -_rank(adapter, load)))
@@ -76,7 +76,7 @@ class Homes:
             homes.append(max(fitting, key=lambda load: self._suits(adapter, load, busy)))
         return homes[:most]
 
-    def _suits(self, adapter: str, load: EndpointLoad, busy: float) -> tuple[bool, bool, float]:
+    def _suits(self, adapter: str, load: EndpointState, busy: float) -> tuple[bool, bool, float]:
         """How well one more adapter does on an endpoint: it is not busy, pushes nobody out, and is the one
         that the adapter's name leads to, so that all gateways find the same."""
         limit = load.reading.max_adapters if load.reading is not None else None
@@ -84,7 +84,7 @@ class Homes:
         is_free = limit is None or len(present) < limit
         return load.requests <= busy, is_free, _rank(adapter, load, others=len(present))
 
-    def booked(self, adapter: str, load: EndpointLoad, now: float) -> None:
+    def booked(self, adapter: str, load: EndpointState, now: float) -> None:
         """A request for the adapter is on its way there."""
         if now - self._swept_at > IDLE_S:
             self._sweep(now)
@@ -96,7 +96,7 @@ class Homes:
         while limit is not None and len(housed) > max(limit, 1):
             self._leave(next(iter(housed)), load)  # the engine drops it too
 
-    def of(self, adapter: str) -> list[EndpointLoad]:
+    def of(self, adapter: str) -> list[EndpointState]:
         """Where the adapter is at home, as far as requests were sent."""
         return list(self._used.get(adapter, ()))
 
@@ -111,7 +111,7 @@ class Homes:
         for adapter, load in idle:
             self._leave(adapter, load)
 
-    def _leave(self, adapter: str, load: EndpointLoad) -> None:
+    def _leave(self, adapter: str, load: EndpointState) -> None:
         housed, used = self._housed[load], self._used[adapter]
         del housed[adapter], used[load]
         if not housed:
@@ -120,7 +120,7 @@ class Homes:
             del self._used[adapter]
 
 
-def _rank(adapter: str, load: EndpointLoad, others: int = 0) -> float:
+def _rank(adapter: str, load: EndpointState, others: int = 0) -> float:
     """Rendezvous hashing: each adapter has an order of its own among endpoints, the same in all gateways.
 
     Weighed by how many other adapters an endpoint has: those with few come first more often.

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad, Prediction
+from headgate.fleet import EndpointState, Prediction
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.predicted import in_flight_tokens
 from headgate.scheduling.prefixes import Prefixes
@@ -29,7 +29,7 @@ class LeastDecoding(Policy):
         self._prefixes = prefixes
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         best, least, most_cached, ties = candidates[0], math.inf, 0, 0
         for load, blocks in self._held(request, candidates):
@@ -44,13 +44,13 @@ class LeastDecoding(Policy):
         return Choice(load=best, cached_tokens=most_cached, first_token_s=first_s)
 
     def _held(
-        self, request: Request, candidates: Sequence[EndpointLoad]
-    ) -> Sequence[tuple[EndpointLoad, int]]:
+        self, request: Request, candidates: Sequence[EndpointState]
+    ) -> Sequence[tuple[EndpointState, int]]:
         if not request.prefix:
             return [(load, 0) for load in candidates]
         return list(zip(candidates, self._prefixes.matched(request.prefix, candidates), strict=True))
 
-    def _weigh(self, request: Request, load: EndpointLoad, blocks: int, now: float) -> tuple[float, int]:
+    def _weigh(self, request: Request, load: EndpointState, blocks: int, now: float) -> tuple[float, int]:
         """Its score, and the cached tokens."""
         cached = request.tokens_in(blocks)
         rates = load.estimator.rates
@@ -62,7 +62,7 @@ class LeastDecoding(Policy):
             score /= load.share(now) or 1.0
         return score, cached
 
-    def _predicted(self, request: Request, load: EndpointLoad, cached: int, now: float) -> Prediction:
+    def _predicted(self, request: Request, load: EndpointState, cached: int, now: float) -> Prediction:
         """What it takes from the end of the prefill to the first token."""
         return load.estimator.predicted_after_handover(
             request.prompt_tokens - cached, now, loads_adapter=not load.has_adapter(request.adapter)
@@ -72,7 +72,7 @@ class LeastDecoding(Policy):
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         ((_, blocks),) = self._held(request, [load])
         cached = request.tokens_in(blocks)
         predicted = self._predicted(request, load, cached, now)

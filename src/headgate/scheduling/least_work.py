@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
@@ -20,7 +20,7 @@ class LeastWork(Policy):
     name = "least-work"
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         best, best_work, ties = candidates[0], math.inf, 0
         for load in candidates:
@@ -35,7 +35,7 @@ class LeastWork(Policy):
                     best = load
         return Choice(load=best)
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         if load is choice.load:
             return "owes the least work"
         if load.work_tokens > choice.load.work_tokens:

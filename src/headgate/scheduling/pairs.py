@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.routing import PrefillDecode
 from headgate.scheduling.candidates import candidates
 from headgate.scheduling.policy import Choice, Policy
@@ -55,26 +55,26 @@ class Pairs:
 
     __slots__ = ("_groups", "_prefill_of", "decode")
 
-    def __init__(self, loads: Sequence[EndpointLoad], phases: PrefillDecode) -> None:
+    def __init__(self, loads: Sequence[EndpointState], phases: PrefillDecode) -> None:
         roles = {load: phases.roles[load.endpoint] for load in loads}
-        self.decode: Sequence[EndpointLoad] = [load for load in loads if roles[load].decodes]
+        self.decode: Sequence[EndpointState] = [load for load in loads if roles[load].decodes]
         """Those that answer."""
-        self._groups: Mapping[EndpointLoad, str | None] = {load: role.group for load, role in roles.items()}
-        by_group: dict[str, list[EndpointLoad]] = {}
+        self._groups: Mapping[EndpointState, str | None] = {load: role.group for load, role in roles.items()}
+        by_group: dict[str, list[EndpointState]] = {}
         for load, role in roles.items():
             if role.prefills and role.group is not None:
                 by_group.setdefault(role.group, []).append(load)
-        self._prefill_of: Mapping[EndpointLoad, Sequence[EndpointLoad]] = {
+        self._prefill_of: Mapping[EndpointState, Sequence[EndpointState]] = {
             load: by_group.get(group, ()) if group is not None else ()
             for load in self.decode
             for group in [roles[load].group]
         }
 
-    def prefill_of(self, decode: EndpointLoad) -> Sequence[EndpointLoad]:
+    def prefill_of(self, decode: EndpointState) -> Sequence[EndpointState]:
         """Those of its group that prefill; it may be among them itself."""
         return self._prefill_of.get(decode, ())
 
-    def decode_with(self, prefill: EndpointLoad) -> list[EndpointLoad]:
+    def decode_with(self, prefill: EndpointState) -> list[EndpointState]:
         """Those of its group that decode."""
         group = self._groups.get(prefill)
         return [load for load in self.decode if group is not None and self._groups[load] == group]
@@ -88,8 +88,8 @@ def pick_pair(
     terms: Terms,
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad] = (),
-    tried_prefill: Collection[EndpointLoad] = (),
+    tried: Collection[EndpointState] = (),
+    tried_prefill: Collection[EndpointState] = (),
     max_requests: int = sys.maxsize,
 ) -> Pair | None:
     """Who prefills and who decodes; None if nobody may be asked, or a policy refuses them all.
@@ -129,7 +129,7 @@ def pick_again(
     pairs: Pairs,
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad],
+    tried: Collection[EndpointState],
     max_requests: int = sys.maxsize,
 ) -> Pair | None:
     """Another endpoint to decode what was prefilled already; None if its group has none."""
@@ -142,7 +142,7 @@ def pick_again(
 def _alone(
     policy: Policy,
     request: Request,
-    asked: Sequence[EndpointLoad],
+    asked: Sequence[EndpointState],
     why: str,
     now: float,
     rng: random.Random,
@@ -160,12 +160,12 @@ def _for_decoding(request: Request, terms: Terms) -> Request:
 
 def _may_prefill(
     pairs: Pairs,
-    decode: EndpointLoad,
+    decode: EndpointState,
     terms: Terms,
     now: float,
-    tried: Collection[EndpointLoad],
+    tried: Collection[EndpointState],
     max_requests: int,
-) -> list[EndpointLoad]:
+) -> list[EndpointState]:
     """Those that can prefill for an endpoint. One that is ejected is asked only where nobody else can serve
     the request at all."""
     able = [
@@ -179,10 +179,10 @@ def _may_prefill(
 
 def _is_paired(
     pairs: Pairs,
-    decode: EndpointLoad,
+    decode: EndpointState,
     terms: Terms,
     now: float,
-    tried: Collection[EndpointLoad],
+    tried: Collection[EndpointState],
     max_requests: int,
 ) -> bool:
     """Whether somebody may prefill for it: mostly, the first of its group says so."""

@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Collection, Sequence
 
-from headgate.fleet import EndpointLoad, adapters
+from headgate.fleet import EndpointState, adapters
 from headgate.scheduling.candidates import candidates
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
@@ -15,10 +15,10 @@ from headgate.scheduling.request import Request
 def pick(
     policy: Policy,
     request: Request,
-    pool: Sequence[EndpointLoad],
+    pool: Sequence[EndpointState],
     now: float,
     rng: random.Random,
-    tried: Collection[EndpointLoad] = (),
+    tried: Collection[EndpointState] = (),
     max_requests: int = sys.maxsize,
 ) -> Choice | None:
     """Where a request goes; None if nobody may be asked, or the policy refuses them all.

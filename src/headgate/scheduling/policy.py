@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.request import Request
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The endpoint that gets a request, and what is expected of it there."""
 
-    load: EndpointLoad
+    load: EndpointState
     cached_tokens: int = 0
     """Of the prompt, as far as the endpoint's cache is believed to hold it."""
     first_token_s: float | None = None
@@ -55,7 +55,7 @@ class Policy(ABC):
 
     @abstractmethod
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         """One of the candidates, of which there is at least one; None if the policy refuses them all.
 
@@ -65,19 +65,19 @@ class Policy(ABC):
     def booked(self, request: Request, choice: Choice, now: float) -> None:  # noqa: B027 - most remember nothing
         """The choice is made: the request is on its way to the endpoint, and in its ledger."""
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         """Why a candidate got the request, or why it did not; for explanations."""
         return "picked" if load is choice.load else "another was picked"
 
     def reasons(
-        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
-    ) -> Mapping[EndpointLoad, str]:
+        self, request: Request, candidates: Sequence[EndpointState], choice: Choice | None, now: float
+    ) -> Mapping[EndpointState, str]:
         """Why each of the candidates got the request, or did not; `choice` is None where all were refused."""
         if choice is None:
             return dict.fromkeys(candidates, "the policy refuses all")
         return {load: self.why(request, load, choice, now) for load in candidates}
 
-    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+    def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
         """Why `pick` refused all of the candidates."""
         return Refused(why="the policy refuses them all")
 

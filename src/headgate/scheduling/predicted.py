@@ -27,7 +27,7 @@ import random
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
-from headgate.fleet import EndpointLoad, PoolRates
+from headgate.fleet import EndpointState, PoolRates
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
@@ -74,7 +74,7 @@ class PredictedFirstToken(Policy):
         """Of a second of prefill."""
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         # With 32 candidates this loop is most of a pick, so it has local names and nothing but sums; `why`
         # says the same in words. Scores are times at which a prompt would be done, at its price.
@@ -135,7 +135,7 @@ class PredictedFirstToken(Policy):
             delayed = DELAYED_PER_WAITING * wait_s / pause_s
         self.price = 1.0 + delayed
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         """The numbers that the score is made of, and whether the engine was heard on them."""
         estimator, prefix = load.estimator, request.prefix
         cached = request.tokens_in(self._prefixes.matched(prefix, [load])[0]) if prefix else 0

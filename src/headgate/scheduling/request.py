@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad, answer_sizes, estimator
+from headgate.fleet import EndpointState, answer_sizes, estimator
 
 
 def _no_header(_: bytes) -> str:
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, kw_only=True):
     these, and are default."""
     role: Literal["", "prefill", "decode"] = ""
     """The phase that an endpoint is picked for, where one prefills and another decodes; "" is all of it."""
-    peer: EndpointLoad | None = None
+    peer: EndpointState | None = None
     """Where one endpoint prefills and another decodes, the one that was picked already."""
     header: Callable[[bytes], str] = _no_header
     """The first value of a header by its lower-case name, "" if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.policy import Choice, Policy
 from headgate.scheduling.request import Request
 
@@ -19,11 +19,11 @@ class RoundRobin(Policy):
     name = "round-robin"
 
     def __init__(self) -> None:
-        self._turns: dict[EndpointLoad, int] = {}
+        self._turns: dict[EndpointState, int] = {}
         self._count = 0
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         turns = self._turns
         return Choice(load=min(candidates, key=lambda load: turns.get(load, 0)))
@@ -35,5 +35,5 @@ class RoundRobin(Policy):
         if len(self._turns) > MAX_KNOWN:
             del self._turns[next(iter(self._turns))]
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         return "its turn" if load is choice.load else "its turn comes later"

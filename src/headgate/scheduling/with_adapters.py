@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.homes import Homes
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.request import Request
@@ -25,7 +25,7 @@ class WithAdapters(Policy):
         self.marks_answers = policy.marks_answers
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         if request.adapter:
             candidates = self.homes.among(request.adapter, candidates, now)
@@ -36,12 +36,12 @@ class WithAdapters(Policy):
             self.homes.booked(request.adapter, choice.load, now)
         self.policy.booked(request, choice, now)
 
-    def why(self, request: Request, load: EndpointLoad, choice: Choice, now: float) -> str:
+    def why(self, request: Request, load: EndpointState, choice: Choice, now: float) -> str:
         return self.policy.why(request, load, choice, now)
 
     def reasons(
-        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
-    ) -> Mapping[EndpointLoad, str]:
+        self, request: Request, candidates: Sequence[EndpointState], choice: Choice | None, now: float
+    ) -> Mapping[EndpointState, str]:
         if not request.adapter:
             return self.policy.reasons(request, candidates, choice, now)
         asked = self.homes.among(request.adapter, candidates, now)
@@ -52,7 +52,7 @@ class WithAdapters(Policy):
             **self.policy.reasons(request, asked, choice, now),
         }
 
-    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+    def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
         if request.adapter:
             candidates = self.homes.among(request.adapter, candidates, now)
         return self.policy.refusal(request, candidates, now)

@@ -11,7 +11,9 @@ PROMPT, TURN = list(range(1, 5)), list(range(1, 10))
 
 @pytest.fixture(name="loads")
 def _loads():
-    return [fleet.EndpointLoad(routing.Endpoint(f"default/pod-{n}", "127.0.0.1", 8000 + n)) for n in range(3)]
+    return [
+        fleet.EndpointState(routing.Endpoint(f"default/pod-{n}", "127.0.0.1", 8000 + n)) for n in range(3)
+    ]
 
 
 @pytest.fixture(name="index")

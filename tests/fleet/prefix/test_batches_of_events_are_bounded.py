@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headgate import routing
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.kv_events import InvalidEventsError, Stored
 from headgate.fleet.prefix.residency import Residency
@@ -68,7 +68,7 @@ def test_a_long_event_comes_in_slices_that_say_the_same(block_tokens):
     assert len(slices) > 1
     assert all(isinstance(each, Stored) and len(each.hashes) <= kv_events.SLICE_BLOCKS for each in slices)
     assert all(len(each.tokens) <= kv_events.SLICE_TOKENS for each in slices)
-    residency, loads = Residency(), [EndpointLoad(routing.Endpoint(name, "h", 1)) for name in "ab"]
+    residency, loads = Residency(), [EndpointState(routing.Endpoint(name, "h", 1)) for name in "ab"]
     for load, told in zip(loads, ([whole], single), strict=True):
         residency.begin(load)
         for event in kv_events.read(msgspec.msgpack.encode([0.0, told])):

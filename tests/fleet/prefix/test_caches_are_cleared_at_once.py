@@ -6,7 +6,7 @@ from array import array
 import pytest
 
 from headgate import routing
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix.kv_events import SLICE_BLOCKS, Cleared, Stored
 from headgate.fleet.prefix.residency import CLEANED_AT_ONCE, FRONT, Residency
 
@@ -20,7 +20,7 @@ def residency():
 
 @pytest.fixture
 def loads():
-    return [EndpointLoad(routing.Endpoint(name, "h", 1)) for name in "ab"]
+    return [EndpointState(routing.Endpoint(name, "h", 1)) for name in "ab"]
 
 
 def stored(first, count=BLOCKS):

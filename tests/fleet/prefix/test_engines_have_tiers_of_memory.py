@@ -18,7 +18,7 @@ PROMPT = list(range(40))
 
 
 def load(place):
-    return fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
+    return fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
 
 
 def names(tokens):

@@ -81,7 +81,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(place=places)
     def an_endpoint_is_replaced(self, place):
         self.index.remove(self.loads[place])
-        self.loads[place] = fleet.EndpointLoad(endpoint(place))
+        self.loads[place] = fleet.EndpointState(endpoint(place))
         self.naive.used[place].clear()
         self.naive.limits[place] = LIMIT
 

@@ -9,7 +9,7 @@ from headgate.fleet.prefix import PrefixIndex
 
 
 def loads(count):
-    return [fleet.EndpointLoad(routing.Endpoint(f"default/pod-{n}", "127.0.0.1", n)) for n in range(count)]
+    return [fleet.EndpointState(routing.Endpoint(f"default/pod-{n}", "127.0.0.1", n)) for n in range(count)]
 
 
 def prompt(name, blocks):
@@ -139,7 +139,7 @@ def test_nothing_is_kept_of_endpoints_that_were_only_asked_about():
     """Endpoints come and go, and many leave before anything was sent to them."""
     index = PrefixIndex()
     for number in range(5):
-        load = fleet.EndpointLoad(routing.Endpoint(f"pod-{number}", "127.0.0.1", 8000))
+        load = fleet.EndpointState(routing.Endpoint(f"pod-{number}", "127.0.0.1", 8000))
         assert index.matched([1], [load]) == [0]
         index.remove(load)
     assert index._asked == {}

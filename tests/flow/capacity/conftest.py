@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from headgate import fleet, routing
-from headgate.fleet import EndpointLoad, EngineReading
+from headgate.fleet import EndpointState, EngineReading
 
 
 @pytest.fixture
-def load_of() -> Callable[..., EndpointLoad]:
+def load_of() -> Callable[..., EndpointState]:
     """Makes the load of an endpoint: requests in flight, and what its engine said, if anything."""
     ledger = fleet.Ledger()
     ports = iter(range(1, 1000))
@@ -26,7 +26,7 @@ def load_of() -> Callable[..., EndpointLoad]:
         is_streamed: bool = True,
         is_known: bool = True,
         role: str = "",
-    ) -> EndpointLoad:
+    ) -> EndpointState:
         load = ledger.load(routing.Endpoint(f"e-{next(ports)}", "127.0.0.1", 8000))
         if is_known:
             load.estimator.rates.learn(1, 10_000, 1.0)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import routing
-from headgate.fleet import EndpointLoad, EngineReading
+from headgate.fleet import EndpointState, EngineReading
 from headgate.flow.capacity import PredictedWork
 
 
@@ -42,7 +42,7 @@ def test_a_queue_that_is_long_enough_gets_no_more(load_of, capacity_of):
 @given(now=st.floats(0.0, 1e6), tokens=st.lists(st.integers(1, 9000), min_size=1, max_size=9))
 def test_there_is_room_when_it_was_said_that_there_would_be(now, tokens):
     """To the last bit of a float: who is woken then does not go to sleep again for nothing."""
-    load = EndpointLoad(routing.Endpoint("e", "127.0.0.1", 8000))
+    load = EndpointState(routing.Endpoint("e", "127.0.0.1", 8000))
     load.estimator.rates.learn(1, 10_000, 1.0)
     for each in tokens:
         load.book(each, 50, now, False)

@@ -137,7 +137,7 @@ def test_shares_add_up_to_what_was_left():
     level = gateways.account.budget.available(0.0)
     leased = gateways.account.statistics(0.0)["leased"]
     for budget in gateways.members:
-        budget.part(0.0)
+        budget.disconnect(0.0)
     used = sum(budget.take(10, step / 10) for step in range(50) for budget in gateways.members) * 10
     used += sum(10 for budget in gateways.members for _ in range(1000) if budget.take(10, 5.0))
     assert used <= level + leased + 5.0 * 100
@@ -151,9 +151,9 @@ def test_what_went_without_the_account_is_told_to_it_later():
     gateways.talk(first, 0.0)
     gateways.talk(second, 0.0)
     for budget in gateways.members:
-        budget.part(1.0)
+        budget.disconnect(1.0)
         assert budget.take(300, 1.0)
-        budget.rejoin(2.0)
+        budget.reconnect(2.0)
     assert gateways.called == {first, second}
     gateways.sweep(2.0)
     left = gateways.account.budget.available(2.0) + gateways.account.statistics(2.0)["leased"]
@@ -169,7 +169,7 @@ def test_what_came_in_meanwhile_covers_what_went(is_lost, away_s):
     for budget in gateways.members * 2:
         gateways.talk(budget, 0.0)
     for budget in gateways.members:
-        budget.part(0.0)
+        budget.disconnect(0.0)
     used = 0
     for step in range(10 * away_s):
         now = step / 10
@@ -178,7 +178,7 @@ def test_what_came_in_meanwhile_covers_what_went(is_lost, away_s):
     if is_lost:
         gateways.lose_data(away_s)
     for budget in gateways.members:
-        budget.rejoin(away_s)
+        budget.reconnect(away_s)
         gateways.talk(budget, away_s)
     level = gateways.account.budget.available(away_s)
     assert -1_000 <= level <= 1_000, "at most the bucket of the beginning is owed"
@@ -189,9 +189,9 @@ def test_what_went_beyond_the_shares_is_owed():
     gateways = Gateways(1, limit=1_000, unit_s=1)
     (budget,) = gateways.members
     gateways.talk(budget, 0.0)
-    budget.part(0.0)
+    budget.disconnect(0.0)
     budget.charge(9_000, 1.0)
-    budget.rejoin(5.0)
+    budget.reconnect(5.0)
     gateways.talk(budget, 5.0)
     assert gateways.account.budget.available(5.0) == pytest.approx(1_000 + 5_000 - 9_000, abs=100)
 
@@ -203,12 +203,12 @@ def test_a_strict_budget_gives_nothing_unseen():
     budget.is_strict = True
     assert gateways.request(budget, 10, 0.0)
     leased = int(budget.statistics(0.0)["leased"])
-    budget.part(0.0)
+    budget.disconnect(0.0)
     assert budget.take(leased, 0.0)
     assert not budget.take(1, 0.0)
     assert budget.is_cut_off
     assert budget.available(0.0) == 0
-    budget.rejoin(0.5)
+    budget.reconnect(0.5)
     assert gateways.request(budget, 10, 0.5)
 
 

@@ -119,12 +119,12 @@ class SharedBudget(RuleBasedStateMachine):
             member.told = max(before, claim.used) if not member.late else before
 
     @rule(which=MEMBERS)
-    def part(self, which):
-        self.members[which].budget.part(self.now)
+    def disconnect(self, which):
+        self.members[which].budget.disconnect(self.now)
 
     @rule(which=MEMBERS)
-    def rejoin(self, which):
-        self.members[which].budget.rejoin(self.now)
+    def reconnect(self, which):
+        self.members[which].budget.reconnect(self.now)
 
     @rule(passed_s=st.sampled_from([1, 3, int(LEASE_S + GRACE_S) + 1]))
     def time_passes(self, passed_s):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from headgate import routing
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity import PredictedWork
 from headgate.flow.queue import BandSettings, FlowQueue, FlowSettings, Waiting
 
@@ -13,7 +13,7 @@ from headgate.flow.queue import BandSettings, FlowQueue, FlowSettings, Waiting
 def test_the_highest_goes_first_and_then_the_oldest():
     """Whoever comes first goes first within a priority; a higher priority goes before all of them."""
     capacity = PredictedWork()
-    capacity.follow([EndpointLoad(routing.Endpoint("a", "127.0.0.1", 8000))])
+    capacity.follow([EndpointState(routing.Endpoint("a", "127.0.0.1", 8000))])
     queue = FlowQueue(FlowSettings(), capacity, random.Random(1))
     for name, priority in (("low", -1), ("first", 0), ("second", 0), ("high", 1)):
         waiting = Waiting(name, flow="", priority=priority, work=10, size=1, arrived=0.0)

@@ -23,9 +23,9 @@ def endpoint(
     ttft_s: float | None = None,
     tpot_s: float | None = None,
     models: frozenset[str] | None = None,
-) -> fleet.EndpointLoad:
+) -> fleet.EndpointState:
     """One endpoint with what its engine said, `requests` in flight at that time, and tokens to prefill."""
-    load = fleet.EndpointLoad(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
+    load = fleet.EndpointState(routing.Endpoint(f"default/pod-{place}", "127.0.0.1", 8000 + place))
     load.requests, load.prefill_tokens = requests, tokens
     load.labels = labels or {}
     load.read(
@@ -45,17 +45,17 @@ def endpoint(
     return load
 
 
-def endpoints(*given: Mapping[str, object]) -> list[fleet.EndpointLoad]:
+def endpoints(*given: Mapping[str, object]) -> list[fleet.EndpointState]:
     return [endpoint(place, **each) for place, each in enumerate(given)]  # type: ignore[arg-type]
 
 
 class Caches(plugins.NoPrefixes):
     """How many blocks each endpoint holds, by its place in the pool."""
 
-    def __init__(self, pool: Sequence[fleet.EndpointLoad], held: Sequence[int]) -> None:
+    def __init__(self, pool: Sequence[fleet.EndpointState], held: Sequence[int]) -> None:
         self._held = dict(zip(pool, held, strict=True))
 
-    def matched(self, prefix: Sequence[int], loads: Sequence[fleet.EndpointLoad]) -> list[int]:
+    def matched(self, prefix: Sequence[int], loads: Sequence[fleet.EndpointState]) -> list[int]:
         return [min(self._held.get(load, 0), len(prefix)) for load in loads]
 
 
@@ -87,6 +87,6 @@ def cycle(
     *,
     now: float = 0.0,
     seed: int = 1,
-    peer: fleet.EndpointLoad | None = None,
+    peer: fleet.EndpointState | None = None,
 ) -> plugins.Cycle:
     return plugins.Cycle(asked or request(), now, random.Random(seed), caches or plugins.NoPrefixes(), peer)

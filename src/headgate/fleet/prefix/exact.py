@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix.chains import PromptChains
 from headgate.fleet.prefix.residency import Residency
 
@@ -30,12 +30,14 @@ class ExactIndex:
         self._chains: dict[int, PromptChains] = {}
         """By the number of tokens in a block: engines may differ."""
 
-    def corrected(self, counts: list[int], prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+    def corrected(
+        self, counts: list[int], prefix: Sequence[int], loads: Sequence[EndpointState]
+    ) -> list[int]:
         """How many whole blocks each endpoint holds, given how many it is believed to hold."""
         return list(map(int, self.weighed(counts, prefix, loads)))
 
     def weighed(
-        self, counts: Sequence[float], prefix: Sequence[int], loads: Sequence[EndpointLoad]
+        self, counts: Sequence[float], prefix: Sequence[int], loads: Sequence[EndpointState]
     ) -> list[float]:
         """How many blocks each endpoint holds, given how many it is believed to hold.
 
@@ -49,7 +51,7 @@ class ExactIndex:
         return counts
 
     def _correct(
-        self, counts: list[float], known: Sequence[int], loads: Sequence[EndpointLoad], block_tokens: int
+        self, counts: list[float], known: Sequence[int], loads: Sequence[EndpointState], block_tokens: int
     ) -> None:
         accounts = self.residency.accounts(loads)
         held_by, worth_of = self.residency.held(known, accounts)
@@ -64,13 +66,13 @@ class ExactIndex:
             elif account.is_complete or worth > counts[n]:
                 counts[n] = worth
 
-    def expect(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+    def expect(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
         """A prompt was sent to an engine, which will tell of it soon."""
         chains = self._chains.get(self._block_tokens(load))
         if chains is not None:
             self.residency.expect(load, chains.of(prefix), now)
 
-    def wants(self, prefix: Sequence[int], load: EndpointLoad) -> bool:
+    def wants(self, prefix: Sequence[int], load: EndpointState) -> bool:
         """Whether the tokens of a prompt are worth knowing that was sent to an engine."""
         block_tokens = self._block_tokens(load)
         if not block_tokens or not prefix:
@@ -84,7 +86,7 @@ class ExactIndex:
         shares: Sequence[float],
         tokens: array[int],
         adapter: str,
-        load: EndpointLoad,
+        load: EndpointState,
         now: float,
     ) -> None:
         """Takes the tokens of a prompt that was sent to an engine. `shares` is how much of it comes before
@@ -99,7 +101,7 @@ class ExactIndex:
             chains = self._chains[block_tokens] = PromptChains(block_tokens)
         self.residency.expect(load, chains.learn(prefix, shares, tokens, adapter), now)
 
-    def _block_tokens(self, load: EndpointLoad) -> int:
+    def _block_tokens(self, load: EndpointState) -> int:
         """By what the engine has told of, or else by its metrics; 0 if it has said neither."""
         told = self.residency.block_tokens(load)
         if told or load not in self.residency:

@@ -8,7 +8,7 @@ from functools import reduce
 from itertools import repeat
 from operator import or_
 
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import masks
 from headgate.fleet.prefix.exact import ExactIndex
 from headgate.fleet.prefix.held import Held
@@ -25,7 +25,7 @@ WHOLE_SHARE = 1 / 64
 """A run of no more than this share of the limit leaves as a whole: to cut it costs more than it saves."""
 
 
-_Asked = tuple[list[EndpointLoad], masks.Places, int]
+_Asked = tuple[list[EndpointState], masks.Places, int]
 _NONE: _Asked = ([], {}, 0)
 
 
@@ -54,11 +54,11 @@ class PrefixIndex:
         """What engines say that they hold, where they do; what is believed of the others is all there is."""
         self._default_limit = default_limit
         self._runs = Runs(block_ends)
-        self._held: dict[EndpointLoad, Held] = {}
-        self._bits: dict[EndpointLoad, int] = {}
+        self._held: dict[EndpointState, Held] = {}
+        self._bits: dict[EndpointState, int] = {}
         self._free_bits: list[int] = []
         self._swept: list[Held] = []
-        self._asked: dict[EndpointLoad, _Asked] = {}
+        self._asked: dict[EndpointState, _Asked] = {}
         """Lists that were asked for, by their first endpoint: where in it each bit is, and all together."""
         self._count = 0
         """Blocks of all endpoints."""
@@ -68,21 +68,21 @@ class PrefixIndex:
 
     # -- what is believed
 
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
         """How many blocks of a prompt, from its front, each of the endpoints is believed to hold."""
         if not prefix or not loads:
             return [0] * len(loads)
         counts = self._believed(prefix, loads)
         return counts if self.exact is None else self.exact.corrected(counts, prefix, loads)
 
-    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[float]:
         """The same, where a block that is held in slower memory than the accelerator's is a part of one."""
         if not prefix or not loads:
             return [0.0] * len(loads)
         counts = self._believed(prefix, loads)
         return list(counts) if self.exact is None else self.exact.weighed(counts, prefix, loads)
 
-    def _believed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+    def _believed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
         run, count = self._runs.find(prefix)
         if run is None:
             return [0] * len(loads)
@@ -101,7 +101,7 @@ class PrefixIndex:
             run = run.parent
         return masks.spread(counts, places, len(loads))
 
-    def _places_of(self, loads: Sequence[EndpointLoad]) -> tuple[masks.Places, int]:
+    def _places_of(self, loads: Sequence[EndpointState]) -> tuple[masks.Places, int]:
         """Where in a list of endpoints each is, by its bit, and all bits together. A pool is mostly asked for
         whole: then, what was found before holds."""
         known, places, together = self._asked.get(loads[0], _NONE)
@@ -113,7 +113,7 @@ class PrefixIndex:
             self._asked[loads[0]] = list(loads), places, together
         return places, together
 
-    def used_at(self, prefix: Sequence[int], load: EndpointLoad) -> float | None:
+    def used_at(self, prefix: Sequence[int], load: EndpointState) -> float | None:
         """When an endpoint last used the end of what it holds of a prompt; None if it holds nothing.
 
         All before that was used no earlier.
@@ -128,7 +128,7 @@ class PrefixIndex:
 
     # -- what happens
 
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+    def add(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
         """Notes that a prompt was sent to an endpoint, at `now` in monotonic seconds."""
         if self.exact is not None:
             self.exact.expect(prefix, load, now)
@@ -145,7 +145,7 @@ class PrefixIndex:
         while self._count > self.max_blocks:
             self._make_room()
 
-    def answered(self, prefix: Sequence[int], load: EndpointLoad, blocks: float) -> None:
+    def answered(self, prefix: Sequence[int], load: EndpointState, blocks: float) -> None:
         """Notes that an endpoint has answered a prompt, which has so many blocks together with the answer.
 
         What it has generated is in its cache as well, and counts as held of a prompt that begins with this
@@ -180,7 +180,7 @@ class PrefixIndex:
                 held.used_at[front] = held.used_at[run]
         return front
 
-    def limit(self, load: EndpointLoad, blocks: int) -> None:
+    def limit(self, load: EndpointState, blocks: int) -> None:
         """Bounds an endpoint by the size of its engine's cache, in blocks, or in units where they differ."""
         held = self._held.get(load)
         if held is None:
@@ -189,19 +189,19 @@ class PrefixIndex:
             held.limit = blocks
             self._evicted += self._keep_within(held, blocks)
 
-    def forget(self, load: EndpointLoad) -> None:
+    def forget(self, load: EndpointState) -> None:
         """The endpoint's cache is empty: its engine began anew."""
         held = self._held.get(load)
         if held is not None:
             self._forgotten += self._drop(held, held.blocks)
 
-    def forget_until(self, at: float, load: EndpointLoad) -> None:
+    def forget_until(self, at: float, load: EndpointState) -> None:
         """Forgets what an endpoint has not used since: if a block of `at` is gone, so are all older ones."""
         held = self._held.get(load)
         if held is not None:
             self._forgotten += self._drop(held, held.blocks, at)
 
-    def remove(self, load: EndpointLoad) -> None:
+    def remove(self, load: EndpointState) -> None:
         """The endpoint is gone, and will be another one should it return."""
         self.forget(load)
         if self.exact is not None:
@@ -225,7 +225,7 @@ class PrefixIndex:
         if self._swept:
             self._expired += self._drop(self._swept.pop(), SWEPT_BLOCKS, now - self.ttl_s)
 
-    def _begin(self, load: EndpointLoad) -> Held:
+    def _begin(self, load: EndpointState) -> Held:
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._held)
         held = self._held[load] = Held(bit, self._default_limit)
         self._bits[load] = bit
@@ -279,17 +279,17 @@ class PrefixIndex:
             "forgotten": self._forgotten,
         }
 
-    def blocks(self, load: EndpointLoad) -> int:
+    def blocks(self, load: EndpointState) -> int:
         """How many blocks an endpoint is believed to hold."""
         held = self._held.get(load)
         return 0 if held is None else held.blocks
 
-    def limit_of(self, load: EndpointLoad) -> int:
+    def limit_of(self, load: EndpointState) -> int:
         """How much it may be believed to hold, in blocks, or in units where they differ."""
         held = self._held.get(load)
         return self._default_limit if held is None else held.limit
 
-    def oldest_at(self, load: EndpointLoad) -> float | None:
+    def oldest_at(self, load: EndpointState) -> float | None:
         """When the block that leaves next was used; None if it holds nothing."""
         held = self._held.get(load)
         oldest = held.oldest() if held is not None else None

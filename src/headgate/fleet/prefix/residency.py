@@ -14,7 +14,7 @@ from operator import or_
 
 import xxhash
 
-from headgate.fleet.ledger import EndpointLoad
+from headgate.fleet.ledger import EndpointState
 from headgate.fleet.prefix import kv_events, masks, tiers
 from headgate.fleet.prefix.account import Account, Tally, TooManyBlocksError
 
@@ -46,7 +46,7 @@ class Residency:
     """Block hash to a bitmask of the engines that say that they hold it, for each tier of their memory."""
 
     def __init__(self) -> None:
-        self._accounts: dict[EndpointLoad, Account] = {}
+        self._accounts: dict[EndpointState, Account] = {}
         self._tally = Tally()
         self._free_bits: list[int] = []
         self._retired: deque[tuple[int, list[int]]] = deque()
@@ -54,17 +54,17 @@ class Residency:
         can be half a million, for which one turn of the event loop is too short."""
         self._holders: tuple[dict[int, int], ...] = tuple({} for _ in range(tiers.TIERS))
         self._holders[tiers.GPU][FRONT] = -1
-        self._expected: deque[tuple[float, EndpointLoad, list[int]]] = deque()
+        self._expected: deque[tuple[float, EndpointState, list[int]]] = deque()
         self.unplaced = 0
         """Blocks of which it was never told what they hold, or for which there was no room."""
 
-    def __contains__(self, load: EndpointLoad) -> bool:
+    def __contains__(self, load: EndpointState) -> bool:
         return load in self._accounts
 
-    def loads(self) -> list[EndpointLoad]:
+    def loads(self) -> list[EndpointState]:
         return list(self._accounts)
 
-    def begin(self, load: EndpointLoad) -> None:
+    def begin(self, load: EndpointState) -> None:
         """Keeps account of an engine from now on, with nothing in its cache as yet."""
         self.end(load)
         self._accounts[load] = Account(self._new_bit(), self._tally)
@@ -74,32 +74,32 @@ class Residency:
             return self._free_bits.pop()
         return 1 << (len(self._accounts) + len(self._retired))
 
-    def end(self, load: EndpointLoad) -> None:
+    def end(self, load: EndpointState) -> None:
         """Keeps no account of an engine any more."""
         account = self._accounts.get(load)
         if account is not None:
             self._retire(account, 0)
             del self._accounts[load]
 
-    def set_complete(self, load: EndpointLoad, is_complete: bool) -> None:
+    def set_complete(self, load: EndpointState, is_complete: bool) -> None:
         """Whether all that the engine holds was told of; otherwise it may hold more."""
         self._accounts[load].is_complete = is_complete
 
-    def is_complete(self, load: EndpointLoad) -> bool:
+    def is_complete(self, load: EndpointState) -> bool:
         account = self._accounts.get(load)
         return account is not None and account.is_complete
 
-    def block_tokens(self, load: EndpointLoad) -> int:
+    def block_tokens(self, load: EndpointState) -> int:
         """How many tokens its blocks have; 0 until it has told of one."""
         account = self._accounts.get(load)
         return 0 if account is None else account.block_tokens
 
-    def blocks(self, load: EndpointLoad) -> int:
+    def blocks(self, load: EndpointState) -> int:
         """How many different blocks an engine says that it holds."""
         account = self._accounts.get(load)
         return 0 if account is None else len(account.where)
 
-    def blocks_in_tiers(self, load: EndpointLoad) -> dict[str, int]:
+    def blocks_in_tiers(self, load: EndpointState) -> dict[str, int]:
         """How many of them are in each tier; one may be in several."""
         account = self._accounts.get(load)
         return dict(zip(tiers.NAMES, account.in_tier if account is not None else repeat(0), strict=False))
@@ -111,7 +111,7 @@ class Residency:
 
     # -- what engines tell
 
-    def apply(self, load: EndpointLoad, event: kv_events.Event, rank: int = 0) -> bool:
+    def apply(self, load: EndpointState, event: kv_events.Event, rank: int = 0) -> bool:
         """Takes what an engine of which account is kept has told. Raises TooManyBlocksError.
 
         Returns whether a cache that was cleared has more to be taken back, by `clear_rank`.
@@ -128,7 +128,7 @@ class Residency:
                 return self._clear_rank(account, rank)
         return False
 
-    def clear_rank(self, load: EndpointLoad, rank: int) -> bool:
+    def clear_rank(self, load: EndpointState, rank: int) -> bool:
         """One rank holds nothing any more. Where others do, so many of its blocks are taken back; returns
         whether more are left, for which it is to be called again before the rank tells of anything else."""
         return self._clear_rank(self._accounts[load], rank)
@@ -207,7 +207,7 @@ class Residency:
 
     # -- what was just sent
 
-    def expect(self, load: EndpointLoad, blocks: Sequence[int], now: float) -> None:
+    def expect(self, load: EndpointState, blocks: Sequence[int], now: float) -> None:
         """A prompt was sent to an engine: its blocks count as held until that must have been told."""
         account = self._accounts.get(load)
         if account is None:
@@ -234,7 +234,7 @@ class Residency:
 
     # -- what is asked
 
-    def accounts(self, loads: Sequence[EndpointLoad]) -> list[Account | None]:
+    def accounts(self, loads: Sequence[EndpointState]) -> list[Account | None]:
         """Those of engines, None where none is kept."""
         return list(map(self._accounts.get, loads))
 

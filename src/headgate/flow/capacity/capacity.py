@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity.ceilings import Ceilings
 from headgate.routing import PrefillDecode
 
@@ -21,7 +21,7 @@ class Capacity(ABC):
     """Whether it is to be told of each request that goes: otherwise the loads tell."""
 
     def __init__(self, ceilings: Ceilings | None = None) -> None:
-        self.loads: Sequence[EndpointLoad] = ()
+        self.loads: Sequence[EndpointState] = ()
         self.share = 1.0
         """How much of the room this process has, where requests or their rate are counted: with several
         processes, bounds are of all of them together."""
@@ -31,9 +31,9 @@ class Capacity(ABC):
 
     def follow(
         self,
-        loads: Sequence[EndpointLoad],
+        loads: Sequence[EndpointState],
         phases: PrefillDecode | None = None,
-        resting: Sequence[EndpointLoad] = (),
+        resting: Sequence[EndpointState] = (),
     ) -> None:
         """Which endpoints there are from now on, and what they do where prefill and decode are apart.
         `resting` are others of the pool, which are asked for nothing now: what is known of them is kept."""
@@ -84,7 +84,7 @@ class Capacity(ABC):
     def sent(self, now: float) -> None:  # noqa: B027 - the loads tell most of them
         """A request goes, where that is asked for."""
 
-    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+    def is_stale(self, load: EndpointState, now: float) -> bool:
         """Whether it would go by what the engine of an endpoint says, and nothing fresh is known of that."""
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity.capacity import Capacity
 from headgate.flow.capacity.ceilings import Ceilings
 
@@ -42,5 +42,5 @@ class SessionRoom(Capacity):
     def fullness(self, now: float) -> float:
         return self.in_flight() / (self._per_endpoint * len(self.loads)) if self.loads else 0.0
 
-    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+    def is_stale(self, load: EndpointState, now: float) -> bool:
         return load.reading is None or load.reading.waiting is None

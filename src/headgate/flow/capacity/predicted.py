@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity.capacity import Capacity
 from headgate.flow.capacity.ceilings import Ceilings
 from headgate.flow.capacity.slots import Slots
@@ -56,14 +56,14 @@ class PredictedWork(Capacity):
         self._target_s = target_s
         self._without_reading = without_reading
         self.max_requests = max_requests
-        self._slots: dict[EndpointLoad, Slots] = {}
-        self._resting: dict[EndpointLoad, Slots] = {}
+        self._slots: dict[EndpointState, Slots] = {}
+        self._resting: dict[EndpointState, Slots] = {}
 
     def follow(
         self,
-        loads: Sequence[EndpointLoad],
+        loads: Sequence[EndpointState],
         phases: PrefillDecode | None = None,
-        resting: Sequence[EndpointLoad] = (),
+        resting: Sequence[EndpointState] = (),
     ) -> None:
         super().follow(loads, phases, resting)
         known = self._slots | self._resting
@@ -145,7 +145,7 @@ class PredictedWork(Capacity):
         room all the same then, as they have their share of the requests."""
         return 2 * sum(load.suspect_until <= now for load in self._slots) < len(self._slots)
 
-    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+    def is_stale(self, load: EndpointState, now: float) -> bool:
         return load.reading is None
 
     def by_endpoint(self, now: float) -> dict[str, float]:
@@ -153,7 +153,7 @@ class PredictedWork(Capacity):
         is_short = self._is_short(now)
         return {load.endpoint.name: self._fullness(load, now, is_short) for load in self.loads}
 
-    def _fullness(self, load: EndpointLoad, now: float, is_short: bool) -> float:
+    def _fullness(self, load: EndpointState, now: float, is_short: bool) -> float:
         if not load.requests:
             return 0.0
         slots = self._slots[load]
@@ -164,7 +164,7 @@ class PredictedWork(Capacity):
         is_barred = load.suspect_until > now and (not is_short or load.away_until > now)
         return max(fullness, 1.0) if is_barred else fullness
 
-    def _target_of(self, load: EndpointLoad) -> float:
+    def _target_of(self, load: EndpointState) -> float:
         """How long its queue may be."""
         if load.decoding > DECODING_SHARE * load.requests:
             return self._target_s
@@ -173,7 +173,7 @@ class PredictedWork(Capacity):
         fills_steps_s = delays_s * step_s / (delays_s + step_s)
         return self._target_s * max(fills_steps_s / TARGET_S, 1.0)
 
-    def _queue_share(self, load: EndpointLoad, slots: Slots, now: float) -> float:
+    def _queue_share(self, load: EndpointState, slots: Slots, now: float) -> float:
         """Of the longest queue: what the ledger expects, or what the engine has shown, whichever is less."""
         estimator = load.estimator
         rates = estimator.rates

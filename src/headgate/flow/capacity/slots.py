@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.fleet.reading import EngineReading
 
 FULL_CACHE = 0.9
@@ -82,7 +82,7 @@ class Slots:
         "reading",
     )
 
-    def __init__(self, load: EndpointLoad, without_reading: int) -> None:
+    def __init__(self, load: EndpointState, without_reading: int) -> None:
         self._load = load
         self._without_reading = without_reading
         self._read_at = -math.inf

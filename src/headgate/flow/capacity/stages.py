@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from headgate.api import marks
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity.capacity import Capacity
 from headgate.routing import DECODES, PREFILLS, PrefillDecode
 
 
 def partition(
-    loads: Sequence[EndpointLoad], phases: PrefillDecode | None
-) -> tuple[list[EndpointLoad], list[EndpointLoad]]:
+    loads: Sequence[EndpointState], phases: PrefillDecode | None
+) -> tuple[list[EndpointState], list[EndpointState]]:
     """The endpoints that prefill, and those that decode; some may be in both.
 
     By the roles that the pool's object gives them, or else by their label. Where no endpoint says what it
@@ -49,9 +49,9 @@ class Stages(Capacity):
 
     def follow(
         self,
-        loads: Sequence[EndpointLoad],
+        loads: Sequence[EndpointState],
         phases: PrefillDecode | None = None,
-        resting: Sequence[EndpointLoad] = (),
+        resting: Sequence[EndpointState] = (),
     ) -> None:
         super().follow(loads, phases, resting)
         prefill, decode = partition(loads, phases)
@@ -99,7 +99,7 @@ class Stages(Capacity):
         told = [stage.fullness(now) for stage in self._stages.values()]
         return max((each for each in told if each is not None), default=None)
 
-    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+    def is_stale(self, load: EndpointState, now: float) -> bool:
         return next(iter(self._stages.values())).is_stale(load, now)  # they are all of one kind
 
     def by_stage(self, now: float) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.flow.capacity.capacity import Capacity
 from headgate.flow.capacity.ceilings import Ceilings
 
@@ -37,10 +37,10 @@ class Utilization(Capacity):
             return self.in_flight() / (FALLBACK_REQUESTS * len(self.loads))
         return (sum(known) + len(self.loads) - len(known)) / len(self.loads)
 
-    def is_stale(self, load: EndpointLoad, now: float) -> bool:
+    def is_stale(self, load: EndpointState, now: float) -> bool:
         return self._fullness(load, now) is None
 
-    def _fullness(self, load: EndpointLoad, now: float) -> float | None:
+    def _fullness(self, load: EndpointState, now: float) -> float | None:
         reading = load.reading
         if reading is None or reading.waiting is None or now - reading.at > self._stale_s:
             return None

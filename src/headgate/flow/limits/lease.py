@@ -309,7 +309,7 @@ class LeasedBudget:
 
     # -- without the account
 
-    def part(self, now: float) -> None:
+    def disconnect(self, now: float) -> None:
         """The account is out of reach: goes on by the local share of what was left."""
         if self._share is not None:
             return
@@ -321,7 +321,7 @@ class LeasedBudget:
         self._share = share
         self._need = self._least = 0
 
-    def rejoin(self, now: float) -> None:
+    def reconnect(self, now: float) -> None:
         """The account is there again."""
         if self._share is None:
             return

@@ -36,7 +36,12 @@ class Source:
     """What is heard of one engine."""
 
     def __init__(
-        self, target: Target, load: fleet.EndpointLoad, proxy: Proxy, exact: ExactIndex, turns: PublisherTurns
+        self,
+        target: Target,
+        load: fleet.EndpointState,
+        proxy: Proxy,
+        exact: ExactIndex,
+        turns: PublisherTurns,
     ) -> None:
         self._turns = turns
         self.target = target
@@ -159,7 +164,7 @@ class KvEventSources:
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self.exact = ExactIndex()
-        self.sources: dict[fleet.EndpointLoad, Source] = {}
+        self.sources: dict[fleet.EndpointState, Source] = {}
         self.tokens = PromptTokens(proxy, self.exact)
         self.silences = 0
         self._past: Counter[str] = Counter()
@@ -186,8 +191,8 @@ class KvEventSources:
                 source = self.sources[load] = Source(target, load, self._proxy, self.exact, self._turns)
                 source.listen()
 
-    def _wanted(self) -> dict[fleet.EndpointLoad, Target]:
-        found: dict[fleet.EndpointLoad, Target] = {}
+    def _wanted(self) -> dict[fleet.EndpointState, Target]:
+        found: dict[fleet.EndpointState, Target] = {}
         for pool in self._proxy.pools.values():
             for load in pool.loads:
                 events = pool.pool.kv_events.get(load.endpoint)
@@ -223,7 +228,7 @@ class KvEventSources:
             total.update(source.counts())
         return total
 
-    def shown(self, load: fleet.EndpointLoad, now: float) -> dict[str, Any] | None:
+    def shown(self, load: fleet.EndpointState, now: float) -> dict[str, Any] | None:
         """What a page tells of an engine; None if it does not publish."""
         source = self.sources.get(load)
         if source is None:

@@ -74,10 +74,10 @@ class PromptTokens:
         self._saved = BURST
         self._saved_at = 0.0
         self._running = 0
-        self._paused_until: dict[fleet.EndpointLoad, float] = {}
+        self._paused_until: dict[fleet.EndpointState, float] = {}
         self.counts = Counter({"learned": 0, "skipped": 0, "failed": 0})
 
-    def want(self, decision: Decision, load: fleet.EndpointLoad, tls: routing.Tls | None) -> None:
+    def want(self, decision: Decision, load: fleet.EndpointState, tls: routing.Tls | None) -> None:
         """The tokens of a prompt would be good to know."""
         now = self._proxy.now()
         if len(decision.body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
@@ -101,7 +101,7 @@ class PromptTokens:
     async def _learn(
         self,
         decision: Decision,
-        load: fleet.EndpointLoad,
+        load: fleet.EndpointState,
         tls: routing.Tls | None,
         body: bytes,
         ids: array[int] | None,
@@ -122,7 +122,7 @@ class PromptTokens:
         self.counts["learned"] += 1
         self._exact.learn(scheduled.prefix, shares, tokens, scheduled.adapter, load, self._proxy.now())
 
-    async def _tokens(self, body: bytes, load: fleet.EndpointLoad, tls: routing.Tls | None) -> array[int]:
+    async def _tokens(self, body: bytes, load: fleet.EndpointState, tls: routing.Tls | None) -> array[int]:
         endpoint = load.endpoint
         context = self._proxy.tls_context(tls) if tls is not None else None
         client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
@@ -139,7 +139,7 @@ class PromptTokens:
             )
         return array("I", _decode_told(answer.body).tokens)
 
-    def forget(self, load: fleet.EndpointLoad) -> None:
+    def forget(self, load: fleet.EndpointState) -> None:
         """The endpoint is gone."""
         self._paused_until.pop(load, None)
 

@@ -135,7 +135,7 @@ class LeaseSource:
         budget.is_strict = self._is_strict
         self._budgets[budget] = None
         if self.trouble:
-            self._membership.part(budget, now)
+            self._membership.disconnect(budget, now)
         self._wake.set()
         return budget
 
@@ -214,7 +214,7 @@ class LeaseSource:
             return
         # It came amid an exchange, and the next one, with its claim, is not late yet.
         for each in waiter.budgets:
-            self._membership.part(each, self._loop.time())
+            self._membership.disconnect(each, self._loop.time())
         self._waiters.end(waiter)
         self._waiters.end_unasked(budget)
 
@@ -334,7 +334,7 @@ class LeaseSource:
             if budget not in self._refused:
                 self._log.error("%s does not count %s: %s", self.name, budget.account, answer)
             self._refused[budget] = answer
-            self._membership.part(budget, now)
+            self._membership.disconnect(budget, now)
             if budget.is_closed:
                 self._let_go(budget)
             return
@@ -342,7 +342,7 @@ class LeaseSource:
         budget.members = max(budget.members, self._membership.members)
         self._refused.pop(budget, None)
         if not self.trouble:
-            budget.rejoin(now)
+            budget.reconnect(now)
             if budget in self._waiters and budget.has_enough_for_all(claim, now):
                 self._waiters.end_unasked(budget)
         if budget.is_over:
@@ -355,7 +355,7 @@ class LeaseSource:
             does = "nothing goes" if self._is_strict else "each gateway goes by its own share"
             self._log.warning("%s cannot be reached (%s): %s until it can", self.name, why, does)
             for budget in self._budgets:
-                self._membership.part(budget, now)
+                self._membership.disconnect(budget, now)
         elif isinstance(why, Denied) and why != self.trouble:
             self._log.warning("%s does not count: %s", self.name, why)
         self.trouble = why
@@ -369,7 +369,7 @@ class LeaseSource:
         self.trouble = ""
         for budget in self._budgets:
             if budget not in self._refused:
-                budget.rejoin(now)
+                budget.reconnect(now)
 
     async def close(self) -> None:
         """Gives all leases back, if it can be done soon."""

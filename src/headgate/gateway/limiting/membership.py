@@ -44,8 +44,8 @@ class Membership:
         self.members = standing.members or self.members
         self._share.told(standing, asked_at, now)
 
-    def part(self, budget: LeasedBudget, now: float) -> None:
+    def disconnect(self, budget: LeasedBudget, now: float) -> None:
         """From now on the budget goes by this process' share."""
         budget.members = max(budget.members, self.members)
         budget.fraction = self.fraction
-        budget.part(now)
+        budget.disconnect(now)

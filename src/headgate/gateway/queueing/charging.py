@@ -11,14 +11,14 @@ from headgate.gateway.log_field_cache import CLIENT, SERVED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.fleet.prefix import PrefixIndex
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.usage import Usage
     from headgate.scheduling import Request
 
 
-def work(scheduled: Request, prefixes: PrefixIndex, loads: Sequence[EndpointLoad]) -> int:
+def work(scheduled: Request, prefixes: PrefixIndex, loads: Sequence[EndpointState]) -> int:
     """In tokens: of its prompt those that no endpoint holds, and of its answer all."""
     held = prefixes.matched(scheduled.prefix, loads) if scheduled.prefix else None
     cached = scheduled.tokens_in(max(held)) if held else 0

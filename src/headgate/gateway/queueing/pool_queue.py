@@ -31,7 +31,7 @@ from headgate.gateway.queueing.wait import Wait
 from headgate.gateway.refusals import Refusal
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
     from headgate.flow.sharing import Charge, PoolReport, PoolShare
     from headgate.gateway.delivery import Delivery
@@ -91,7 +91,7 @@ class PoolQueue:
     def settings(self) -> FlowSettings:
         return self._flow.settings
 
-    def serves(self, load: EndpointLoad) -> bool:
+    def serves(self, load: EndpointState) -> bool:
         """Whether an endpoint is one of its pool's."""
         return load in self._pool.loads
 

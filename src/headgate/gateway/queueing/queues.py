@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from headgate.api import ObjectRef
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.flow.sharing import PoolReport, PoolShare
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.settings import GatewaySettings
@@ -71,19 +71,19 @@ class Queues:
             for queue in self._queues.values():
                 queue.change(self._queueing)
 
-    def learned(self, load: EndpointLoad) -> None:
+    def learned(self, load: EndpointState) -> None:
         """Something was heard of an endpoint: requests that wait for it may go."""
         for queue in self._queues.values():
             if queue.held and queue.serves(load):
                 queue.wake()
 
-    def waits_for(self, load: EndpointLoad) -> bool:
+    def waits_for(self, load: EndpointState) -> bool:
         """Whether requests wait for a pool with this endpoint."""
         return any(queue.held and queue.serves(load) for queue in self._queues.values())
 
     def _note_sharing(self) -> None:
         """Tells each queue of those whose endpoints are its own, too."""
-        by_load: dict[EndpointLoad, list[PoolQueue]] = {}
+        by_load: dict[EndpointState, list[PoolQueue]] = {}
         for pool in self._proxy.pools.values():
             for load in pool.loads:
                 by_load.setdefault(load, []).append(self._queues[pool.pool.key])

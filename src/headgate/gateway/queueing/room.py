@@ -10,7 +10,7 @@ from headgate.flow import capacity
 from headgate.flow.capacity import Stages
 
 if TYPE_CHECKING:
-    from headgate.fleet import EndpointLoad
+    from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
     from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
@@ -80,7 +80,7 @@ class PoolRoom:
         if not self._counts_on_all:
             self.refresh_endpoints()
 
-    def answering(self) -> Sequence[EndpointLoad]:
+    def answering(self) -> Sequence[EndpointState]:
         """The endpoints that answer, where others prefill; or all."""
         pool = self._pool
         return pool.loads if pool.pairs is None else pool.pairs.decode

@@ -103,13 +103,13 @@ class Scraper:
         for watch in self._watches.values():
             watch.settle(now)
 
-    def list_models_soon(self, load: fleet.EndpointLoad) -> None:
+    def list_models_soon(self, load: fleet.EndpointState) -> None:
         """An endpoint does not know an adapter that it should have."""
         watch = self._watches.get(load.endpoint)
         if watch is not None:
             watch.list_models_soon()
 
-    def watch(self, load: fleet.EndpointLoad) -> Watch | None:
+    def watch(self, load: fleet.EndpointState) -> Watch | None:
         """Whoever looks at an endpoint; None if nobody does."""
         return self._watches.get(load.endpoint)
 
@@ -135,11 +135,11 @@ class Scraper:
     def malformed(self, families: int) -> None:
         self.malformed_families += families
 
-    def is_waited_for(self, load: fleet.EndpointLoad) -> bool:
+    def is_waited_for(self, load: fleet.EndpointState) -> bool:
         """Whether requests wait until an endpoint, or another of its pool, has room."""
         return self._proxy.queues.waits_for(load)
 
-    def heard(self, load: fleet.EndpointLoad) -> None:
+    def heard(self, load: fleet.EndpointState) -> None:
         """An endpoint has another reading."""
         self._proxy.queues.learned(load)
 

@@ -41,7 +41,7 @@ Result = Literal["read", "absent", "failed"]
 class Watch:
     """Looks at one endpoint again and again, and keeps the reading of its load."""
 
-    def __init__(self, scraper: Scraper, target: Target, load: fleet.EndpointLoad) -> None:
+    def __init__(self, scraper: Scraper, target: Target, load: fleet.EndpointState) -> None:
         self.target = target
         self.load = load
         self.observation = fleet.Observation()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import signals
 from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 
@@ -24,7 +24,7 @@ class LoraAffinityScorer(Scorer):
         return [_score(name, load) for load in loads]
 
 
-def _score(name: str, load: EndpointLoad) -> float:
+def _score(name: str, load: EndpointState) -> float:
     active, waiting = signals.active_adapters(load), signals.waiting_adapters(load)
     if name in active:
         return 1.0

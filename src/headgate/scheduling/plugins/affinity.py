@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins.parameters import HeaderName, Producer
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 from headgate.scheduling.request import Request
@@ -44,7 +44,7 @@ class HeaderLabelAffinityScorer(Scorer):
             return [0.0] * len(loads)
         return [float(load.labels.get(label) == wanted) for load in loads]
 
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None:
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
         value = load.labels.get(self._label) if self._stamps else None
         return (self._header, value.encode()) if value else None
 
@@ -80,7 +80,7 @@ class ContextLengthAware(Scorer, Filter):
         tokens = cycle.request.prompt_tokens
         return [load for load in loads if self._takes(load, tokens)]
 
-    def _takes(self, load: EndpointLoad, tokens: int) -> bool:
+    def _takes(self, load: EndpointState, tokens: int) -> bool:
         text = load.labels.get(self._label)
         if text is None:
             return True

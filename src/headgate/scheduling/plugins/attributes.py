@@ -9,37 +9,37 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins.parameters import unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Scorer
 
-Figure = Callable[[EndpointLoad], float | None]
+Figure = Callable[[EndpointState], float | None]
 """None where the endpoint tells nothing."""
 
 
-def _waiting(load: EndpointLoad) -> float | None:
+def _waiting(load: EndpointState) -> float | None:
     reading = load.reading
     if reading is None or reading.waiting is None:
         return None
     return max(0, reading.waiting + load.requests - load.requests_at_reading)
 
 
-def _running(load: EndpointLoad) -> float | None:
+def _running(load: EndpointState) -> float | None:
     reading = load.reading
     if reading is None or reading.running is None:
         return None
     return max(0, reading.running + load.requests - load.requests_at_reading)
 
 
-def _kv_usage(load: EndpointLoad) -> float | None:
+def _kv_usage(load: EndpointState) -> float | None:
     return load.reading.kv_usage if load.reading is not None else None
 
 
-def _ttft_s(load: EndpointLoad) -> float | None:
+def _ttft_s(load: EndpointState) -> float | None:
     return load.reading.ttft_s if load.reading is not None else None
 
 
-def _tpot_s(load: EndpointLoad) -> float | None:
+def _tpot_s(load: EndpointState) -> float | None:
     return load.reading.tpot_s if load.reading is not None else None
 
 
@@ -217,7 +217,7 @@ class EndpointAttributeFilter(Filter):
         kept = [load for load in loads if load in chosen]
         return loads if not kept and self._said.fallback_on_empty else kept
 
-    def _chosen(self, known: list[tuple[EndpointLoad, float]]) -> list[EndpointLoad]:
+    def _chosen(self, known: list[tuple[EndpointState, float]]) -> list[EndpointState]:
         said = self._said.algorithm
         if said.threshold is not None:
             holds = OPERATORS[said.threshold.operator]

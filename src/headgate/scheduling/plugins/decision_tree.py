@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import signals
 from headgate.scheduling.plugins.parameters import Share
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads
@@ -94,12 +94,12 @@ def _name(cycle: Cycle) -> str:
     return cycle.request.adapter or cycle.request.model
 
 
-def _wanted(load: EndpointLoad) -> frozenset[str]:
+def _wanted(load: EndpointState) -> frozenset[str]:
     """Adapters that run or wait there; v0.1 knew only those that run."""
     return signals.active_adapters(load) | signals.waiting_adapters(load)
 
 
-def _fits_one_more(load: EndpointLoad, active: frozenset[str]) -> bool:
+def _fits_one_more(load: EndpointState, active: frozenset[str]) -> bool:
     return len(active) < signals.max_adapters(load)
 
 

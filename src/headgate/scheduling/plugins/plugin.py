@@ -9,17 +9,17 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.prefixes import Prefixes
 from headgate.scheduling.request import Request
 
-Loads = Sequence[EndpointLoad]
+Loads = Sequence[EndpointState]
 
 
 class PrefixIndex(Prefixes, Protocol):
     """What plugins ask of it besides."""
 
-    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[float]:
         """Of each endpoint, how many blocks it holds, of which slower memories count for less."""
         ...
 
@@ -27,13 +27,13 @@ class PrefixIndex(Prefixes, Protocol):
 class NoPrefixes:
     """Where nothing is known of caches."""
 
-    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[int]:
+    def matched(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
         return [0] * len(loads)
 
-    def add(self, prefix: Sequence[int], load: EndpointLoad, now: float) -> None:
+    def add(self, prefix: Sequence[int], load: EndpointState, now: float) -> None:
         pass
 
-    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointLoad]) -> list[float]:
+    def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[float]:
         return list(self.matched(prefix, loads))
 
 
@@ -48,7 +48,7 @@ class Cycle:
         now: float,
         rng: random.Random,
         prefixes: PrefixIndex,
-        peer: EndpointLoad | None = None,
+        peer: EndpointState | None = None,
     ) -> None:
         self.request = request
         self.now = now
@@ -68,7 +68,7 @@ class Cycle:
             self._loads = loads
         return self._matched
 
-    def cached_tokens(self, load: EndpointLoad) -> int:
+    def cached_tokens(self, load: EndpointState) -> int:
         """Tokens of the prompt that an endpoint holds, as estimated."""
         loads, matched = self._loads, self._matched
         blocks = matched[loads.index(load)] if loads and load in loads else self.matched_blocks([load])[0]
@@ -90,7 +90,7 @@ class Cycle:
         units = ends[total - 1]
         return [ends[count - 1] / units if count else 0.0 for count in matched]
 
-    def is_cold(self, load: EndpointLoad) -> bool:
+    def is_cold(self, load: EndpointState) -> bool:
         """Whether none of the endpoints that were asked about holds a part of the prompt; `load` is one."""
         return not any(self._matched if self._loads is not None else self.matched_blocks([load]))
 
@@ -123,10 +123,10 @@ class Plugin:
         self.name = self.kind
         """What the configuration calls this one."""
 
-    def booked(self, cycle: Cycle, load: EndpointLoad) -> None:
+    def booked(self, cycle: Cycle, load: EndpointState) -> None:
         """The request is on its way to the endpoint."""
 
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None:
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
         """A header that the endpoint's answer is to have."""
         return None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins.parameters import Producer, Share, unused
 from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 
@@ -78,7 +78,7 @@ class NoHitLruScorer(Scorer):
     def __init__(self, parameters: NoHitLruParameters | None = None) -> None:
         super().__init__()
         self._size = (parameters or NoHitLruParameters()).lru_size
-        self._used: OrderedDict[EndpointLoad, None] = OrderedDict()
+        self._used: OrderedDict[EndpointState, None] = OrderedDict()
         """The longest ago first."""
 
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
@@ -93,7 +93,7 @@ class NoHitLruScorer(Scorer):
             scores[place] = 1.0 - rank / (len(loads) - 1)
         return scores
 
-    def booked(self, cycle: Cycle, load: EndpointLoad) -> None:
+    def booked(self, cycle: Cycle, load: EndpointState) -> None:
         if cycle.is_cold(load):
             self._used.pop(load, None)
             self._used[load] = None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import signals
 from headgate.scheduling.plugins.parameters import Producer, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads
@@ -69,6 +69,6 @@ class ConcurrencyDetector(Filter):
     def keep(self, cycle: Cycle, loads: Loads) -> Loads:
         return [load for load in loads if self._fits(load)] or loads
 
-    def _fits(self, load: EndpointLoad) -> bool:
+    def _fits(self, load: EndpointState) -> bool:
         fits = load.requests <= self._most_requests or self._mode == "tokens"
         return fits and (load.prefill_tokens <= self._most_tokens or self._mode == "requests")

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins.parameters import HeaderName, unused
 from headgate.scheduling.plugins.plugin import Cycle, Filter, Loads, Plugin, Scorer
 from headgate.scheduling.request import Request
@@ -38,8 +38,8 @@ class Strategy(Protocol):
     """Knows the endpoint of a request's session, if it has one."""
 
     def endpoint_of(self, request: Request, now: float) -> str: ...
-    def booked(self, request: Request, load: EndpointLoad, now: float) -> None: ...
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None: ...
+    def booked(self, request: Request, load: EndpointState, now: float) -> None: ...
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None: ...
 
 
 class EncodedEndpoint:
@@ -57,10 +57,10 @@ class EncodedEndpoint:
         except (binascii.Error, UnicodeDecodeError, ValueError):
             return ""
 
-    def booked(self, request: Request, load: EndpointLoad, now: float) -> None:
+    def booked(self, request: Request, load: EndpointState, now: float) -> None:
         pass
 
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None:
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
         return self._header, base64.b64encode(load.endpoint.name.encode())
 
 
@@ -110,7 +110,7 @@ class SessionIds:
         name, used_at = self._bound.get(self._id(request), ("", now))
         return name if now - used_at <= self._ttl_s else ""
 
-    def booked(self, request: Request, load: EndpointLoad, now: float) -> None:
+    def booked(self, request: Request, load: EndpointState, now: float) -> None:
         session = self._id(request)
         if session:
             self._bound[session] = (load.endpoint.name, now)
@@ -128,7 +128,7 @@ class SessionIds:
                 break
             del self._bound[session]
 
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None:
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
         return None
 
     def __len__(self) -> int:
@@ -187,10 +187,10 @@ class _SessionPlugin(Plugin):
         said = parameters or SessionParameters()
         self.strategy = said.made()
 
-    def booked(self, cycle: Cycle, load: EndpointLoad) -> None:
+    def booked(self, cycle: Cycle, load: EndpointState) -> None:
         self.strategy.booked(cycle.request, load, cycle.now)
 
-    def mark(self, request: Request, load: EndpointLoad) -> tuple[bytes, bytes] | None:
+    def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
         return self.strategy.mark(request, load)
 
 

@@ -6,7 +6,7 @@ requests, and go to one endpoint: so what the ledger has counted since the readi
 
 from __future__ import annotations
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins.plugin import Loads
 
 
@@ -51,16 +51,16 @@ def kv_usage(loads: Loads) -> list[float]:
     return [mean if usage is None else usage for usage in usages]
 
 
-def active_adapters(load: EndpointLoad) -> frozenset[str]:
+def active_adapters(load: EndpointState) -> frozenset[str]:
     """Adapters with requests in the engine's batch."""
     return load.reading.adapters_running if load.reading is not None else frozenset()
 
 
-def waiting_adapters(load: EndpointLoad) -> frozenset[str]:
+def waiting_adapters(load: EndpointState) -> frozenset[str]:
     """Adapters whose requests wait for a place in the engine."""
     return load.reading.adapters_waiting if load.reading is not None else frozenset()
 
 
-def max_adapters(load: EndpointLoad) -> int:
+def max_adapters(load: EndpointState) -> int:
     """How many adapters fit; 0 where the engine tells nothing."""
     return (load.reading.max_adapters or 0) if load.reading is not None else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import Cycle, NoPrefixes, Plugin, PrefixIndex, users
 from headgate.scheduling.policy import Choice, Policy, Refused
 from headgate.scheduling.profiles.profile import Profile
@@ -55,7 +55,7 @@ class Composed(Policy):
         """Of the last pick: what was worked out for it serves to note its booking."""
 
     def pick(
-        self, request: Request, candidates: Sequence[EndpointLoad], now: float, rng: random.Random
+        self, request: Request, candidates: Sequence[EndpointState], now: float, rng: random.Random
     ) -> Choice | None:
         cycle = self._last = Cycle(request, now, rng, self._prefixes, request.peer)
         load = self._profile(request).pick(cycle, candidates)
@@ -74,15 +74,15 @@ class Composed(Policy):
         if request.prefix:
             self._prefixes.add(request.prefix, choice.load, now)
 
-    def refusal(self, request: Request, candidates: Sequence[EndpointLoad], now: float) -> Refused:
+    def refusal(self, request: Request, candidates: Sequence[EndpointState], now: float) -> Refused:
         by = self._profile(request).leaves_none(self._asked(request, now), candidates)
         if by is None:
             return super().refusal(request, candidates, now)
         return Refused(why=f"{by.name} leaves none of its endpoints", is_busy=by.about_load)
 
     def reasons(
-        self, request: Request, candidates: Sequence[EndpointLoad], choice: Choice | None, now: float
-    ) -> Mapping[EndpointLoad, str]:
+        self, request: Request, candidates: Sequence[EndpointState], choice: Choice | None, now: float
+    ) -> Mapping[EndpointState, str]:
         profile = self._profile(request)
         return profile.reasons(self._asked(request, now), candidates) if candidates else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.scheduling.plugins import Cycle, Filter, Loads, Picker, Plugin, Scorer
 from headgate.scheduling.plugins.pickers import MaxScorePicker
 
@@ -32,7 +32,7 @@ class Profile:
                 seen.add(id(plugin))
                 yield plugin
 
-    def pick(self, cycle: Cycle, candidates: Loads) -> EndpointLoad | None:
+    def pick(self, cycle: Cycle, candidates: Loads) -> EndpointState | None:
         """One of the candidates, of which there is at least one; None if the filters leave none."""
         for each in self.filters:
             candidates = each.keep(cycle, candidates)
@@ -61,9 +61,9 @@ class Profile:
                 return each
         return None
 
-    def reasons(self, cycle: Cycle, candidates: Loads) -> dict[EndpointLoad, str]:
+    def reasons(self, cycle: Cycle, candidates: Loads) -> dict[EndpointState, str]:
         """What the plugins say of each candidate, in words."""
-        said: dict[EndpointLoad, str] = {}
+        said: dict[EndpointState, str] = {}
         for each in self.filters:
             kept = each.keep(cycle, candidates)
             said |= {load: f"left out by {each.name}" for load in candidates if load not in kept}

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Protocol
 
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.simulator.fleet.description import EngineGroup
 from headgate.simulator.fleet.timeline import STEP_BEGINS, STEP_ENDS, Timeline
 from headgate.simulator.fleet.vitals import Vitals
@@ -64,7 +64,7 @@ class SimulatedEndpoint:
         self,
         group: EngineGroup,
         config: EngineConfig,
-        load: EndpointLoad,
+        load: EndpointState,
         timeline: Timeline,
         faults: EngineFaults,
         rng: random.Random,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate import scheduling
-from headgate.fleet import EndpointLoad, Suspects
+from headgate.fleet import EndpointState, Suspects
 from headgate.simulator.fleet.blocks import hashes_of, of_adapter
 from headgate.simulator.fleet.records import Outcome, RequestRecord
 from headgate.simulator.model import EngineConfig, FinishedRequest, RequestId, SimulatedRequest
@@ -44,8 +44,8 @@ class Flight:
             priority=timed.priority,
             header=self._header,
         )
-        self.tried: list[EndpointLoad] = []
-        self.tried_prefill: list[EndpointLoad] = []
+        self.tried: list[EndpointState] = []
+        self.tried_prefill: list[EndpointState] = []
         self.attempts = 0
         self.choice: scheduling.Choice | None = None
         """Who answers, as of the last attempt."""

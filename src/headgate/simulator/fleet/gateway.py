@@ -10,7 +10,7 @@ from headgate import routing, scheduling
 from headgate.fleet import (
     ACCEPTED_AFTER_S,
     Booking,
-    EndpointLoad,
+    EndpointState,
     Evidence,
     RetryBudget,
     Suspect,
@@ -61,7 +61,7 @@ class SimulatedGateway:
         self._policy = policy
         self._rng = rng
         self._timeline = timeline
-        self._endpoints: Mapping[EndpointLoad, SimulatedEndpoint] = {each.load: each for each in endpoints}
+        self._endpoints: Mapping[EndpointState, SimulatedEndpoint] = {each.load: each for each in endpoints}
         self._pool = [load for load, endpoint in self._endpoints.items() if endpoint.is_ready]
         self._decoding = policy if policy.judges_decoding else scheduling.LeastDecoding(prefixes)
         self._pairs = self._make_pairs() if description.is_paired else None
@@ -117,7 +117,7 @@ class SimulatedGateway:
         self._endpoints[booking.load].used_s = self.now
         self.observer.ended(flight.timed, booking.load, self.now)
 
-    def rejected(self, flight: Flight, load: EndpointLoad, status: int, rest_s: float | None) -> None:
+    def rejected(self, flight: Flight, load: EndpointState, status: int, rest_s: float | None) -> None:
         """The endpoint answered with a status that may be its own fault: what another answers tells."""
         adapter = flight.timed.adapter
         if status == NOT_FOUND and adapter:
@@ -139,7 +139,7 @@ class SimulatedGateway:
         else:
             self.end(flight, "failed")
 
-    def _lacks(self, flight: Flight, load: EndpointLoad, adapter: str) -> None:
+    def _lacks(self, flight: Flight, load: EndpointState, adapter: str) -> None:
         """A 404 for an adapter: the endpoint is well, and the request goes where the adapter may be."""
         load.lacks(adapter, self.now)
         others = (other for other in self._pool if self._may_be_asked(other, flight))
@@ -149,7 +149,7 @@ class SimulatedGateway:
         else:
             self.end(flight, "failed")
 
-    def suspect_prefill(self, flight: Flight, load: EndpointLoad, status: int, rest_s: float | None) -> None:
+    def suspect_prefill(self, flight: Flight, load: EndpointState, status: int, rest_s: float | None) -> None:
         """What the request comes to elsewhere tells whether the rejection was the endpoint's own fault."""
         if status == NOT_FOUND and flight.timed.adapter:
             load.lacks(flight.timed.adapter, self.now)
@@ -162,7 +162,7 @@ class SimulatedGateway:
         for each in suspects:
             self._count(each.load, each.reason)
 
-    def failed(self, flight: Flight, load: EndpointLoad, cut_off: FinishedRequest | None) -> None:
+    def failed(self, flight: Flight, load: EndpointState, cut_off: FinishedRequest | None) -> None:
         """The endpoint gave no answer, or a part of one: another is tried if the client has got nothing."""
         self._count(load, "reset")
         self.again_or_failed(flight, cut_off)
@@ -173,7 +173,7 @@ class SimulatedGateway:
         else:
             self.end(flight, "failed", cut_off)
 
-    def _count(self, load: EndpointLoad, reason: str) -> None:
+    def _count(self, load: EndpointState, reason: str) -> None:
         self.evidence.failed(load, reason, self.now, self.budget.requests + self.budget.granted)
 
     def may_retry(self, flight: Flight, reserved: float = 0.0) -> bool:
@@ -185,7 +185,7 @@ class SimulatedGateway:
             and self.budget.take(self.now, reserved)
         )
 
-    def _may_be_asked(self, load: EndpointLoad, flight: Flight) -> bool:
+    def _may_be_asked(self, load: EndpointState, flight: Flight) -> bool:
         return (
             load not in flight.tried
             and load.resting_until <= self.now
@@ -193,7 +193,7 @@ class SimulatedGateway:
             and self._endpoints[load].group.role != "prefill"
         )
 
-    def served(self, flight: Flight, load: EndpointLoad, finished: FinishedRequest) -> None:
+    def served(self, flight: Flight, load: EndpointState, finished: FinishedRequest) -> None:
         """An endpoint has given the whole answer to a prompt that it had prefilled."""
         prefix, timed = flight.scheduled.prefix, flight.timed
         if prefix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.engines import Figures, Total
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.fleet.observation import Observation
 from headgate.simulator.model import Emission, EngineConfig, EngineStatistics
 
@@ -16,7 +16,7 @@ EPOCH_S = 1.0
 class Vitals:
     """Counts what a page counts, and keeps the reading of its endpoint."""
 
-    def __init__(self, config: EngineConfig, load: EndpointLoad, stale_s: float) -> None:
+    def __init__(self, config: EngineConfig, load: EndpointState, stale_s: float) -> None:
         self._config = config
         self._load = load
         self._stale_s = stale_s

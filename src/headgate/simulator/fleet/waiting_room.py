@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from headgate import fleet, routing
-from headgate.fleet import EndpointLoad
+from headgate.fleet import EndpointState
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow import capacity
 from headgate.flow.queue import FlowQueue, FlowSettings, Usage, Waiting
@@ -38,11 +38,11 @@ class WaitingRoom:
         self._send = send
         self._tell_dropped = dropped
         self._answers = fleet.AnswerSizes()
-        self._pool: Sequence[EndpointLoad] = ()
+        self._pool: Sequence[EndpointState] = ()
         self._is_looking = False
         self._looks_at = math.inf
 
-    def follow(self, pool: Sequence[EndpointLoad], phases: routing.PrefillDecode | None) -> None:
+    def follow(self, pool: Sequence[EndpointState], phases: routing.PrefillDecode | None) -> None:
         """Which endpoints there are from now on."""
         self._pool = pool
         self.queue.capacity.follow(pool, phases)
