@@ -22,7 +22,7 @@ from headgate.gateway import GatewaySettings, limiting
 from headgate.gateway.delivery import Delivery
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
-from headgate.gateway.usage import Usage
+from headgate.requests.usage import Usage
 from headgate.telemetry import Registry
 
 REPEATS, RUNS = 300, 200

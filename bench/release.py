@@ -23,13 +23,13 @@ from headgate.flow import capacity
 from headgate.flow.capacity import CapacitySettings
 from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
 from headgate.gateway import GatewaySettings
-from headgate.gateway.decision import Decision
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.requests.decision import Decision
 from headgate.telemetry import Registry
 
 REQUESTS, FLOWS, ENDPOINTS, RUNS = 5000, 50, 20, 5

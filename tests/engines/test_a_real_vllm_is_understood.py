@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate import engines
 from headgate.fleet.prefix import hashing
-from headgate.gateway import prompt
-from headgate.gateway.inspect import inspect
+from headgate.requests.bodies import prompt
+from headgate.requests.bodies.fields import inspect
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.fleet import answer_sizes
 from headgate.gateway import in_flight
-from headgate.gateway.inspect import Fields, inspect
+from headgate.requests.bodies.fields import Fields, inspect
 
 
 @pytest.mark.parametrize(

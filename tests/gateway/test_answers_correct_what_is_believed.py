@@ -8,10 +8,10 @@ import pytest
 from headgate import fleet, scheduling
 from headgate.fleet.prefix.hashing import BLOCK_BYTES
 from headgate.gateway import gauges, in_flight, learning
-from headgate.gateway.decision import decide
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
-from headgate.gateway.usage import Tail, Usage, tail_of
+from headgate.requests.decision import decide
+from headgate.requests.usage import Tail, Usage, tail_of
 
 PROMPT = "All happy families are alike; each unhappy family is unhappy in its own way. " * 200
 

@@ -11,8 +11,8 @@ import pytest
 
 from headgate import routing
 from headgate.fleet.prefix import hashing, tiers
-from headgate.gateway import prompt
-from headgate.gateway.inspect import inspect
+from headgate.requests.bodies import prompt
+from headgate.requests.bodies.fields import inspect
 from headgate.simulator.model import PROFILES
 from headgate.simulator.server import KvEventsConfig, ServerSettings, listen, running
 

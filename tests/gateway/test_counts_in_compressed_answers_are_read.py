@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway import inflating
 from headgate.gateway.chunks import LAST_CHUNK, chunk
-from headgate.gateway.usage import tail_of
+from headgate.requests.usage import tail_of
 
 MB = 1 << 20
 PATHS = ["/v1/chat/completions", "/v1/messages"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headgate import api, routing
 from headgate.gateway import GatewaySettings, local
-from headgate.gateway.destinations import destinations
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
+from headgate.requests.destinations import destinations
 from headgate.telemetry import Registry
 
 NAMES = ["a", "b", "c"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.forms import (
+from headgate.requests.bodies.forms import (
     MAX_NAME_BYTES,
     MAX_PARAMETERS,
     MAX_PART_HEAD_BYTES,
@@ -16,7 +16,7 @@ from headgate.gateway.forms import (
     Form,
     read,
 )
-from headgate.gateway.refusals import Refusal
+from headgate.requests.refusal import Refusal
 
 BOUNDARY = "----WebKitFormBoundary7MA4YWxkTrZu0gW"
 AUDIO = bytes(range(256)) * 40 + b"\r\n--" + BOUNDARY[:-1].encode() + b"\r\n\r\n\x00"

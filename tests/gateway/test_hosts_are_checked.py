@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.gateway import GatewaySettings, hosts
-from headgate.gateway.refusals import Refusal
 from headgate.gateway.settings import conflicts
+from headgate.requests.refusal import Refusal
 
 NAMES = ("api.example.com", "*.models.example", "[::1]")
 

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from headgate.gateway import media, prompt
-from headgate.gateway.inspect import inspect
+from headgate.requests.bodies import media, prompt
+from headgate.requests.bodies.fields import inspect
 
 RNG = random.Random(3)
 NOISE = RNG.randbytes(1_000_000)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headgate import routing
-from headgate.gateway import large
+from headgate.requests.bodies import large
 
 TEXT = "It was the best of times, it was the worst of times. " * 20_000
 

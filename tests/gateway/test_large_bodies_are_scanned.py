@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway import large, prompt, scan
-from headgate.gateway.inspect import Fields, inspect, scanner
-from headgate.gateway.refusals import Refusal
+from headgate.requests.bodies import large, prompt, scan
+from headgate.requests.bodies.fields import Fields, inspect, scanner
+from headgate.requests.refusal import Refusal
 
 NAMES = ["model", "stream", "messages", "n", "max_tokens", "kv_transfer_params"]
 OTHER_NAMES = [

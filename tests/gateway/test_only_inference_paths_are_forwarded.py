@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway import forwarded
 from headgate.gateway.settings import GatewaySettings, conflicts
+from headgate.requests import paths
 
 MANAGEMENT = [
     "/abort_request",
@@ -55,7 +55,7 @@ AMBIGUOUS = [
 ]
 
 
-@pytest.mark.parametrize("path", sorted(forwarded.DEFAULT))
+@pytest.mark.parametrize("path", sorted(paths.DEFAULT))
 async def test_inference_is_forwarded(start_gateway, start_endpoint, path):
     """Each of the paths reaches the endpoint as it was sent, with its query."""
     endpoint = await start_endpoint(b"{}")
@@ -158,7 +158,7 @@ _LETTERS = string.ascii_letters + string.digits + string.punctuation + " é"
 def test_what_passes_means_the_same_to_every_server(segments):
     """A path that is forwarded is its own normal form: nothing in it is decoded, dropped or merged."""
     path = "/" + "/".join(segments)
-    if forwarded.Paths(("/*",)).refusal(path) is None:
+    if paths.Paths(("/*",)).refusal(path) is None:
         assert not set("%\\;?# é") & set(path)
         assert path == "/" or not {"", ".", ".."} & set(path[1:].split("/"))
 

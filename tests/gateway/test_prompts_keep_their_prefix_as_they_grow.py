@@ -5,8 +5,8 @@ import json
 import pytest
 
 from headgate.fleet.prefix import hashing
-from headgate.gateway import prompt
-from headgate.gateway.inspect import Fields, inspect
+from headgate.requests.bodies import prompt
+from headgate.requests.bodies.fields import Fields, inspect
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 LONG = "It was the best of times, it was the worst of times, it was the age of wisdom. " * 30

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from headgate import api, routing, serving
 from headgate.cli import main
 from headgate.fleet import AnswerSizes, PromptSizes
-from headgate.gateway import explaining, forwarded, pages
-from headgate.gateway.decision import decide
-from headgate.gateway.destinations import destinations
+from headgate.gateway import explaining, pages
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
 from headgate.gateway.workers import messages, worker
+from headgate.requests import paths
+from headgate.requests.decision import decide
+from headgate.requests.destinations import destinations
 from headgate.routing.patterns import RequestPattern, StringPattern
 
 
@@ -263,7 +264,7 @@ class _Known:
     def __init__(self, snapshot, pools, splits):
         self.snapshot, self.pools, self.splits, self.is_ready = snapshot, pools, splits, True
         self.destinations = destinations(snapshot, pools)
-        self.paths = forwarded.Paths()
+        self.paths = paths.Paths()
         self.prompt_sizes = PromptSizes()
         self.answer_sizes = AnswerSizes()
 

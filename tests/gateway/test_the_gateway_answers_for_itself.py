@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from headgate.gateway import forwarded
+from headgate.requests import paths
 
 
 async def _get(gateway, path, method="GET"):
@@ -65,7 +65,7 @@ async def test_a_management_path_names_the_setting_and_its_method(gateway):
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-@pytest.mark.parametrize("path", sorted(forwarded.DEFAULT))
+@pytest.mark.parametrize("path", sorted(paths.DEFAULT))
 async def test_a_request_that_is_not_posted_is_told_to_be(gateway, path, method):
     """The path of inference is right, the method is not: each such path says so in the same way."""
     response = await _get(gateway, f"{path}?a=b", method)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.handover import Handover
     from headgate.gateway.queueing.wait import Wait
-    from headgate.gateway.refusals import Refusal
+    from headgate.requests.refusal import Refusal
 
 Tokens = tuple[int, int]
 """Of the prompt, and of the answer."""

@@ -15,7 +15,8 @@ from headgate.gateway.chunks import Chunks
 from headgate.gateway.document import Document
 from headgate.gateway.events import EventStream
 from headgate.gateway.refusals import status_line
-from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Header, Request, nominated
+from headgate.gateway.request import HOP_BY_HOP, LETTER_X, RESERVED, Request, nominated
+from headgate.requests.client import Header
 
 _OF_ITS_OWN = HOP_BY_HOP | {b"alt-svc", b"x-request-id", b"content-encoding"}
 """Headers that are not just passed on. `alt-svc` speaks for the origin that the client knows, which is the

@@ -17,15 +17,16 @@ from headgate.gateway.answer import Answer
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.paired import PairedDelivery
 from headgate.gateway.queueing.continuation import Continuation
-from headgate.gateway.refusals import Refusal
-from headgate.gateway.usage import Usage, tail_of
+from headgate.requests.refusal import Refusal
+from headgate.requests.usage import Usage, tail_of
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.request import Header, Request
+    from headgate.gateway.request import Request
     from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.requests.client import Header
+    from headgate.requests.pool_state import PoolState
 
 _OK, _NOT_FOUND, _LAST_STATUS = 200, 404, 599
 

@@ -18,15 +18,15 @@ from headgate import scheduling
 from headgate.fleet import Suspects, adapters, blame
 from headgate.gateway import learning
 from headgate.gateway.connections import ShortageError, why_unreachable
-from headgate.gateway.decision import no_endpoint
 from headgate.gateway.delivery import Delivery
-from headgate.gateway.refusals import Refusal
+from headgate.requests.decision import no_endpoint
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState, ModelPath, Suspect
     from headgate.gateway.connections import EndpointConnections
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.upstream import UpstreamConnection
+    from headgate.requests.pool_state import PoolState
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headgate.gateway.refusals import Refusal
+from headgate.requests.refusal import Refusal
 
 LONG_BYTES = 64 * 1024
 """Past this, a body is long."""

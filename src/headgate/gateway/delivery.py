@@ -12,22 +12,23 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from headgate.gateway import large, limiting
-from headgate.gateway.decision import Decision, decide, encoded
+from headgate.gateway import large_reader, limiting
 from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
-from headgate.gateway.pieces import Pieces
-from headgate.gateway.refusals import Refusal
+from headgate.requests.bodies import large
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.decision import Decision, decide, encoded
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import Booking, EndpointState, Suspects
     from headgate.flow.limits import Reservation
     from headgate.gateway.handover import Handover
     from headgate.gateway.limiting.waiter import Waiter
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import UpstreamConnection
+    from headgate.requests.pool_state import PoolState
     from headgate.scheduling import Choice
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class Delivery(ABC):
         """Sent after the payload; empty where the payload includes the body. Joining them would copy it."""
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | Waiter | large.Reading | None = None
+        self._timer: asyncio.TimerHandle | Waiter | large_reader.Reading | None = None
         self._tried: list[EndpointState] = []
 
     @abstractmethod

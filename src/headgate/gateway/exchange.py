@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S
 from headgate.fleet.ejection import HANG
-from headgate.gateway import decision_header, hollow, large, learning, limiting, refusals
+from headgate.gateway import decision_header, hollow, large_reader, learning, limiting, refusals
 from headgate.gateway.answering import Answering
 from headgate.gateway.limiting import showing
-from headgate.gateway.refusals import Refusal, error_event
-from headgate.gateway.usage import tail_of
+from headgate.gateway.refusals import error_event
+from headgate.requests.refusal import Refusal
+from headgate.requests.usage import tail_of
 
 if TYPE_CHECKING:
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.settings import GatewaySettings
-    from headgate.gateway.usage import Usage
+    from headgate.requests.usage import Usage
 
 _BROKE_OFF = {
     "gateway_exhausted": "the gateway can open no further connection",
@@ -49,7 +50,7 @@ class Exchange(Answering):
             return "prefilling"
         if self._connecting is not None:
             return "connecting"
-        if isinstance(self._timer, large.Reading):
+        if isinstance(self._timer, large_reader.Reading):
             return "reading"
         if self._upstream is None:
             return "waiting to retry" if self.attempts else "waiting for tokens"

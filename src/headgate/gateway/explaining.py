@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from headgate import fleet, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet.ejection import AVOID_AFTER_FAILURE_S
-from headgate.gateway import health, in_flight, large, refusals, trust
-from headgate.gateway.decision import Decision, decide, no_endpoint
+from headgate.gateway import health, in_flight, refusals, trust
 from headgate.gateway.explaining_pick import Picked, asked_of, pick
 from headgate.gateway.explaining_view import Supposing, View
 from headgate.gateway.explanation import (
@@ -28,10 +27,13 @@ from headgate.gateway.explanation import (
     TargetShown,
 )
 from headgate.gateway.limiting import showing
-from headgate.gateway.pieces import Pieces
-from headgate.gateway.pool_state import PoolState
-from headgate.gateway.refusals import Refusal
-from headgate.gateway.request import Header, Request
+from headgate.gateway.request import Request
+from headgate.requests.bodies import large
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.client import Header
+from headgate.requests.decision import Decision, decide, no_endpoint
+from headgate.requests.pool_state import PoolState
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState

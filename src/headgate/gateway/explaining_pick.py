@@ -12,12 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate import scheduling
-from headgate.gateway import handover, terms
+from headgate.gateway import handover
+from headgate.requests import terms
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
-    from headgate.gateway.decision import Decision
-    from headgate.gateway.pool_state import PoolState
+    from headgate.requests.decision import Decision
+    from headgate.requests.pool_state import PoolState
 
 
 def _rng() -> random.Random:

@@ -10,12 +10,13 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded
-from headgate.gateway.destinations import Destination
-from headgate.gateway.policies import Policies
-from headgate.gateway.pool_state import PoolState
 from headgate.gateway.proxy import Proxy
+from headgate.gateway.rules import rules_of
 from headgate.gateway.settings import GatewaySettings
+from headgate.requests import paths
+from headgate.requests.destinations import Destination
+from headgate.requests.policies import Policies
+from headgate.requests.pool_state import PoolState
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class View:
     remote_prefill_tokens: int = GatewaySettings().prefill.remote_min_tokens
     believes_objectives: bool = True
     """Objects alone do not say whom a gateway trusts: the request is taken for one that is believed."""
-    paths: forwarded.Paths = field(default_factory=forwarded.Paths)
+    paths: paths.Paths = field(default_factory=paths.Paths)
 
     @classmethod
     def of_proxy(cls, proxy: Proxy) -> View:
@@ -63,7 +64,7 @@ class View:
     def of_objects(cls, snapshot: routing.Snapshot, *, knows_endpoints: bool) -> View:
         """Objects alone: a gateway that has just started with them, and has no requests."""
         ledger, budget = fleet.Ledger(), fleet.RetryBudget(0.0)
-        policies = Policies(GatewaySettings(), PrefixIndex())
+        policies = Policies(rules_of(GatewaySettings()), PrefixIndex())
         pools = {
             key: PoolState(pool, ledger, budget, policies.of(pool), policies.decoding)
             for key, pool in snapshot.pools.items()
@@ -92,7 +93,7 @@ class Supposing:
     prompt_sizes: PromptSizes
     answer_sizes: AnswerSizes
     is_ready: bool
-    paths: forwarded.Paths
+    paths: paths.Paths
     believes_objectives: bool
     given: routing.Target | None = None
     destinations: Mapping[str, Destination] = field(default_factory=dict)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from headgate import routing, scheduling
 from headgate.engines import transfer
-from headgate.gateway import large
-from headgate.gateway.pieces import Pieces
 from headgate.gateway.prefill import Listener, Prefill
-from headgate.gateway.terms import terms
-from headgate.gateway.usage import CACHED_TOKENS, with_cached
+from headgate.requests.bodies import large
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.terms import terms
+from headgate.requests.usage import CACHED_TOKENS, with_cached
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
-    from headgate.gateway.decision import Decision
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.request import Request
+    from headgate.requests.decision import Decision
+    from headgate.requests.pool_state import PoolState
 
 DISAGGREGATED = "remote"
 """How it is called that the prompt is prefilled by another endpoint."""

@@ -11,10 +11,10 @@ from headgate import fleet
 from headgate.fleet.ejection import HANG
 
 if TYPE_CHECKING:
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.recorder import Recorder
     from headgate.gateway.scraping import Scraper
     from headgate.gateway.settings import GatewaySettings
+    from headgate.requests.pool_state import PoolState
 
 BEHIND_S = 1.5
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Health:
         if pool.evidence.failed(load, reason, now, pool.budget.requests + pool.budget.granted):
             self._ejected(pool, load, reason, now)
         if pool.queue is not None:
-            pool.queue.room.refresh_endpoints()
+            pool.queue.refresh_endpoints()
 
     def disappointed(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:
         """Counts a response that says nothing, which may eject its endpoint if the others respond better."""
@@ -74,7 +74,7 @@ class Health:
         if load.ejected_until <= now and load.hangs(now):
             self._ejected(pool, load, HANG, now)
             if pool.queue is not None:
-                pool.queue.room.refresh_endpoints()
+                pool.queue.refresh_endpoints()
 
     def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
-    from headgate.gateway.usage import Usage
+    from headgate.requests.usage import Usage
 
 REASON = "no_content"
 _KEPT_BYTES = 1024

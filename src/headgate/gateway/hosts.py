@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
-from headgate.gateway.refusals import Refusal
+from headgate.requests.refusal import Refusal
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{0,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 """A name or an address, and a port. Of what a URI's host may have, what no name has is left out."""

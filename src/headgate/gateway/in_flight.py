@@ -15,9 +15,9 @@ from headgate.gateway import health
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.scraping.watch import Watch
+    from headgate.requests.pool_state import PoolState
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 10_000

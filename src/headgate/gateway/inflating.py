@@ -15,11 +15,11 @@ from weakref import WeakSet
 import httptools
 
 from headgate.gateway.chunks import Chunks
-from headgate.gateway.usage import Tail
+from headgate.requests.usage import Tail
 
 if TYPE_CHECKING:
-    from headgate.gateway.request import Header
-    from headgate.gateway.usage import Usage
+    from headgate.requests.client import Header
+    from headgate.requests.usage import Usage
 
 MAX_AT_ONCE_BYTES = 1 << 20
 """Inflated of one piece: some two milliseconds of the event loop."""

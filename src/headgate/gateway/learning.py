@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.fleet import Booking
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.usage import Usage
+    from headgate.requests.usage import Usage
 
 MIN_TOKENS = 1024
 """Of smaller beliefs, too little is known to be sure: tokens are estimated."""

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
-from headgate.gateway.refusals import Refusal
 from headgate.gateway.settings import GatewaySettings
+from headgate.requests.refusal import Refusal
 
 log = logging.getLogger(__name__)
 

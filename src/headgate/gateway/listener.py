@@ -19,8 +19,8 @@ from headgate import loop_turns as turns
 from headgate.gateway import limits, local, refusals
 from headgate.gateway.exchange import Exchange
 from headgate.gateway.reader import RequestReader
-from headgate.gateway.refusals import Refusal
 from headgate.gateway.trust import Peer
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headgate.gateway import forwarded, refusals
+from headgate.gateway import refusals
 from headgate.gateway.bodies import LONG_BYTES
-from headgate.gateway.refusals import Refusal
 from headgate.kubeschema import timestamps
+from headgate.requests import paths
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy
@@ -42,7 +43,7 @@ def answer(proxy: Proxy, request: Request) -> tuple[bytes, ...]:
         return _reply(request, 200 if ready else 503, message)
     elif path in _MODELS:
         return _reply(request, 200, proxy.models.body())
-    elif path.startswith(forwarded.OWN_BELOW):
+    elif path.startswith(paths.OWN_BELOW):
         # Clients escape the slashes of "organisation/model", or they do not.
         name = urllib.parse.unquote(path.partition("/models/")[2])
         entry = proxy.models.entry(name)
@@ -52,7 +53,7 @@ def answer(proxy: Proxy, request: Request) -> tuple[bytes, ...]:
     else:
         refusal = Refusal.bad_request(
             f"there is nothing at {path[:256]}: neither a page of the gateway, nor a path that it forwards; "
-            f"only POST is forwarded, to inference paths and to those that {forwarded.SETTING} adds",
+            f"only POST is forwarded, to inference paths and to those that {paths.SETTING} adds",
             code="not_found",
             status=404,
         )

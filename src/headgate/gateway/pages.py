@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headgate.gateway import explaining, in_flight, large
+from headgate.gateway import explaining, in_flight
 from headgate.gateway.limiting import showing
 from headgate.gateway.queueing import shown
+from headgate.requests.bodies import large
 
 if TYPE_CHECKING:
     from headgate.gateway.proxy import Proxy

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from headgate.fleet import ACCEPTED_AFTER_S, blame
 from headgate.gateway.attempts import Attempts
-from headgate.gateway.decision import no_endpoint
 from headgate.gateway.handover import DISAGGREGATED, NOT_HANDED_OVER, Handover
-from headgate.gateway.refusals import Refusal
+from headgate.requests.decision import no_endpoint
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
-    from headgate.gateway.pool_state import PoolState
-    from headgate.gateway.request import Header
+    from headgate.requests.client import Header
+    from headgate.requests.pool_state import PoolState
     from headgate.scheduling import Choice
 
 

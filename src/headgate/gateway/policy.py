@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.gateway import cors, forwarded, hosts, trust
+from headgate.gateway import cors, hosts, trust
 from headgate.gateway.settings import GatewaySettings
+from headgate.requests import paths
 
 
 class ClientPolicy:
@@ -12,7 +13,7 @@ class ClientPolicy:
     def __init__(self, settings: GatewaySettings) -> None:
         self.trusted = trust.Networks(settings.clients.trusted_networks)
         self.hosts = hosts.Hosts(settings.clients.allowed_hosts)
-        self.paths = forwarded.Paths(settings.clients.forwarded_paths)
+        self.paths = paths.Paths(settings.clients.forwarded_paths)
         self.cors: cors.Cors | None = None
         """None where pages of other origins may do nothing."""
         if settings.cors.origins:

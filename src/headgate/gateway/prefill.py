@@ -18,15 +18,15 @@ from headgate.fleet import blame
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
 from headgate.gateway.connections import ShortageError, why_unreachable
-from headgate.gateway.pieces import Pieces
-from headgate.gateway.usage import Tail
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.usage import Tail
 
 if TYPE_CHECKING:
     from headgate.gateway.connections import EndpointConnections
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.request import Header
     from headgate.gateway.upstream import FastPath, UpstreamConnection
+    from headgate.requests.client import Header
+    from headgate.requests.pool_state import PoolState
     from headgate.scheduling import Choice, Request
 
 log = logging.getLogger(__name__)

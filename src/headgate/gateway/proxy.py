@@ -17,27 +17,29 @@ from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.limits import RouteLimits
-from headgate.gateway import forwarded, large, limits, local, trace, trust
+from headgate.gateway import large_reader, limits, local, trace, trust
 from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
-from headgate.gateway.destinations import Destination, destinations
-from headgate.gateway.destinations import changed as changed_destinations
 from headgate.gateway.health import Health, ejection_policy
 from headgate.gateway.inflating import Inflating
 from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.limiting.sources import Sources
 from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
-from headgate.gateway.policies import Policies
 from headgate.gateway.policy import ClientPolicy
-from headgate.gateway.pool_state import PoolState
 from headgate.gateway.prefill import Prefill
 from headgate.gateway.queueing import Queues
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
+from headgate.gateway.rules import rules_of
 from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
 from headgate.loop_turns import Closings, Turns
+from headgate.requests import paths
+from headgate.requests.destinations import Destination, destinations
+from headgate.requests.destinations import changed as changed_destinations
+from headgate.requests.policies import Policies
+from headgate.requests.pool_state import PoolState
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class Proxy:
         self.downloads = Turns(loop)
         self.closings = Closings(loop)
         self._turned_away: set[ClientConnection] = set()
-        self.large_bodies = large.Reader(loop)
+        self.large_bodies = large_reader.Reader(loop)
         self.left_prefills: set[Prefill] = set()
         """Those whose request is over before they are."""
         self._client_left = asyncio.Event()
@@ -93,7 +95,7 @@ class Proxy:
         self.answer_sizes = AnswerSizes()
         self.prefixes = PrefixIndex(block_ends=hashing.BLOCK_ENDS)
         """What the caches of all endpoints are believed to hold."""
-        self.policies = Policies(settings, self.prefixes)
+        self.policies = Policies(rules_of(settings), self.prefixes)
         self.is_ready = False
         self.stopping = False
         """Whether readiness says no, for good."""
@@ -133,7 +135,7 @@ class Proxy:
         """Pools keep their policies, and what those remember, unless they are to be others."""
         if before.scheduling == settings.scheduling:
             return
-        self.policies = Policies(settings, self.prefixes)
+        self.policies = Policies(rules_of(settings), self.prefixes)
         for pool in self.pools.values():
             pool.policy = self.policies.of(pool.pool)
 
@@ -204,7 +206,7 @@ class Proxy:
         return PoolState(pool, self.ledger, known.budget, policy, decoding, known.rates, known.evidence)
 
     @property
-    def paths(self) -> forwarded.Paths:
+    def paths(self) -> paths.Paths:
         return self.policy.paths
 
     @property
@@ -266,7 +268,7 @@ class Proxy:
         return pool.policy.refusal(request, asked, self.now()) if asked else None
 
     def connections(self, pool: PoolState, load: fleet.EndpointState) -> EndpointConnections:
-        connections = pool.connections.get(load)
+        connections: EndpointConnections | None = pool.connections.get(load)
         if connections is None:
             reached = Reached(load.endpoint, pool.pool.tls, pool.pool.http2)
             connections = pool.connections[load] = self._connections.to(reached)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 import httptools
 
 from headgate.gateway import bodies, hosts, unreadable
-from headgate.gateway.large import LARGE_BYTES
-from headgate.gateway.refusals import Refusal
-from headgate.gateway.request import Header, Request
+from headgate.gateway.request import Request
 from headgate.gateway.request_head_cache import RequestHeadCache
 from headgate.loop_turns import AT_ONCE_BYTES
+from headgate.requests.bodies.large import LARGE_BYTES
+from headgate.requests.client import Header
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection

@@ -20,8 +20,8 @@ from headgate.telemetry.metrics import PER_TOKEN_S
 if TYPE_CHECKING:
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.listener import ClientConnection
-    from headgate.gateway.pool_state import PoolState
-    from headgate.gateway.refusals import Refusal
+    from headgate.requests.pool_state import PoolState
+    from headgate.requests.refusal import Refusal
 
 MAX_BOUND = 10_000
 

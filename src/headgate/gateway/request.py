@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from headgate.gateway import log_text
-from headgate.gateway.pieces import Pieces
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.client import Header
 
 if TYPE_CHECKING:
     from headgate.gateway.trust import Peer
@@ -70,9 +71,6 @@ _JOINED_BYTES = 16 * 1024
 copies are not kept while the endpoint works."""
 
 _TRACE = re.compile(rb"\ntrace(?:parent|state): [^\r\n]*\r(?=\n)")
-
-Header = tuple[bytes, bytes]
-"""Lower-case name and value."""
 
 
 class Request:

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.gateway.request import Header
+    from headgate.requests.client import Header
 
 STATUSES = frozenset({429, 503})
 """Those with which it asks for fewer requests."""

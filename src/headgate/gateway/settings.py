@@ -21,7 +21,8 @@ import msgspec
 from headgate import routing
 from headgate.flow.capacity.predicted import TARGET_S
 from headgate.flow.queue.settings import FairnessName, OrderingName
-from headgate.gateway import bodies, cors, forwarded, hosts, trust
+from headgate.gateway import bodies, cors, hosts, trust
+from headgate.requests import paths as forwarded_paths
 
 DAY_S = 86_400.0
 
@@ -657,7 +658,7 @@ def conflicts(settings: GatewaySettings, unclear: Collection[str] = ()) -> list[
         *(("clients.allowed_hosts", problem) for problem in hosts.problems(settings.clients.allowed_hosts)),
         *(
             ("clients.forwarded_paths", problem)
-            for problem in forwarded.problems(settings.clients.forwarded_paths)
+            for problem in forwarded_paths.problems(settings.clients.forwarded_paths)
         ),
         *(("cors.origins", problem) for problem in origins),
         *(

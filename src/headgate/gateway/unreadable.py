@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.gateway import refusals
-from headgate.gateway.refusals import Refusal
+from headgate.requests.refusal import Refusal
 
 _SHOWN_BYTES = 64
 

@@ -17,12 +17,12 @@ import httptools
 from headgate import loop_turns as turns
 from headgate.gateway.bodies import LONG_BYTES
 from headgate.gateway.http2.errors import Http2Error, NotTakenError
-from headgate.gateway.pieces import Pieces
+from headgate.requests.bodies.pieces import Pieces
 
 if TYPE_CHECKING:
-    from headgate.gateway.request import Header
     from headgate.gateway.settings import GatewaySettings
-    from headgate.gateway.usage import Tail
+    from headgate.requests.client import Header
+    from headgate.requests.usage import Tail
 
 
 _NEWLINE = 10

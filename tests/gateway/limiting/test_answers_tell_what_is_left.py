@@ -4,7 +4,7 @@ import pytest
 
 from headgate import routing
 from headgate.flow.limits import RouteLimit, local_budget
-from headgate.gateway.limiting import headers
+from headgate.requests.limits import headers
 
 WHAT = ("limit", "remaining", "reset")
 NAMES = [f"x-ratelimit-{what}-{each}" for what in WHAT for each in ("requests", "tokens")]

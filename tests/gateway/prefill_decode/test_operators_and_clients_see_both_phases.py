@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.gateway import pages
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
-from headgate.gateway.usage import with_cached
+from headgate.requests.usage import with_cached
 
 LONG = [{"role": "user", "content": "x" * 4000}]
 

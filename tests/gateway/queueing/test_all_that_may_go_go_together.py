@@ -6,12 +6,12 @@ import pytest
 
 from headgate import api, routing, scheduling
 from headgate.gateway import GatewaySettings
-from headgate.gateway.decision import Decision
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.queueing import pool_queue
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
 from headgate.gateway.trust import Networks, Peer
+from headgate.requests.decision import Decision
 from headgate.telemetry import Registry
 
 KEY = api.ObjectRef("ModelServer", "default", "pool")

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.gateway.queueing import charging
-from headgate.gateway.usage import Reported, Usage
+from headgate.requests.usage import Reported, Usage
 from headgate.scheduling import Request
 
 REQUEST = Request(model="m", prompt_tokens=1000, output_tokens=100)

@@ -81,7 +81,7 @@ def test_a_direction_that_goes_by_its_share_is_not_waited_for(in_virtual_time):
     async def story(loop):
         worker = Worker(loop)
         await asyncio.sleep(0.1)
-        worker.limit.input.budget.part(loop.time())
+        worker.limit.input.budget.disconnect(loop.time())
         served = await worker.request()
         await worker.sources.close()
         return served
@@ -95,7 +95,7 @@ def test_a_share_that_is_used_up_refuses_at_once(in_virtual_time):
     async def story(loop):
         worker = Worker(loop)
         await asyncio.sleep(0.1)
-        worker.limit.input.budget.part(loop.time())
+        worker.limit.input.budget.disconnect(loop.time())
         assert worker.limit.input.budget.take(
             int(worker.limit.input.budget.available(loop.time())), loop.time()
         )

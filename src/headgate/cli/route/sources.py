@@ -14,7 +14,7 @@ from headgate.cli.objects import connecting
 from headgate.cli.route import absent, objects
 from headgate.gateway.explaining import View, explain
 from headgate.gateway.explanation import Explanation
-from headgate.gateway.request import Header
+from headgate.requests.client import Header
 
 PATIENCE_S = 10.0
 

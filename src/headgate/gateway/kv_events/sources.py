@@ -15,8 +15,8 @@ from headgate.gateway.kv_events.subscription import PublisherTurns, Subscription
 from headgate.gateway.kv_events.tokens import PromptTokens
 
 if TYPE_CHECKING:
-    from headgate.gateway.decision import Decision
     from headgate.gateway.proxy import Proxy
+    from headgate.requests.decision import Decision
 
 log = logging.getLogger(__name__)
 

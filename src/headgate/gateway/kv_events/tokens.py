@@ -17,13 +17,13 @@ import msgspec
 
 from headgate import fleet, routing
 from headgate.fleet.prefix import ExactIndex, hashing
-from headgate.gateway import prompt
-from headgate.gateway.inspect import Fields, inspect
 from headgate.gateway.scraping.fetch import Client, FetchError
+from headgate.requests.bodies import prompt
+from headgate.requests.bodies.fields import Fields, inspect
 
 if TYPE_CHECKING:
-    from headgate.gateway.decision import Decision
     from headgate.gateway.proxy import Proxy
+    from headgate.requests.decision import Decision
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ Of a request whose route is limited, `reserve` says whether it may go, `lines` w
 limit, and `settle` counts what it used. Requests of other routes never come here.
 """
 
-from headgate.gateway.limiting.headers import lines
 from headgate.gateway.limiting.reserving import reserve, settle
+from headgate.requests.limits.headers import lines
 
 __all__ = ["lines", "reserve", "settle"]

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.gateway import produced
-from headgate.gateway.limiting import headers, refusing
+from headgate.requests.limits import headers, refusing
 
 if TYPE_CHECKING:
     from headgate.flow.limits import Reservation
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.refusals import Refusal
+    from headgate.requests.refusal import Refusal
 
 
 def reserve(proxy: Proxy, exchange: Delivery, now: float, again: Callable[[], None] | None) -> Refusal | None:

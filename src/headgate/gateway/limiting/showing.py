@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.explanation import LimitShown
-from headgate.gateway.limiting import headers, refusing
+from headgate.requests.limits import headers, refusing
 
 if TYPE_CHECKING:
     from headgate.flow.limits import Account, RouteLimit, RouteLimits
-    from headgate.gateway.decision import Decision
-    from headgate.gateway.refusals import Refusal
+    from headgate.requests.decision import Decision
+    from headgate.requests.refusal import Refusal
 
 Shown = dict[str, Any]
 

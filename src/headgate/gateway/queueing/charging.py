@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.fleet.prefix import PrefixIndex
     from headgate.gateway.exchange import Exchange
-    from headgate.gateway.usage import Usage
+    from headgate.requests.usage import Usage
     from headgate.scheduling import Request
 
 

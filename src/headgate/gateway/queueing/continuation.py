@@ -15,8 +15,9 @@ import msgspec
 from headgate.gateway.answer import EVENTS, media_type
 from headgate.gateway.chunks import LAST_CHUNK, Chunks, chunk
 from headgate.gateway.events import EventStream
-from headgate.gateway.refusals import Refusal, error_event, event
-from headgate.gateway.request import Header
+from headgate.gateway.refusals import error_event, event
+from headgate.requests.client import Header
+from headgate.requests.refusal import Refusal
 
 MAX_BODY_BYTES = 64 * 1024
 """Of an answer that has to be held to make one event of it."""

@@ -10,9 +10,9 @@ from headgate.telemetry.metrics import OTHER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.queueing.kinds import Kind
     from headgate.gateway.queueing.wait import Wait
+    from headgate.requests.pool_state import PoolState
     from headgate.telemetry.metrics import CounterChild, HistogramChild
 
 PREFIX = "headgate_gateway_flow_control"

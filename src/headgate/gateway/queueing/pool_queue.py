@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from headgate.flow.queue import Bounds, Dropped, FlowQueue, FlowSettings, Waiting
-from headgate.gateway.decision import no_endpoint
 from headgate.gateway.queueing import charging, queue_hints, reasons
 from headgate.gateway.queueing.alarm import Alarm
 from headgate.gateway.queueing.flow_names import FlowNames
@@ -28,7 +27,8 @@ from headgate.gateway.queueing.room import PoolRoom
 from headgate.gateway.queueing.shares import ALONE, PendingReport, Place
 from headgate.gateway.queueing.shown import QueueShown
 from headgate.gateway.queueing.wait import Wait
-from headgate.gateway.refusals import Refusal
+from headgate.requests.decision import no_endpoint
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from headgate.flow.sharing import Charge, PoolReport, PoolShare
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.exchange import Exchange
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
+    from headgate.requests.pool_state import PoolState
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,10 @@ class PoolQueue:
     @property
     def settings(self) -> FlowSettings:
         return self._flow.settings
+
+    def refresh_endpoints(self) -> None:
+        """An endpoint may have failed."""
+        self.room.refresh_endpoints()
 
     def serves(self, load: EndpointState) -> bool:
         """Whether an endpoint is one of its pool's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headgate.flow.queue import Dropped, Reason
-from headgate.gateway.refusals import Refusal, dropped_lines
+from headgate.requests.refusal import Refusal, dropped_lines
 
 _TYPES = {429: "rate_limit_error", 503: "service_unavailable_error"}
 NO_ENDPOINTS: Reason = "rejected-no-endpoints"

@@ -12,8 +12,8 @@ from headgate.flow.capacity import Stages
 if TYPE_CHECKING:
     from headgate.fleet import EndpointState
     from headgate.flow.configuration import Queueing
-    from headgate.gateway.pool_state import PoolState
     from headgate.gateway.proxy import Proxy
+    from headgate.requests.pool_state import PoolState
 
 
 log = logging.getLogger(__name__)

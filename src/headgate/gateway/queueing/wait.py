@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.flow.queue import Waiting
     from headgate.gateway.delivery import Delivery
     from headgate.gateway.queueing.pool_queue import PoolQueue
-    from headgate.gateway.refusals import Refusal
+    from headgate.requests.refusal import Refusal
 
 FIRST_PROGRESS_S = 0.9
 """Whoever waits for less hears nothing, and has an answer as any other."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import PrefixIndex, hashing
-from headgate.gateway.connections import EndpointConnections
 
 if TYPE_CHECKING:
-    from headgate.gateway.queueing import PoolQueue
+    from headgate.requests.queue import Queue
 
 
 class PoolState:
@@ -57,10 +56,11 @@ class PoolState:
         self.note_adapters()
         self.pairs = scheduling.Pairs(self.loads, pool.phases) if pool.phases is not None else None
         """None where every endpoint serves whole requests."""
-        self.queue: PoolQueue | None = None
+        self.queue: Queue | None = None
         """Where requests wait for their turn; None where nothing is sent."""
-        self.connections: dict[fleet.EndpointState, EndpointConnections] = {}
-        """Those of endpoints that were picked; by identity, which costs less than to compare endpoints."""
+        self.connections: dict[fleet.EndpointState, Any] = {}
+        """What the shell reaches endpoints by that were picked; by identity, which costs less than to compare
+        endpoints."""
 
     @property
     def decoding(self) -> scheduling.Policy:

@@ -19,8 +19,8 @@ import msgspec
 import re2
 
 from headgate.fleet.prefix import hashing
-from headgate.gateway import media, scan
-from headgate.gateway.inspect import Fields
+from headgate.requests.bodies import media, scan
+from headgate.requests.bodies.fields import Fields
 
 MESSAGES = "/v1/messages"
 SEARCHED_BYTES = 4096

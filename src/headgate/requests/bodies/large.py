@@ -1,39 +1,30 @@
-"""Reads large request bodies beside the event loop, so that none of them stalls other clients.
+"""Reads large request bodies in short steps, or in steps that release Python's global lock.
 
-A body up to `LARGE_BYTES` is decoded where it arrives, which takes a millisecond or two at most. A larger one
-is scanned in a thread, by calls that either release Python's global lock or end after a few milliseconds.
-Whatever it looks like, the loop then handles a few places in it, and changes and forwards it without a copy.
+A body up to `LARGE_BYTES` is decoded where it arrives, which takes a millisecond or two at most. Of a larger
+one a few places are known afterwards, by which it is changed and forwarded without a copy.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from headgate.engines import transfer
-from headgate.gateway import forms, prompt, scan
-from headgate.gateway.inspect import Fields, inspect, invalid_json, scanner, too_long, with_usage
-from headgate.gateway.pieces import Buffer, Pieces
-from headgate.gateway.refusals import Refusal
+from headgate.requests.bodies import forms, prompt, scan
+from headgate.requests.bodies.fields import Fields, inspect, invalid_json, scanner, too_long, with_usage
+from headgate.requests.bodies.pieces import Buffer, Pieces
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
-    from headgate.gateway.request import Header
-
-log = logging.getLogger(__name__)
+    from headgate.requests.client import Header
 
 LARGE_BYTES = 256 * 1024
 """The longest body that is decoded on the event loop."""
 MAX_MEMBER_BYTES = 64 * 1024
 """Of a member that is decoded: the model's name, options, limits. The prompt is not decoded."""
-_SHORT_BYTES = 4 << 20
-"""Bodies up to this size need not wait for longer ones: they have a thread of their own."""
 
 _DECODED = frozenset(
     {
@@ -165,63 +156,3 @@ def _prompts(body: bytes | bytearray, place: tuple[int, int]) -> int:
     if body[first : first + 1] not in (b'"', b"[", b"]"):
         return 1  # tokens of one prompt
     return max(scan.count_items(body, start, transfer.MAX_PROMPTS), 1)
-
-
-class Reading:
-    """A body being read for someone who may leave."""
-
-    def __init__(self, then: Callable[[Body | None], None]) -> None:
-        self._then: Callable[[Body | None], None] | None = then
-        self.future: Future[Body] | None = None
-
-    def cancel(self) -> None:
-        self._then = None
-        if self.future is not None:
-            self.future.cancel()
-
-    def done(self, body: Body | None) -> None:
-        then, self._then, self.future = self._then, None, None
-        if then is not None:
-            then(body)
-
-
-class Reader:
-    """Reads large bodies in threads; of one event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._short = ThreadPoolExecutor(1, "large-body")
-        self._long = ThreadPoolExecutor(1, "largest-body")
-        self.count = 0
-
-    def begin(
-        self, headers: list[Header], body: bytes | bytearray, path: str, then: Callable[[Body | None], None]
-    ) -> Reading:
-        """Calls `then` on the loop with what was read, or with None if that failed."""
-        self.count += 1
-        reading = Reading(then)
-        executor = self._short if len(body) <= _SHORT_BYTES else self._long
-        future = reading.future = executor.submit(read, headers, body, path)
-        future.add_done_callback(lambda future: self._tell(reading, future))
-        return reading
-
-    async def read(self, headers: list[Header], body: bytes | bytearray, path: str) -> Body:
-        """The same for a caller that can wait."""
-        executor = self._short if len(body) <= _SHORT_BYTES else self._long
-        return await self._loop.run_in_executor(executor, read, headers, body, path)
-
-    def _tell(self, reading: Reading, future: Future[Body]) -> None:
-        """Called in the thread, or on the loop for a reading that was cancelled."""
-        if future.cancelled():
-            return
-        body: Body | None = None
-        if error := future.exception():
-            log.error("a large request body could not be read", exc_info=error)
-        else:
-            body = future.result()
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(reading.done, body)
-
-    def close(self) -> None:
-        for executor in (self._short, self._long):
-            executor.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,7 @@ from typing import Any
 from headgate import routing, scheduling
 from headgate.api import marks
 from headgate.fleet.prefix import PrefixIndex
-from headgate.gateway.settings import GatewaySettings
+from headgate.requests.rules import Rules
 from headgate.scheduling import configuration
 from headgate.scheduling.configuration import Plan
 
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 class Policies:
     """Makes the policies of pools. All of them look at one prefix index."""
 
-    def __init__(self, settings: GatewaySettings, prefixes: PrefixIndex) -> None:
-        self._name = settings.scheduling.policy
+    def __init__(self, rules: Rules, prefixes: PrefixIndex) -> None:
+        self._name = rules.policy
         self._prefixes = prefixes
-        self._plan = _plan(settings)
+        self._plan = _plan(rules)
         self.decoding: scheduling.Policy = scheduling.WithAdapters(scheduling.LeastDecoding(prefixes))
         """Picks who answers where others prefill, if the policy of the pool does not judge that."""
 
@@ -66,13 +66,11 @@ class Policies:
         }
 
 
-def _plan(settings: GatewaySettings) -> Plan | None:
+def _plan(rules: Rules) -> Plan | None:
     """What the configuration file says. It was judged as it was read: here, nothing but the code differs."""
-    if settings.scheduling.content is None:
+    if rules.plan is None:
         return None
-    reading = configuration.read(
-        settings.scheduling.content, allow_alpha=settings.scheduling.allow_experimental_plugins
-    )
+    reading = configuration.read(rules.plan, allow_alpha=rules.allow_experimental_plugins)
     for problem in reading.problems:
         if problem.severity == "error":
             log.error("the scheduler's configuration is not used: %s: %s", problem.path, problem.message)

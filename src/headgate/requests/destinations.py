@@ -9,7 +9,7 @@ from headgate import routing
 from headgate.api import ObjectRef
 
 if TYPE_CHECKING:
-    from headgate.gateway.pool_state import PoolState
+    from headgate.requests.pool_state import PoolState
 
 
 class Destination(NamedTuple):

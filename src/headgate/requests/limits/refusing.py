@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from headgate.gateway.limiting.headers import duration
-from headgate.gateway.refusals import Refusal
+from headgate.requests.limits.headers import duration
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.flow.limits import RouteLimit, Shortage

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from headgate.gateway.refusals import Refusal
+from headgate.requests.refusal import Refusal
 
 SETTING = "clients.forwarded_paths"
 

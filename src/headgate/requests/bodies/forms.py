@@ -10,8 +10,8 @@ import re
 
 import msgspec
 
-from headgate.gateway.refusals import Refusal
-from headgate.gateway.request import Header
+from headgate.requests.client import Header
+from headgate.requests.refusal import Refusal
 
 BYTES_PER_TOKEN = 320
 """Estimate of the work in a form: 50 tokens for each second of audio, as Whisper has it, at 128 kbit/s."""

@@ -15,17 +15,18 @@ from headgate import routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes, scripts
 from headgate.fleet.prefix import hashing
-from headgate.gateway import forms, forwarded, large, prompt
-from headgate.gateway.destinations import Destination
-from headgate.gateway.inspect import Fields, ask_for_usage, inspect, invalid_json, replace_model
-from headgate.gateway.pieces import Pieces
-from headgate.gateway.refusals import Refusal
-from headgate.gateway.scan import ScanError
+from headgate.requests import paths
+from headgate.requests.bodies import forms, large, prompt
+from headgate.requests.bodies.fields import Fields, ask_for_usage, inspect, invalid_json, replace_model
+from headgate.requests.bodies.pieces import Pieces
+from headgate.requests.bodies.scan import ScanError
+from headgate.requests.destinations import Destination
+from headgate.requests.refusal import Refusal
 
 if TYPE_CHECKING:
     from headgate.fleet.scripts import Amounts
-    from headgate.gateway.pool_state import PoolState
-    from headgate.gateway.request import Request
+    from headgate.requests.client import ClientRequest
+    from headgate.requests.pool_state import PoolState
 
 READ_FROM_BYTES = 16 * 1024
 """Where the prompt is not hashed, smaller bodies count as one from end to end."""
@@ -62,7 +63,7 @@ class Surroundings(Protocol):
     @property
     def is_ready(self) -> bool: ...
     @property
-    def paths(self) -> forwarded.Paths: ...
+    def paths(self) -> paths.Paths: ...
     @property
     def believes_objectives(self) -> bool:
         """Whether all clients may name an objective, and not trusted ones only."""
@@ -121,7 +122,7 @@ class Decision:
         self.refusal: Refusal | None = None
 
 
-def decide(known: Surroundings, request: Request, body: large.Body | None = None) -> Decision:
+def decide(known: Surroundings, request: ClientRequest, body: large.Body | None = None) -> Decision:
     """Finds the pool of the request and what is sent to it. Of a large request, the body was read before."""
     decision = Decision()
     decision.refusal = known.paths.refusal(request.path) or encoded(request)
@@ -154,7 +155,7 @@ def _not_ready() -> Refusal:
     return Refusal.unavailable("the gateway has not heard of its routes yet", code="not_ready")
 
 
-def encoded(request: Request) -> Refusal | None:
+def encoded(request: ClientRequest) -> Refusal | None:
     """Why a body is not read of which its client says that it is encoded. What it looks like does not matter:
     the endpoint would go by what it says."""
     if not request.content_coding:
@@ -168,7 +169,7 @@ def encoded(request: Request) -> Refusal | None:
     )
 
 
-def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Refusal | None:
+def _find_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Refusal | None:
     model = decision.model
     destination = known.destinations.get(model)
     if destination is not None:
@@ -184,7 +185,7 @@ def _find_pool(decision: Decision, known: Surroundings, request: Request) -> Ref
     return None
 
 
-def _look_for_pool(decision: Decision, known: Surroundings, request: Request) -> Destination | Refusal:
+def _look_for_pool(decision: Decision, known: Surroundings, request: ClientRequest) -> Destination | Refusal:
     """Where this request goes, of a model whose requests may go several ways."""
     model = decision.model
     try:
@@ -227,7 +228,7 @@ def _no_pool(match: routing.Match, target: routing.Target) -> Refusal:
 def _fill_body(
     decision: Decision,
     known: Surroundings,
-    request: Request,
+    request: ClientRequest,
     body: bytes,
     fields: Fields,
     form: forms.Form | None,
@@ -255,7 +256,7 @@ def _fill_body(
 
 
 def _fill_large_body(
-    decision: Decision, known: Surroundings, request: Request, fields: Fields, body: large.Body
+    decision: Decision, known: Surroundings, request: ClientRequest, fields: Fields, body: large.Body
 ) -> None:
     """The same without a step whose time grows with the body."""
     model, upstream_model = decision.model, decision.upstream_model
@@ -276,7 +277,7 @@ def _fill_large_body(
 def _scheduled(
     decision: Decision,
     known: Surroundings,
-    request: Request,
+    request: ClientRequest,
     upstream_model: str,
     fields: Fields,
     is_form: bool,
@@ -347,7 +348,7 @@ def _salt(fields: Fields) -> bytes:
     return salt if len(salt) <= LONGEST_SALT_BYTES else xxhash.xxh3_128_digest(salt)
 
 
-def _priority(objectives: Mapping[str, int], request: Request, otherwise: int) -> int:
+def _priority(objectives: Mapping[str, int], request: ClientRequest, otherwise: int) -> int:
     """That of the objective that the request names, if it is one of the pool's."""
     named = {header: value for header, value in reversed(request.headers) if header in _NAME_OBJECTIVES}
     if not named:

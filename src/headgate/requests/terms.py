@@ -8,7 +8,7 @@ from headgate import routing, scheduling
 from headgate.engines import transfer
 
 if TYPE_CHECKING:
-    from headgate.gateway.pool_state import PoolState
+    from headgate.requests.pool_state import PoolState
 
 NO_FORM = "form"
 """Why a request is served whole that is none of an API with prompts."""

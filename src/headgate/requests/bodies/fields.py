@@ -11,8 +11,8 @@ import re
 import msgspec
 
 from headgate.engines import transfer
-from headgate.gateway import scan
-from headgate.gateway.refusals import Refusal
+from headgate.requests.bodies import scan
+from headgate.requests.refusal import Refusal
 
 MAX_NAME_CHARACTERS = 1024
 """Of a model's name."""

@@ -1,0 +1,25 @@
+"""What a gateway's settings come to for decisions about requests."""
+
+from __future__ import annotations
+
+from headgate.gateway import trust
+from headgate.gateway.settings import GatewaySettings
+from headgate.requests.rules import Rules
+
+
+def rules_of(settings: GatewaySettings) -> Rules:
+    """Equal settings make equal rules."""
+    endpoints, scheduling = settings.endpoints, settings.scheduling
+    return Rules(
+        max_requests=endpoints.max_connections,
+        retries=endpoints.retries,
+        response_timeout_s=endpoints.response_timeout_s,
+        stream_response_timeout_s=endpoints.stream_response_timeout_s,
+        idle_timeout_s=endpoints.stream_idle_timeout_s,
+        remote_min_tokens=settings.prefill.remote_min_tokens,
+        token_wait_s=settings.rate_limits.wait_s,
+        believes_objectives=trust.believes(settings.queue.objectives_from, is_trusted=False),
+        policy=scheduling.policy,
+        plan=scheduling.content,
+        allow_experimental_plugins=scheduling.allow_experimental_plugins,
+    )

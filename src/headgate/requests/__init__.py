@@ -1,0 +1,5 @@
+"""One request's life: its pool, its turn, its endpoint, what is done when that fails, and its account.
+
+Is given what a client asks for and what happens meanwhile; hands on what is to be done next. Pure: nothing
+here reads a clock, sends a byte or waits, so that gateway, picker and simulator decide alike.
+"""
