@@ -9,10 +9,10 @@ import pytest
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import LeasedBudget
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import RedisTransport
-from headgate.gateway.limiting.transport import Unreachable
-from headgate.gateway.lookup import Lookup
+from headgate.lookup import Lookup
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import RedisTransport
+from headgate.quota.transport import Unreachable
 
 
 @pytest.fixture

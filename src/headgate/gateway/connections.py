@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate import routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
-from headgate.gateway.lookup import Lookup
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
+from headgate.lookup import Lookup
 from headgate.loop_turns import Turns
 from headgate.routing import Endpoint
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from headgate.gateway import large_reader, limiting
-from headgate.gateway.limiting.lease_source import TIME_TO_ASK_AGAIN
+from headgate.quota.lease_source import TIME_TO_ASK_AGAIN
 from headgate.requests.bodies import large
 from headgate.requests.bodies.pieces import Pieces
 from headgate.requests.decision import Decision, decide, encoded
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from headgate.fleet import Booking, EndpointState, Suspects
     from headgate.flow.limits import Reservation
     from headgate.gateway.handover import Handover
-    from headgate.gateway.limiting.waiter import Waiter
     from headgate.gateway.proxy import Proxy
     from headgate.gateway.queueing.wait import Wait
     from headgate.gateway.request import Request
     from headgate.gateway.upstream import UpstreamConnection
+    from headgate.quota.waiter import Waiter
     from headgate.requests.pool_state import PoolState
     from headgate.scheduling import Choice
 

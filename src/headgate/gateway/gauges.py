@@ -6,8 +6,8 @@ from collections import Counter as Tally
 from typing import TYPE_CHECKING
 
 from headgate import fleet
-from headgate.gateway.limiting import metrics
 from headgate.gateway.queueing import gauges as queueing_gauges
+from headgate.quota import metrics as quota_metrics
 from headgate.telemetry import Counter, Gauge, Registry
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _Samples = list[tuple[tuple[str, ...], float]]
 def add_gauges(registry: Registry, proxy: Proxy) -> None:
     """Adds everything that has a value at any time, whether requests come or not."""
     read = _Reader(proxy)
-    metrics.add_metrics(registry, proxy)
+    quota_metrics.add_metrics(registry, proxy.token_limits, proxy.limit_sources, proxy.now)
     queueing_gauges.add_gauges(registry, proxy.queues)
     prefix = "headgate_gateway"
     registry.add(

@@ -23,18 +23,18 @@ from headgate.gateway.connections import Connections, EndpointConnections, Reach
 from headgate.gateway.health import Health, ejection_policy
 from headgate.gateway.inflating import Inflating
 from headgate.gateway.kv_events import KvEventSources
-from headgate.gateway.limiting.sources import Sources
-from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.prefill import Prefill
 from headgate.gateway.queueing import Queues
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
-from headgate.gateway.rules import rules_of
+from headgate.gateway.rules import quota_settings, rules_of
 from headgate.gateway.scraping import Scraper
 from headgate.gateway.settings import GatewaySettings
 from headgate.loop_turns import Closings, Turns
+from headgate.quota.sources import Sources
+from headgate.quota.transport import Transport
 from headgate.requests import paths
 from headgate.requests.destinations import Destination, destinations
 from headgate.requests.destinations import changed as changed_destinations
@@ -86,7 +86,7 @@ class Proxy:
         """When the last snapshot was taken up, in seconds since 1970."""
         self.models = local.ModelList()
         self.rng = rng or random.Random()  # noqa: S311 - breaks ties, keeps no secret
-        self.limit_sources = Sources(settings, loop, self.rng, accounts)
+        self.limit_sources = Sources(quota_settings(settings), loop, self.rng, accounts)
         self.token_limits = RouteLimits(self.limit_sources.make)
         self.pools: dict[ObjectRef, PoolState] = {}
         self.destinations: dict[str, Destination] = {}
@@ -122,7 +122,7 @@ class Proxy:
         self.policy = ClientPolicy(settings)
         self.client_count.change(settings)
         self.bodies.change(settings.clients.max_bodies_bytes, settings.clients.max_body_bytes)
-        self.limit_sources.change(settings)
+        self.limit_sources.change(quota_settings(settings))
         self.ledger.change(ejection_policy(settings))
         self._connections.change(settings)
         for client in self.clients:

@@ -1,7 +1,8 @@
-"""What a gateway's settings come to for decisions about requests."""
+"""What other rooms are given of a gateway's settings."""
 
 from __future__ import annotations
 
+from headgate import quota
 from headgate.gateway import trust
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests.rules import Rules
@@ -22,4 +23,17 @@ def rules_of(settings: GatewaySettings) -> Rules:
         policy=scheduling.policy,
         plan=scheduling.content,
         allow_experimental_plugins=scheduling.allow_experimental_plugins,
+    )
+
+
+def quota_settings(settings: GatewaySettings) -> quota.Settings:
+    """For limits that several gateways hold together."""
+    limits = settings.rate_limits
+    return quota.Settings(
+        is_strict=limits.strict,
+        wait_s=limits.wait_s,
+        gateways=limits.gateways,
+        redis_hosts=limits.redis_hosts,
+        redis_tls=limits.redis_tls,
+        redis_ca_file=limits.redis_ca_file,
     )

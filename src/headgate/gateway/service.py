@@ -16,13 +16,13 @@ from headgate import cluster, serving, telemetry
 from headgate.api import ObjectRef
 from headgate.gateway import gauges, limits
 from headgate.gateway.followed import FollowedObjects
-from headgate.gateway.limiting.conditions import LimitConditions
-from headgate.gateway.limiting.gateways import Gateways
-from headgate.gateway.limiting.transport import Transport
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.proxy import Proxy
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.settings import GatewaySettings
+from headgate.quota.conditions import LimitConditions
+from headgate.quota.gateways import Gateways
+from headgate.quota.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from headgate.api.addresses import Address
 from headgate.flow.limits import Presence
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import RedisTransport
 from headgate.gateway.scraping import fetch
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import Turns
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import RedisTransport
 
 pytestmark = pytest.mark.every_loop
 

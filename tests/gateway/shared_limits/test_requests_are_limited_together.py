@@ -6,7 +6,7 @@ import pytest
 
 from headgate import routing
 from headgate.gateway import explaining
-from headgate.gateway.limiting import redis_script
+from headgate.quota import redis_script
 
 LONG_S = 10.0
 """For answers from Redis: how soon they come is not what is tested here."""

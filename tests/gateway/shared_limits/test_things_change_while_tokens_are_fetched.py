@@ -6,7 +6,7 @@ import pytest
 
 from headgate import routing
 from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
-from headgate.gateway.limiting import sources
+from headgate.quota import sources
 
 MONTH_S = 30 * 86_400
 LIMITS = routing.TokenLimits(input=1_000, unit="month", unit_s=MONTH_S, redis_address="redis:6379")

@@ -2,7 +2,7 @@
 
 Members take tokens out of the account in leases and use those without asking. All that they say is cumulative
 (tokens used, tokens granted, since their start), so that a claim may be repeated, lost or answered in vain
-without a token lost or created. `gateway/limiting/redis_script.py` does the same inside Redis.
+without a token lost or created. `quota/redis_script.py` does the same inside Redis.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Gateways tell a common book at times how much they used of late, and are told their part, which follows that,
 with a floor for those that used nothing. A part is a promise: it is held by one until that one has said that
 it goes by another. So parts never add up to more than the whole, whoever comes, goes, or hears an answer too
-late or not at all. `gateway/limiting/redis_members.py` keeps the same book inside Redis.
+late or not at all. `quota/redis_members.py` keeps the same book inside Redis.
 """
 
 from __future__ import annotations

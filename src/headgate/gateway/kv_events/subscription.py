@@ -19,7 +19,7 @@ from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.account import TooManyBlocksError
 from headgate.gateway.kv_events import zmtp
 from headgate.gateway.kv_events.order import Order
-from headgate.gateway.lookup import Lookup
+from headgate.lookup import Lookup
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.gateway.lookup import Lookup
+from headgate.lookup import Lookup
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of all its parts: ten times what an engine tells of one step with 64,000 tokens."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import httptools
 
 from headgate.gateway.connections import speaking_http2, why_unreachable
-from headgate.gateway.lookup import Lookup
+from headgate.lookup import Lookup
 from headgate.loop_turns import LONG_READ_BYTES, Turns
 
 MAX_HEAD_BYTES = 64 * 1024

@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 
 from headgate import api, cluster
-from headgate.gateway.limiting.gateways import FIELD_MANAGER, Gateways, Meets
 from headgate.kubeschema import timestamps
+from headgate.quota.gateways import FIELD_MANAGER, Gateways, Meets
 from headgate.routing.limits import TokenLimits, token_limits
 
 log = logging.getLogger(__name__)

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from headgate.flow.limits import Account, RouteLimits
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.sources import Sources
 from headgate.telemetry import Counter, Gauge, Registry
-
-if TYPE_CHECKING:
-    from headgate.flow.limits import Account
-    from headgate.gateway.limiting.lease_source import LeaseSource
-    from headgate.gateway.proxy import Proxy
 
 _Samples = list[tuple[tuple[str, ...], float]]
 _LABELS = ("route", "direction")
 
 
-def add_metrics(registry: Registry, proxy: Proxy) -> None:
+def add_metrics(
+    registry: Registry, limits: RouteLimits, sources: Sources, clock: Callable[[], float]
+) -> None:
     """Adds what is known of each direction, input and output, of every route that is limited."""
 
     def each(value: Callable[[Account], float]) -> Callable[[], _Samples]:
         def read() -> _Samples:
             return [
                 ((limit.name, account.direction), value(account))
-                for limit in proxy.token_limits.by_route.values()
+                for limit in limits.by_route.values()
                 for account in limit.accounts()
             ]
 
         return read
 
     def available(account: Account) -> float:
-        return account.budget.available(proxy.now())
+        return account.budget.available(clock())
 
     prefix = "headgate_gateway_limit"
     registry.add(
@@ -75,14 +74,14 @@ def add_metrics(registry: Registry, proxy: Proxy) -> None:
             each(lambda account: account.refused),
         ),
     )
-    _add_sources(registry, proxy)
+    _add_sources(registry, sources)
 
 
-def _add_sources(registry: Registry, proxy: Proxy) -> None:
+def _add_sources(registry: Registry, sources: Sources) -> None:
     """Of each Redis that counts for routes, and of the supervisor that counts for all workers."""
 
     def each(value: Callable[[LeaseSource], float]) -> Callable[[], _Samples]:
-        return lambda: [((source.name,), value(source)) for source in proxy.limit_sources.all()]
+        return lambda: [((source.name,), value(source)) for source in sources.all()]
 
     prefix = "headgate_gateway_limit_source"
     registry.add(

@@ -17,10 +17,10 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError, Respons
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, Presence, Standing
-from headgate.gateway.limiting import redis_acl, redis_members, redis_script
-from headgate.gateway.limiting.redis_access import NO_REDIS, RedisAccess, explained
-from headgate.gateway.limiting.transport import Answer, Denied, Refused, Unreachable
-from headgate.gateway.lookup import Lookup
+from headgate.lookup import Lookup
+from headgate.quota import redis_acl, redis_members, redis_script
+from headgate.quota.redis_access import NO_REDIS, RedisAccess, explained
+from headgate.quota.transport import Answer, Denied, Refused, Unreachable
 from headgate.telemetry.few_lines import FewLines
 
 log = logging.getLogger(__name__)

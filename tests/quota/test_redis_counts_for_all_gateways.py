@@ -7,9 +7,9 @@ import pytest
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import Claim, LeasedBudget
-from headgate.gateway.limiting import redis_members
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import RedisTransport
+from headgate.quota import redis_members
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import RedisTransport
 
 KEY = "kthena:ratelimit:m:input"
 

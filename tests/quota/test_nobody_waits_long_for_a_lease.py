@@ -7,8 +7,8 @@ import random
 import pytest
 
 from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.transport import Unreachable
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.transport import Unreachable
 
 WAIT_S = 0.05
 

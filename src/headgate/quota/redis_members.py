@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headgate.flow.limits import Presence, Standing
 from headgate.flow.limits.shares import FLOOR, GRACE_S, KEEP_S, PRESENT_S, RESERVE, WHOLE
-from headgate.gateway.limiting.redis_script import OWN_TIME, amount, bounds, count
+from headgate.quota.redis_script import OWN_TIME, amount, bounds, count
 
 KEY = "headgate:ratelimit:members"
 EXPIRY_S = 100

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from headgate import api, apiserver, cluster
-from headgate.gateway.limiting import conditions
-from headgate.gateway.limiting.conditions import HOLD_S, LimitConditions, due
-from headgate.gateway.limiting.gateways import FORGET_S, GONE_S, LOOK_S, RENEW_S, Gateways
 from headgate.kubeschema.timestamps import seconds
+from headgate.quota import conditions
+from headgate.quota.conditions import HOLD_S, LimitConditions, due
+from headgate.quota.gateways import FORGET_S, GONE_S, LOOK_S, RENEW_S, Gateways
 from headgate.routing.limits import token_limits
 
 ADDRESS = "redis:6379"

@@ -13,11 +13,11 @@ import redis_rig
 from headgate.api.addresses import Address
 from headgate.apiserver import pki
 from headgate.flow.limits import Presence
-from headgate.gateway.limiting import redis_transport
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import RedisTransport
-from headgate.gateway.limiting.transport import Unreachable
+from headgate.quota import redis_transport
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import RedisTransport
+from headgate.quota.transport import Unreachable
 
 NOW = datetime.datetime.now(datetime.UTC)
 ATTEMPTS = 5

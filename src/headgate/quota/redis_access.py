@@ -11,7 +11,7 @@ import redis.exceptions
 from redis.exceptions import AuthenticationError, InvalidResponse, ResponseError
 
 from headgate import http_clients
-from headgate.gateway.limiting.transport import Refused, Unreachable
+from headgate.quota.transport import Refused, Unreachable
 
 MAX_TOLD = 1000
 """Characters of an error of a server that the log gets: it may have 64 KB."""

@@ -4,8 +4,8 @@ import asyncio
 import random
 
 from headgate.flow.limits import LeaseAccount, LocalBudget, ShareBook
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.transport import Unreachable
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.transport import Unreachable
 
 PER_S, TOKENS = 6_000, 50
 LOAD = (0.70, 0.20, 0.09, 0.01)

@@ -3,13 +3,13 @@
 import asyncio
 import random
 
+import msgspec
 import pytest
 
 import redis_rig
 from headgate import routing
 from headgate.api import ObjectRef
-from headgate.gateway import GatewaySettings
-from headgate.gateway.limiting.sources import Sources
+from headgate.quota.sources import Sources
 
 SECRET = "hunter2"
 
@@ -44,15 +44,15 @@ async def listener():
 
 
 @pytest.fixture
-async def sources(monkeypatch):
+async def sources(monkeypatch, settings):
     """Makes what a gateway counts with, whose environment has the password, for a route with an address."""
     monkeypatch.setenv("REDIS_PASSWORD", SECRET)
     monkeypatch.setenv("REDIS_USERNAME", "default")
     made = []
 
-    def make(address: str, **settings) -> Sources:
+    def make(address: str, **changed) -> Sources:
         loop = asyncio.get_running_loop()
-        sources = Sources(GatewaySettings().replace(**settings), loop, random.Random(1))
+        sources = Sources(msgspec.structs.replace(settings, **changed), loop, random.Random(1))
         made.append(sources)
         route = routing.Route(
             key=ObjectRef("ModelRoute", "tenant", "route"),
@@ -84,13 +84,13 @@ async def test_a_host_that_only_a_route_names_gets_no_password(sources, listener
 
 async def test_a_host_that_the_setting_names_gets_it(sources, listener, eventually):
     """The same server, named by the operator."""
-    sources(listener.address, rate_limits_redis_hosts=("127.0.0.1",))
+    sources(listener.address, redis_hosts=("127.0.0.1",))
     await eventually(lambda: SECRET.encode() in listener.received)
 
 
 async def test_another_host_is_not_spoken_to_where_hosts_are_named(sources, listener, eventually):
     """Then a route that names one more is refused by name."""
-    (source,) = sources(listener.address, rate_limits_redis_hosts=("redis.example", "127.0.0.10")).all()
+    (source,) = sources(listener.address, redis_hosts=("redis.example", "127.0.0.10")).all()
     await eventually(lambda: source.trouble)
     assert "redis_hosts" in source.trouble
     assert not listener.received
@@ -105,7 +105,7 @@ async def test_a_real_redis_says_what_to_set(sources, eventually):
             (locked_out,) = sources(way.address).all()
             await eventually(lambda: "redis_hosts" in locked_out.trouble)
             assert "REDIS_PASSWORD" not in locked_out.trouble
-            (let_in,) = sources(way.address, rate_limits_redis_hosts=("127.0.0.1",)).all()
+            (let_in,) = sources(way.address, redis_hosts=("127.0.0.1",)).all()
             await eventually(lambda: let_in.exchanges and not let_in.trouble)
         finally:
             await way.close()

@@ -4,8 +4,8 @@ import asyncio
 import random
 
 from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
-from headgate.gateway.limiting.lease_source import PRESENT_S, LeaseSource
-from headgate.gateway.limiting.transport import Refused, Unreachable
+from headgate.quota.lease_source import PRESENT_S, LeaseSource
+from headgate.quota.transport import Refused, Unreachable
 
 
 class Account:

@@ -6,7 +6,7 @@ import re
 
 from redis.exceptions import NoPermissionError, ResponseError
 
-from headgate.gateway.limiting import redis_members, redis_script
+from headgate.quota import redis_members, redis_script
 
 _CALL = re.compile(r"redis\.call\('(\w+)'")
 _LINE = re.compile(r"@user_script: ?(\d+)")

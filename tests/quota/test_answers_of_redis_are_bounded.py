@@ -8,10 +8,10 @@ import resource
 import pytest
 
 from headgate.api.addresses import Address
-from headgate.gateway.limiting import redis_members, redis_script
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import RedisTransport
+from headgate.quota import redis_members, redis_script
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import RedisTransport
 
 MB = 1 << 20
 ENDLESS = b"x" * 65536

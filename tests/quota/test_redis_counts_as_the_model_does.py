@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.flow.limits import Claim, LeaseAccount, LocalBudget, Presence, ShareBook
-from headgate.gateway.limiting import redis_members, redis_script
+from headgate.quota import redis_members, redis_script
 
 LIMIT, UNIT_S = 10_000, 1_000_000_000
 """So slow that nothing comes in while the test runs."""

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.api.addresses import Address
 from headgate.flow.limits import LeasedBudget
-from headgate.gateway.limiting.conditions import _reasons
-from headgate.gateway.limiting.redis_access import (
+from headgate.quota.conditions import _reasons
+from headgate.quota.redis_access import (
     CLOSED,
     NO_REDIS,
     NO_TLS,
@@ -15,8 +15,8 @@ from headgate.gateway.limiting.redis_access import (
     UNAUTHENTICATED,
     RedisAccess,
 )
-from headgate.gateway.limiting.redis_transport import RedisTransport
-from headgate.gateway.limiting.transport import Refused, Unreachable, public
+from headgate.quota.redis_transport import RedisTransport
+from headgate.quota.transport import Refused, Unreachable, public
 
 SECRET = b"secret-5bd1"
 

@@ -7,20 +7,17 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headgate import routing
 from headgate.api.addresses import Address
-from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.redis_access import RedisAccess
-from headgate.gateway.limiting.redis_transport import NoTransport, RedisTransport
-from headgate.gateway.limiting.transport import Transport, public
-from headgate.gateway.limiting.waiter import Waiter
-from headgate.gateway.settings import GatewaySettings
-
-if TYPE_CHECKING:
-    from headgate.flow.limits import RouteLimit
+from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget, RouteLimit
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.redis_access import RedisAccess
+from headgate.quota.redis_transport import NoTransport, RedisTransport
+from headgate.quota.settings import Settings
+from headgate.quota.transport import Transport, public
+from headgate.quota.waiter import Waiter
 
 DIRECTIONS: tuple[Direction, ...] = "input", "output"
 SUPERVISOR = "supervisor"
@@ -45,7 +42,7 @@ class Sources:
 
     def __init__(
         self,
-        settings: GatewaySettings,
+        settings: Settings,
         loop: asyncio.AbstractEventLoop,
         rng: random.Random,
         accounts: Transport | None = None,
@@ -91,7 +88,7 @@ class Sources:
 
     def _is_named(self, address: str) -> bool:
         try:
-            return Address.parse(address).host in self._settings.rate_limits.redis_hosts
+            return Address.parse(address).host in self._settings.redis_hosts
         except ValueError:
             return False
 
@@ -102,12 +99,12 @@ class Sources:
             if self._is_named(address):
                 self._named.add(address)
             source = self._by_address[address] = self._started(
-                f"redis://{address}", transport, self._settings.rate_limits.strict
+                f"redis://{address}", transport, self._settings.is_strict
             )
         return source
 
     def _started(self, name: str, transport: Transport, is_strict: bool) -> LeaseSource:
-        wait_s = self._settings.rate_limits.wait_s
+        wait_s = self._settings.wait_s
         source = LeaseSource(name, transport, self._loop, self._rng, wait_s, is_strict, self._expected)
         source.start()
         return source
@@ -115,7 +112,7 @@ class Sources:
     @property
     def _expected(self) -> int:
         """Gateway processes to reckon with until Redis says how many there are."""
-        return max(self._gateways, self._settings.rate_limits.gateways)
+        return max(self._gateways, self._settings.gateways)
 
     def there_are(self, gateways: int) -> None:
         """Takes that there are so many gateway processes, this one among them."""
@@ -154,11 +151,11 @@ class Sources:
             self._named.discard(address)
         return list(gone.values())
 
-    def change(self, settings: GatewaySettings) -> None:
+    def change(self, settings: Settings) -> None:
         self._settings = settings
         for source in self.all():
-            is_strict = settings.rate_limits.strict and source is not self._gateway
-            source.change(settings.rate_limits.wait_s, is_strict)
+            is_strict = settings.is_strict and source is not self._gateway
+            source.change(settings.wait_s, is_strict)
 
     def wait(
         self, limit: RouteLimit, input_tokens: int, output_tokens: int, then: Callable[[], None]
@@ -201,12 +198,11 @@ def _account(model: str, direction: str) -> str:
     return f"{model}:{direction}"
 
 
-def _transport(address: str, gateway_settings: GatewaySettings) -> Transport:
+def _transport(address: str, settings: Settings) -> Transport:
     try:
         parsed = Address.parse(address)
     except ValueError as error:
         return NoTransport(str(error))
-    settings = gateway_settings.rate_limits
     if settings.redis_hosts and parsed.host not in settings.redis_hosts:
         return NoTransport(f"{parsed.host} is not among the rate_limits.redis_hosts that routes may name")
     # Whoever may write a ModelRoute names the host: only one that the operator named gets the credentials.

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from headgate.flow.limits import LeaseAccount, LocalBudget, Standing
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.transport import Refused, Unreachable
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.transport import Refused, Unreachable
 
 
 class Flapping:

@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.flow.limits import Claim, LeasedBudget
-from headgate.gateway.limiting.membership import Membership
-from headgate.gateway.limiting.transport import Answer, Denied, Refused, Transport, Unreachable
-from headgate.gateway.limiting.waiter import Waiter, Waiters
+from headgate.quota.membership import Membership
+from headgate.quota.transport import Answer, Denied, Refused, Transport, Unreachable
+from headgate.quota.waiter import Waiter, Waiters
 from headgate.telemetry.few_lines import FewLines
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,7 @@ import random
 from headgate import routing
 from headgate.api import ObjectRef
 from headgate.flow.limits import LeaseAccount, LocalBudget, RouteLimit, Standing
-from headgate.gateway.limiting.sources import Sources
-from headgate.gateway.settings import GatewaySettings
+from headgate.quota.sources import Sources
 
 LIMIT = 10_000_000
 KEY = ObjectRef("networking.volcano.sh/ModelRoute", "default", "route")
@@ -39,9 +38,9 @@ class Accounts:
 class Worker:
     """One of several, with a limited route."""
 
-    def __init__(self, loop) -> None:
+    def __init__(self, loop, settings) -> None:
         self.accounts = Accounts()
-        self.sources = Sources(GatewaySettings(), loop, random.Random(1), self.accounts)
+        self.sources = Sources(settings, loop, random.Random(1), self.accounts)
         route = routing.Route(key=KEY, name="route", model="m", adapters=(), rules=(), limits=LIMITS)
         self.limit = RouteLimit(route, self.sources.make, loop.time())
         self._loop = loop
@@ -60,11 +59,11 @@ class Worker:
         return self.limit.reserve(input_tokens, output_tokens, self._loop.time()) is not None
 
 
-def test_what_waits_behind_another_exchange_goes_by_its_shares(in_virtual_time):
+def test_what_waits_behind_another_exchange_goes_by_its_shares(in_virtual_time, settings):
     """Its time is up for both directions, though it was woken by one."""
 
     async def story(loop):
-        worker = Worker(loop)
+        worker = Worker(loop, settings)
         worker.accounts.delay_s = 0.04
         await asyncio.sleep(0.01)  # the first exchange tells that the worker is there
         served = await worker.request()
@@ -75,11 +74,11 @@ def test_what_waits_behind_another_exchange_goes_by_its_shares(in_virtual_time):
     assert in_virtual_time(story) == (True, [True, True])
 
 
-def test_a_direction_that_goes_by_its_share_is_not_waited_for(in_virtual_time):
+def test_a_direction_that_goes_by_its_share_is_not_waited_for(in_virtual_time, settings):
     """The other one is asked for what it lacks."""
 
     async def story(loop):
-        worker = Worker(loop)
+        worker = Worker(loop, settings)
         await asyncio.sleep(0.1)
         worker.limit.input.budget.disconnect(loop.time())
         served = await worker.request()
@@ -89,11 +88,11 @@ def test_a_direction_that_goes_by_its_share_is_not_waited_for(in_virtual_time):
     assert in_virtual_time(story)
 
 
-def test_a_share_that_is_used_up_refuses_at_once(in_virtual_time):
+def test_a_share_that_is_used_up_refuses_at_once(in_virtual_time, settings):
     """No lease of the other direction would help."""
 
     async def story(loop):
-        worker = Worker(loop)
+        worker = Worker(loop, settings)
         await asyncio.sleep(0.1)
         worker.limit.input.budget.disconnect(loop.time())
         assert worker.limit.input.budget.take(

@@ -7,10 +7,9 @@ import msgspec
 
 from headgate import api, routing
 from headgate.flow.limits import LeasedBudget, LocalBudget
-from headgate.gateway import GatewaySettings
-from headgate.gateway.limiting.lease_source import LeaseSource
-from headgate.gateway.limiting.sources import MAX_ADDRESSES, Sources
-from headgate.gateway.limiting.transport import Unreachable
+from headgate.quota.lease_source import LeaseSource
+from headgate.quota.sources import MAX_ADDRESSES, Sources
+from headgate.quota.transport import Unreachable
 
 
 def made(number):
@@ -28,10 +27,10 @@ def made(number):
     return route
 
 
-async def test_addresses_beyond_the_bound_are_counted_here(caplog):
+async def test_addresses_beyond_the_bound_are_counted_here(caplog, settings):
     """The routes that name them say so; those of addresses that are known already are counted there."""
     loop = asyncio.get_running_loop()
-    sources = Sources(GatewaySettings(), loop, random.Random(1))
+    sources = Sources(settings, loop, random.Random(1))
     try:
         budgets = [sources.make(made(number), "input", 1000, loop.time()) for number in range(600)]
         assert [isinstance(budget, LeasedBudget) for budget in budgets] == [
@@ -47,10 +46,10 @@ async def test_addresses_beyond_the_bound_are_counted_here(caplog):
         await sources.close()
 
 
-async def test_hosts_that_the_operator_names_have_places_of_their_own():
+async def test_hosts_that_the_operator_names_have_places_of_their_own(settings):
     """Whoever may write ModelRoutes cannot take them all by naming other hosts first."""
     loop = asyncio.get_running_loop()
-    settings = GatewaySettings().replace(rate_limits_redis_hosts=("redis-99.invalid",))
+    settings = msgspec.structs.replace(settings, redis_hosts=("redis-99.invalid",))
     sources = Sources(settings, loop, random.Random(1))
     try:
         for number in range(MAX_ADDRESSES + 1):
