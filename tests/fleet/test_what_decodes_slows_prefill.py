@@ -83,27 +83,24 @@ def test_what_decoded_beside_it_is_not_taken_for_prefill():
 
 def test_a_stream_teaches_its_pace_and_how_many_were_beside_it():
     """Half of its time two were decoded with it, and in half of that something was prefilled."""
-
-    class Told(fleet.Rates):
-        def learn_pace(self, step_s, decoding, prefill_s):
-            self.told = step_s, decoding, prefill_s
-
-    told = Told()
-    endpoint = load(told)
+    rates = fleet.Rates()
+    endpoint = load(rates)
     *others, stream = [endpoint.book(0, 0, 10.0) for _ in range(3)]
     for booking in (*others, stream):
         booking.first_token(10.0)
+    decoding_before_s, prefill_before_s = endpoint.estimator.so_far(10.0)
     for other in others:
         other.end(12.0)
     prompt = endpoint.book(1_000, 0, 12.0)
-    expected_s = told.delay_s + 1_001 * told.token_s
+    expected_s = rates.delay_s + 1_001 * rates.token_s
     prompt.first_token(14.0)
     stream.end(14.0)
     stream.paced(101, 14.0)
-    step_s, decoding, prefill_s = told.told
-    assert step_s == pytest.approx(0.04)
-    assert decoding == pytest.approx(2.0)
-    assert prefill_s * 100 == pytest.approx(expected_s, rel=0.1)
+    decoding_s, prefill_s = endpoint.estimator.so_far(14.0)
+    assert rates.is_paced
+    assert rates.step_s == pytest.approx(0.04)
+    assert (decoding_s - decoding_before_s) / 4.0 == pytest.approx(2.0)
+    assert prefill_s - prefill_before_s == pytest.approx(expected_s, rel=0.1)
 
 
 def test_an_answer_without_a_pace_teaches_none():
@@ -123,17 +120,14 @@ def test_an_answer_without_a_pace_teaches_none():
 @pytest.mark.parametrize("after_s", [0.5, 2.0, 30.0])
 def test_a_stream_that_ends_during_a_long_prefill_does_not_pay_for_it(after_s):
     """What was prefilled by then is no cost of decoding, up to what the prompt is expected to take."""
-
-    class Told(fleet.Rates):
-        def learn_pace(self, step_s, decoding, prefill_s):
-            self.told = prefill_s
-
-    told = Told()
-    endpoint = load(told)
+    rates = fleet.Rates()
+    endpoint = load(rates)
     stream = endpoint.book(0, 0, 10.0)
     stream.first_token(10.0)
+    _, prefill_before_s = endpoint.estimator.so_far(10.0)
     endpoint.book(30_000, 0, 10.0)
-    expected_s = told.delay_s + 30_001 * told.token_s
+    expected_s = rates.delay_s + 30_001 * rates.token_s
     stream.end(10.0 + after_s)
     stream.paced(101, 10.0 + after_s)
-    assert told.told * 100 == pytest.approx(min(after_s, expected_s), rel=0.1)
+    _, prefill_s = endpoint.estimator.so_far(10.0 + after_s)
+    assert prefill_s - prefill_before_s == pytest.approx(min(after_s, expected_s), rel=0.1)

@@ -69,15 +69,15 @@ async def test_an_object_that_cannot_be_translated_keeps_out_no_other(
 async def test_a_snapshot_that_cannot_be_taken_up_is_made_up_for(tmp_path, eventually, monkeypatch, caplog):
     """Requests go on by the objects of before; the next change puts all of them into effect."""
     async with following(tmp_path, "a") as (proxy, client):
-        use = proxy.token_limits.change
+        change = proxy.models.change
         failures = iter([True])
 
         def fail_once(*arguments):
             if next(failures, False):
                 raise RuntimeError("a fault of ours")
-            return use(*arguments)
+            return change(*arguments)
 
-        monkeypatch.setattr(proxy.token_limits, "change", fail_once)
+        monkeypatch.setattr(proxy.models, "change", fail_once)
         await client.create_manifest(route("b"))
         await eventually(lambda: proxy.recorder.translations_failed.labels().value == 1)
         assert proxy.snapshot.names() == ["a"]

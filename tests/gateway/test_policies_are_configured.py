@@ -10,11 +10,18 @@ from headgate import scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import EngineReading
 from headgate.gateway import explaining, gauges, pages
-from headgate.scheduling import plugins
 
 POOL = ObjectRef("ModelServer", "default", "pool")
 HEAD = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
+FAILING = """
+from headgate.scheduling import plugins
+
+
+class Failing(plugins.Scorer):
+    def scores(self, cycle, loads):
+        raise RuntimeError("no idea")
+"""
 
 DROPPED = ("x-headgate-dropped-reason", "x-llm-d-request-dropped-reason")
 
@@ -204,14 +211,17 @@ async def test_a_policy_that_raises_fails_the_request_alone(start_gateway, start
     assert (await client.response()).body == b"b"
 
 
-async def test_scorers_of_ones_own_are_counted_when_they_fail(start_gateway, start_endpoint, monkeypatch):
+async def test_scorers_of_ones_own_are_counted_when_they_fail(
+    start_gateway, start_endpoint, monkeypatch, tmp_path
+):
     """The metric has the plugin's name; requests are served."""
 
-    class Failing(plugins.Scorer):
-        def scores(self, cycle, loads):
-            raise RuntimeError("no idea")
-
-    monkeypatch.setattr(plugins.users, "find", lambda name: Failing if name == "failing" else None)
+    (tmp_path / "failing_scorer.py").write_text(FAILING)
+    about = tmp_path / "failing_scorer-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: failing_scorer\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[headgate.scorers]\nfailing = failing_scorer:Failing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
     endpoints = [await start_endpoint(b"a"), await start_endpoint(b"b")]
     gateway = await start_gateway(*endpoints, settings=configured("plugins: [{type: failing, name: mine}]\n"))
     gauges.add_gauges(gateway.registry, gateway.proxy)

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from headgate.flow.capacity import (
+    Capacity,
     CapacitySettings,
     CeilingSettings,
     Concurrency,
@@ -115,7 +116,7 @@ def test_priorities_are_held_back_by_their_values():
 
 
 def _held_back(domain):
-    class Told(Concurrency):
+    class Told(Capacity):
         def saturation(self, now):
             return 0.6
 

@@ -8,21 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from some_processes import Process
 
-from headgate.flow.capacity import InFlight
+from headgate.flow.capacity import Capacity
 from headgate.flow.queue import BandSettings, FlowSettings
 from headgate.flow.sharing import Hub
 
 
-class Counted(InFlight):
+class Counted(Capacity):
     """Room for so many requests that run."""
 
     def __init__(self, most):
-        super().__init__(most=most)
+        super().__init__()
+        self.most = most
         self.loads = [object()]
         self.running = 0
 
-    def in_flight(self):
-        return self.running
+    def fullness(self, now):
+        return self.running / self.most
+
+    def saturation(self, now):
+        return self.fullness(now) / self.share
 
 
 class Mail:

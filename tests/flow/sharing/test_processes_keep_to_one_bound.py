@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from some_processes import Process
 
-from headgate.flow.capacity import InFlight, Pace
+from headgate.flow.capacity import Capacity, Pace
 from headgate.flow.queue import BandSettings, FlowSettings, Usage, WindowSettings
 from headgate.flow.sharing import Charge, Hub, PoolReport
 
@@ -21,17 +21,17 @@ def exchange(hub, processes, now=0.0):
         process.take(shares["pool"], now)
 
 
-class Always(Pace):
+class Always(Capacity):
     """A pool with room for so many requests, whoever asks."""
 
     slots = 0
     is_paced = True
 
-    def __init__(self):
-        super().__init__(1.0)
-
     def is_empty(self):
         return False
+
+    def saturation(self, now):
+        return 1.0
 
     def has_room(self, priority, now):
         return self.slots > 0
@@ -121,13 +121,16 @@ def test_requests_in_flight_are_bounded_for_all():
     endpoint = object()
     running = Counter()
 
-    class Counted(InFlight):
+    class Counted(Capacity):
         def __init__(self):
-            super().__init__(most=10)
+            super().__init__()
             self.loads = [endpoint]
 
-        def in_flight(self):
-            return running[self]
+        def fullness(self, now):
+            return running[self] / 10
+
+        def saturation(self, now):
+            return self.fullness(now) / self.share
 
     hub, processes = made(2, capacity=Counted)
     most = []

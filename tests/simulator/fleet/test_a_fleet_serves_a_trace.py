@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from headgate.fleet.prefix import PrefixIndex
-from headgate.scheduling import LeastWork
+from headgate.scheduling import Choice, LeastWork, Policy
 from headgate.scheduling.predicted import PredictedFirstToken
 from headgate.simulator.fleet import EngineGroup, FleetDescription, Observer, run_fleet
 from headgate.simulator.model import ConfigError
@@ -100,13 +100,13 @@ def test_what_no_endpoint_may_take_is_refused(fleet_of, timed):
 def test_loads_are_read_at_the_scrape_period(fleet_of, timed):
     """Every 2 s the load of the endpoint has the engine's figures of that moment."""
 
-    class Looks(LeastWork):
+    class Looks(Policy):
         readings = []
 
         def pick(self, request, candidates, now, rng):
             reading = candidates[0].reading
             self.readings.append(reading and (reading.at, reading.running, reading.waiting, reading.kv_usage))
-            return super().pick(request, candidates, now, rng)
+            return Choice(load=candidates[0])
 
     run_fleet([timed(at_s, 100, 20) for at_s in (0.0, 3.0, 5.0)], fleet_of(1, scrape_s=2.0), Looks(), seed=1)
     # At 2 s the first has its first token, and the step with its second begins; at 4 s both run.
