@@ -7,7 +7,8 @@ scheduler one load per endpoint. State lives here and outlives the snapshots tha
 from headgate.fleet import adapters, blame, scripts
 from headgate.fleet.answer_sizes import AnswerSizes
 from headgate.fleet.blame import SharedStatuses
-from headgate.fleet.ejection import EjectionPolicy, ejected, hung, most_ejected, without_requests
+from headgate.fleet.ejection import ejected, hung, most_ejected, without_requests
+from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.evidence import Evidence
 from headgate.fleet.ledger import Booking, EndpointState, Ledger, ModelPath

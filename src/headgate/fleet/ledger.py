@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from headgate.fleet.booked_prompt import BookedPrompt
-from headgate.fleet.ejection import EjectionPolicy, EndpointHealth
+from headgate.fleet.ejection import EndpointHealth
+from headgate.fleet.ejection_policy import EjectionPolicy
 from headgate.fleet.estimator import Estimator
 from headgate.fleet.reading import EngineReading
 from headgate.routing import Endpoint
