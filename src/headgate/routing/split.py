@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 
@@ -53,7 +52,7 @@ class WeightedSplit:
 
     def peek(self) -> Target | None:
         """What `next` would give, without taking the turn."""
-        copied = copy.copy(self)
+        copied = WeightedSplit(self.targets)
         copied._credits = self._credits.copy()
         return copied.next()
 

@@ -24,7 +24,7 @@ class LeastWork(Policy):
     ) -> Choice | None:
         best, best_work, ties = candidates[0], math.inf, 0
         for load in candidates:
-            work: float = load.work_tokens
+            work = float(load.work_tokens)
             if load.suspect_until > now:
                 work /= load.share(now) or 1.0
             if work < best_work:

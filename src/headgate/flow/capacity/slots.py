@@ -92,15 +92,15 @@ class Slots:
         self._doublings = 0
         self.reading: EngineReading | None = None
         """The last that was followed: where the load has another, `follow` is due."""
-        self.bound: float = without_reading
+        self.bound = float(without_reading)
         """Requests that the endpoint may have in any case; infinite as long as it has shown no bound. An
         engine that shows nothing may have `without_reading`, or fewer where it has shown that before."""
-        self.evident: float = without_reading
+        self.evident = float(without_reading)
         """Requests that it may have whatever the ledger expects of prompts whose prefill is not seen."""
         self.evident_tokens = math.inf
         """Tokens of such prompts that it may have."""
         self._others_waiting = 0
-        self._ahead: float = MIN_AHEAD
+        self._ahead = float(MIN_AHEAD)
 
     def follow(self) -> None:
         """The engine has said something of itself, or says nothing any more."""
@@ -166,7 +166,7 @@ class Slots:
         elif is_standing:
             self.bound = self.evident = max(window.most - (window.waiting - ahead) / 2.0, 1.0)
         else:
-            self.evident = window.most
+            self.evident = float(window.most)
 
     def _stop_growth(self) -> None:
         self._doublings, self.evident_tokens = 0, math.inf
@@ -180,8 +180,8 @@ class Slots:
             self._doublings = 0
         most = max(requests, self._window.most)
         more = MORE_REQUESTS if self.bound == math.inf else max(MIN_AHEAD, most * MORE_SHARE)
-        self.evident = most + more * 2**self._doublings
-        self.evident_tokens = tokens + (MORE_TOKENS << self._doublings)
+        self.evident = float(most + more * 2**self._doublings)
+        self.evident_tokens = float(tokens + (MORE_TOKENS << self._doublings))
         self.bound = max(self.bound, self.evident)
 
 

@@ -62,12 +62,13 @@ class LocalBudget:
 
     __slots__ = ("_per_s", "_since", "_tokens", "limit")
 
-    is_parted = is_cut_off = False
+    is_parted: bool = False
+    is_cut_off: bool = False
 
     def __init__(self, limit: int, unit_s: int, now: float) -> None:
         self.limit = limit
         self._per_s = limit / unit_s
-        self._tokens: float = limit
+        self._tokens = float(limit)
         """What there would be now, had nothing come in since,"""
         self._since = now
 
@@ -76,14 +77,14 @@ class LocalBudget:
     def available(self, now: float) -> float:
         tokens = self._tokens + (now - self._since) * self._per_s
         if tokens >= self.limit:
-            self._tokens = tokens = self.limit
+            self._tokens = tokens = float(self.limit)
             self._since = now
         return tokens
 
     def take(self, tokens: int, now: float) -> bool:
         there = self._tokens + (now - self._since) * self._per_s
         if there >= self.limit:
-            self._tokens = there = self.limit
+            self._tokens = there = float(self.limit)
             self._since = now
         if there < tokens:
             return False
@@ -93,7 +94,7 @@ class LocalBudget:
     def overdraw(self, tokens: int, now: float) -> bool:
         there = self._tokens + (now - self._since) * self._per_s
         if there >= self.limit:
-            self._tokens = there = self.limit
+            self._tokens = there = float(self.limit)
             self._since = now
         if there < 1:
             return False
@@ -105,7 +106,7 @@ class LocalBudget:
 
     def charge(self, tokens: int, now: float) -> None:
         if self._tokens + (now - self._since) * self._per_s >= self.limit:
-            self._tokens = self.limit
+            self._tokens = float(self.limit)
             self._since = now
         self._tokens -= tokens
 

@@ -42,4 +42,4 @@ class Demand:
         if least and self._request_tokens:
             self._request_tokens += SIZE_WEIGHT * (least - self._request_tokens)
         elif least:
-            self._request_tokens = least
+            self._request_tokens = float(least)

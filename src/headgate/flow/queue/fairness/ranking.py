@@ -30,7 +30,7 @@ class Ranking:
         flow.entry = entry = (rank, next(self._numbers), flow)
         heapq.heappush(self._heap, entry)
         if len(self._heap) > 2 * self._flows + SPARE:
-            self._heap = [each for each in self._heap if each[2].entry is each]
+            self._heap = [each for each in self._heap if _is_valid(each)]
             heapq.heapify(self._heap)
 
     def drop(self, flow: Flow) -> None:
@@ -39,6 +39,12 @@ class Ranking:
 
     def first(self) -> Flow:
         heap = self._heap
-        while heap[0][2].entry is not heap[0]:
+        while not _is_valid(heap[0]):
             heapq.heappop(heap)
         return heap[0][2]
+
+
+def _is_valid(entry: tuple[Rank, int, Flow]) -> bool:
+    """By its number, as a tuple has no identity where it is compiled."""
+    own = entry[2].entry
+    return own is not None and own[1] == entry[1]
