@@ -12,6 +12,7 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -82,3 +83,12 @@ def _resolved(host: str) -> list[str] | OSError:
     except UnicodeError:
         return socket.gaierror(socket.EAI_NONAME, "it is not a valid name")
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def why_unreachable(error: Exception) -> str:
+    """What went wrong with a new connection, in words that follow the name of a server."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"has a certificate that is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"does not speak TLS as it should: {error.reason or error}"
+    return "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"

@@ -9,7 +9,7 @@ from pathlib import Path
 from headgate.api import marks
 from headgate.fleet.prefix import hashing, index, tiers
 from headgate.gateway import learning
-from headgate.gateway.kv_events import tokens
+from headgate.observe.kv_events import tokens
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "prefix-cache.md").read_text()

@@ -53,7 +53,7 @@ async def test_the_gateway_knows_how_it_is(gateway):
     await gateway.until(lambda: gateway.load.reading and gateway.load.reading.running == 0)
     await gateway.until(lambda: gateway.load.reading.ttft_s and gateway.load.reading.tpot_s)
     assert 0 < gateway.load.reading.ttft_s < 60
-    assert gateway.proxy.scraper.pages["failed"] == 0
+    assert gateway.proxy.scraper.looks.pages["failed"] == 0
 
 
 async def test_what_was_predicted_is_in_its_cache(gateway, vllm):

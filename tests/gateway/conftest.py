@@ -372,7 +372,7 @@ class Gateway:
         """Moves the clock by which it judges silence, and the age of what it knows."""
         self._ahead_s += seconds
         loop = asyncio.get_running_loop()
-        self.proxy.now = self.proxy.scraper.now = lambda: loop.time() + self._ahead_s
+        self.proxy.now = lambda: loop.time() + self._ahead_s
 
     async def idle(self) -> None:
         """Waits until no request is in flight, and checks that the books are in order."""

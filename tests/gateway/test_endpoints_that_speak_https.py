@@ -180,7 +180,7 @@ async def test_metrics_are_read_of_verified_engines_only(
     scraper = gateway.proxy.scraper
     scraper.start()
     gateway.proxy.use(snapshot(endpoint, CA, OUR_SECRET))
-    await eventually(lambda: scraper.pages["read" if authority is OURS else "failed"])
+    await eventually(lambda: scraper.looks.pages["read" if authority is OURS else "failed"])
     (watch,) = scraper.watches()
     assert (watch.load.reading is not None) == (authority is OURS)
     assert ("not trusted" in watch.problem) == (authority is OTHER)

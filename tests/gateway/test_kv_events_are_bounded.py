@@ -11,7 +11,7 @@ import pytest
 
 from headgate import routing
 from headgate.fleet.prefix.account import MAX_BLOCKS
-from headgate.gateway.kv_events import subscription, zmtp
+from headgate.observe.kv_events import subscription, zmtp
 
 MB = 1 << 20
 PATIENCE_S = 30.0

@@ -12,10 +12,9 @@ import zmq.asyncio
 from headgate import routing, scheduling
 from headgate.fleet.prefix import hashing
 from headgate.gateway import gauges, in_flight
-from headgate.gateway.kv_events import sources
-from headgate.gateway.kv_events import tokens as tokens_module
-from headgate.gateway.kv_events.order import Order
-from headgate.gateway.kv_events.subscription import END
+from headgate.observe.kv_events import sources
+from headgate.observe.kv_events import tokens as tokens_module
+from headgate.observe.kv_events.subscription import END
 
 BLOCK = 16
 PROMPT = "Call me Ishmael. Some years ago - never mind how long precisely - I thought I would sail. " * 60
@@ -371,20 +370,3 @@ async def test_an_engine_that_does_not_tokenise_is_left_alone(listening, publish
     await until(lambda: counts["failed"] == 1)
     await gateway.ask({"model": "m", "prompt": PROMPT + PROMPT})
     assert counts["skipped"] == 1
-
-
-def test_messages_are_new_known_missed_or_from_the_beginning():
-    """A number that comes again is the same message, or the publisher counts anew."""
-    order = Order()
-    assert order.hear(0, b"a") == "next"
-    order.take(0, b"a")
-    assert order.hear(3, b"d") == "gap"
-    order.take(1, b"b")
-    order.take(2, b"c")
-    order.take(3, b"d")  # it was repeated with those that had been asked for
-    assert order.hear(2, b"c") == "known"
-    assert order.hear(3, b"d") == "known"
-    order.skip_to(7)
-    assert order.hear(7, b"h") == "next"
-    assert order.hear(0, b"another") == "restart"
-    assert order.expected == 0

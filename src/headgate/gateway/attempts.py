@@ -97,7 +97,7 @@ class Attempts(Delivery):
         self.prefix_used_at = proxy.prefixes.used_at(scheduled.prefix, load) if is_telling else None
         pool.policy.booked(scheduled, choice, now)
         if proxy.kv_events.sources:
-            proxy.kv_events.sent(self.decision, choice, now)
+            proxy.kv_events.sent(scheduled, self.decision.body, choice, now)
         self._ask(pool, load, now)
 
     def _ask(self, pool: PoolState, load: EndpointState, now: float) -> None:

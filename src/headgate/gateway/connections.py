@@ -10,12 +10,11 @@ import ssl
 from collections.abc import Set
 from typing import TYPE_CHECKING, NamedTuple
 
-from headgate import routing
+from headgate import lookup, routing
 from headgate.gateway import tls
 from headgate.gateway.http2.errors import Http2Error
 from headgate.gateway.settings import GatewaySettings
 from headgate.gateway.upstream import UpstreamConnection
-from headgate.lookup import Lookup
 from headgate.loop_turns import Turns
 from headgate.routing import Endpoint
 
@@ -31,13 +30,7 @@ class ShortageError(Exception):
 
 def why_unreachable(error: Exception) -> str:
     """What went wrong with a new connection, for whoever asked for it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"has a certificate that is not trusted: {error.verify_message}"
-    if isinstance(error, Http2Error):
-        return f"cannot be used: {error}"
-    if isinstance(error, ssl.SSLError):
-        return f"does not speak TLS as it should: {error.reason or error}"
-    return "took too long to connect to" if isinstance(error, TimeoutError) else "cannot be connected to"
+    return f"cannot be used: {error}" if isinstance(error, Http2Error) else lookup.why_unreachable(error)
 
 
 class Reached(NamedTuple):
@@ -65,7 +58,7 @@ class EndpointConnections:
         http2: bool = False,
     ) -> None:
         self.endpoint = endpoint
-        self._lookup = Lookup(endpoint.host)
+        self._lookup = lookup.Lookup(endpoint.host)
         self.settings = settings
         self.uploads = uploads
         self.downloads = downloads
@@ -191,6 +184,10 @@ class Connections:
     def tls_context(self, verified: routing.Tls, *, http2: bool = False) -> ssl.SSLContext:
         """What connections to endpoints are made with that are verified like this. Raises SSLError."""
         return self._contexts.get(verified, http2=http2)
+
+    def speaking_http2(self, user: asyncio.Protocol, uploads: Turns, downloads: Turns) -> Translator:
+        """What connections to endpoints that speak HTTP/2 are made with."""
+        return speaking_http2(user, uploads, downloads)
 
     def all(self) -> list[EndpointConnections]:
         """Those to endpoints that were picked and are still known."""

@@ -240,13 +240,13 @@ class _Reader:
         return [((endpoint.name,), now - reading.at) for endpoint, reading in seen if reading is not None]
 
     def engine_pages(self) -> _Samples:
-        return [((result,), count) for result, count in self._proxy.scraper.pages.items()]
+        return [((result,), count) for result, count in self._proxy.scraper.looks.pages.items()]
 
     def malformed(self) -> _Samples:
-        return [((), self._proxy.scraper.malformed_families)]
+        return [((), self._proxy.scraper.looks.malformed_families)]
 
     def restarts(self) -> _Samples:
-        return [((), self._proxy.scraper.restarts)]
+        return [((), self._proxy.scraper.looks.restarts)]
 
     def prefix_blocks(self) -> _Samples:
         found: Tally[str] = Tally()

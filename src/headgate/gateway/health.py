@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate import fleet
 from headgate.fleet.ejection import HANG
 
 if TYPE_CHECKING:
     from headgate.gateway.recorder import Recorder
-    from headgate.gateway.scraping import Scraper
     from headgate.gateway.settings import GatewaySettings
     from headgate.requests.pool_state import PoolState
 
@@ -28,12 +27,31 @@ def ejection_policy(settings: GatewaySettings) -> fleet.EjectionPolicy:
     )
 
 
+class Watch(Protocol):
+    """Whoever asks questions of the gateway's own of one endpoint."""
+
+    @property
+    def heard_at(self) -> float:
+        """When the endpoint last answered one."""
+
+    def is_unanswered(self, now: float) -> bool:
+        """Whether the endpoint, which used to answer, leaves an open question unanswered."""
+
+    def list_models_soon(self) -> None:
+        """Asks for its models, unless that was just done."""
+
+
+class Watches(Protocol):
+    def watch(self, load: fleet.EndpointState) -> Watch | None:
+        """Whoever asks an endpoint; None if nobody does."""
+
+
 class Health:
     """Of all endpoints of a gateway process. What it knows of them is in their loads, and in their pools."""
 
-    def __init__(self, recorder: Recorder, scraper: Scraper) -> None:
+    def __init__(self, recorder: Recorder, watches: Watches) -> None:
         self._recorder = recorder
-        self._scraper = scraper
+        self._watches = watches
         self._swept_at = -math.inf
         self._is_behind = True
         """Whether the gateway itself was busy for long, so that it may not have read what endpoints sent."""
@@ -79,7 +97,7 @@ class Health:
     def is_stopped(self, pool: PoolState, load: fleet.EndpointState, long_s: float, now: float) -> bool:
         """Whether nothing at all is heard of an endpoint, not even an answer to a question of the gateway's
         own, while others of its pool are heard of. It is asked if it was not."""
-        watch = self._scraper.watch(load)
+        watch = self._watches.watch(load)
         if watch is None or self._is_behind or now - load.heard_at <= long_s:
             return False
         if not watch.is_unanswered(now):
@@ -100,7 +118,7 @@ class Health:
 
     def _heard_at(self, load: fleet.EndpointState) -> float:
         """When it last sent a part of an answer to anybody here."""
-        watch = self._scraper.watch(load)
+        watch = self._watches.watch(load)
         return load.heard_at if watch is None else max(load.heard_at, watch.heard_at)
 
     def _ejected(self, pool: PoolState, load: fleet.EndpointState, reason: str, now: float) -> None:

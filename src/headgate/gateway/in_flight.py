@@ -16,7 +16,7 @@ from headgate.gateway import health
 if TYPE_CHECKING:
     from headgate.gateway.listener import ClientConnection
     from headgate.gateway.proxy import Proxy
-    from headgate.gateway.scraping.watch import Watch
+    from headgate.observe.watch import Watch
     from headgate.requests.pool_state import PoolState
 
 DEFAULT_LIMIT = 100

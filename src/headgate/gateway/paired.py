@@ -74,7 +74,9 @@ class PairedDelivery(Attempts):
         self.attempts += 1
         self.attempt_at = now
         if self._proxy.kv_events.sources and not is_repeated:
-            self._proxy.kv_events.sent(self.decision, pair.prefill or choice, now)
+            self._proxy.kv_events.sent(
+                self.decision.scheduled, self.decision.body, pair.prefill or choice, now
+            )
         if pair.prefill is None:
             self._book_all(pool)
             pool.policy.booked(pair.request, choice, now)

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from headgate import fleet, routing, scheduling
+from headgate import fleet, observe, routing, scheduling
 from headgate.api import ObjectRef
 from headgate.fleet import AnswerSizes, PromptSizes
 from headgate.fleet.prefix import PrefixIndex, hashing
@@ -22,17 +22,17 @@ from headgate.gateway.bodies import BodyMemory
 from headgate.gateway.connections import Connections, EndpointConnections, Reached
 from headgate.gateway.health import Health, ejection_policy
 from headgate.gateway.inflating import Inflating
-from headgate.gateway.kv_events import KvEventSources
 from headgate.gateway.listener import ClientConnection
 from headgate.gateway.policy import ClientPolicy
 from headgate.gateway.prefill import Prefill
 from headgate.gateway.queueing import Queues
 from headgate.gateway.recorder import Recorder
 from headgate.gateway.request import Request
-from headgate.gateway.rules import quota_settings, rules_of
-from headgate.gateway.scraping import Scraper
+from headgate.gateway.rules import observe_settings, quota_settings, rules_of
 from headgate.gateway.settings import GatewaySettings
 from headgate.loop_turns import Closings, Turns
+from headgate.observe.kv_events import KvEventSources
+from headgate.observe.scraper import Scraper
 from headgate.quota.sources import Sources
 from headgate.quota.transport import Transport
 from headgate.requests import paths
@@ -109,10 +109,22 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._id_prefix = os.urandom(6).hex().encode() + b"-"
         self._id_count = 0
-        self.scraper = Scraper(self, self.rng)
-        self.health = Health(recorder, self.scraper)
-        self.kv_events = KvEventSources(self)
         self.queues = Queues(self)
+        process = observe.Process(
+            loop=loop,
+            clock=lambda: self.now(),
+            rng=self.rng,
+            spawn=self.spawn,
+            connector=self._connections,
+        )
+        listener = observe.Listener(
+            heard=self.queues.learned,
+            restarted=self.engine_restarted,
+            is_waited_for=self.queues.waits_for,
+        )
+        self.scraper = Scraper(observe_settings(settings), process, self.ledger, listener)
+        self.health = Health(recorder, self.scraper)
+        self.kv_events = KvEventSources(process, self.ledger, self.prefixes)
         self.inflating = Inflating()
         self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
@@ -129,7 +141,7 @@ class Proxy:
             client.change(settings)
         self._change_policies(before, settings)
         self.queues.change(before, settings)
-        self.scraper.use()
+        self.scraper.change(observe_settings(settings))
 
     def _change_policies(self, before: GatewaySettings, settings: GatewaySettings) -> None:
         """Pools keep their policies, and what those remember, unless they are to be others."""
@@ -191,8 +203,9 @@ class Proxy:
             self.prefixes.remove(load)
         self._connections.keep(reached)
         self.queues.use()
-        self.scraper.use()
-        self.kv_events.use()
+        pools = [each.pool for each in self.pools.values()]
+        self.scraper.use(pools)
+        self.kv_events.use(pools)
 
     def _pool_state(self, pool: routing.Pool) -> PoolState:
         """Its savings for retries and what was learned of it stay, however often the pool changes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate import quota
+from headgate import observe, quota
 from headgate.gateway import trust
 from headgate.gateway.settings import GatewaySettings
 from headgate.requests.rules import Rules
@@ -36,4 +36,20 @@ def quota_settings(settings: GatewaySettings) -> quota.Settings:
         redis_hosts=limits.redis_hosts,
         redis_tls=limits.redis_tls,
         redis_ca_file=limits.redis_ca_file,
+    )
+
+
+def observe_settings(settings: GatewaySettings) -> observe.Settings:
+    """For looks at engines."""
+    looks = settings.engine_metrics
+    return observe.Settings(
+        enabled=looks.enabled,
+        interval_s=looks.interval_s,
+        busy_interval_s=looks.busy_interval_s,
+        max_per_s=looks.max_per_s,
+        stale_s=looks.stale_s,
+        timeout_s=looks.timeout_s,
+        path=looks.path,
+        port=looks.port,
+        processes=settings.workers.count,
     )

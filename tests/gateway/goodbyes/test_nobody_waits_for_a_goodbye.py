@@ -11,9 +11,9 @@ from headgate.api.addresses import Address
 from headgate.flow.limits import Presence
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections
-from headgate.gateway.scraping import fetch
 from headgate.gateway.upstream import UpstreamConnection
 from headgate.loop_turns import Turns
+from headgate.observe import fetch
 from headgate.quota.redis_access import RedisAccess
 from headgate.quota.redis_transport import RedisTransport
 

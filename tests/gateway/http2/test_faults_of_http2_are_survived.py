@@ -9,9 +9,10 @@ from h2.connection import H2Connection
 from h2.settings import SettingCodes, Settings
 
 from headgate import loop_turns
+from headgate.gateway.connections import speaking_http2
 from headgate.gateway.http2.translator import MAX_UNREAD_BYTES, Translator
-from headgate.gateway.scraping import fetch
 from headgate.loop_turns import Turns
+from headgate.observe import fetch
 
 pytestmark = pytest.mark.every_loop
 
@@ -266,7 +267,7 @@ async def test_an_endpoint_that_speaks_http_1_is_told(start_gateway, port_of_htt
 
 async def test_who_looks_at_an_endpoint_is_told_as_well(port_of_http_1):
     """Why there are no metrics of it."""
-    client = fetch.Client("127.0.0.1", port_of_http_1, None, "", http2=True)
+    client = fetch.Client("127.0.0.1", port_of_http_1, None, "", http2=speaking_http2)
     with pytest.raises(fetch.FetchError, match=r"the endpoint speaks HTTP/1\.1, and its pool says HTTP/2"):
         await client.get("/metrics", "*/*", 1000, 30.0)
     client.close()

@@ -156,7 +156,6 @@ async def test_engines_are_looked_at_by_http2(serving, eventually):
 
     gateway, endpoint = await serving(behave, settings={"engine_metrics_interval_s": 0.05})
     gateway.proxy.scraper.start()
-    gateway.proxy.scraper.use()
     (load,) = gateway.proxy.ledger.loads()
     await eventually(lambda: load.reading is not None and load.reading.waiting == 4)
     await eventually(lambda: [call.headers[":path"] for call in endpoint.calls].count("/metrics") >= 2)

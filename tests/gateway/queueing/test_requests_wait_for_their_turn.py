@@ -46,12 +46,12 @@ async def test_engines_that_are_waited_for_are_looked_at_often(pool, endpoint):
     await endpoint.call()
     (load,) = pool.gateway.proxy.ledger.loads()
     scraper = pool.gateway.proxy.scraper
-    assert not scraper.is_waited_for(load)
+    assert not scraper.listener.is_waited_for(load)
     await pool.wait()
-    assert scraper.is_waited_for(load)
+    assert scraper.listener.is_waited_for(load)
     settings = pool.gateway.proxy.settings
-    assert scraper.pace.after(None, 0.0) == settings.engine_metrics.interval_s
-    assert scraper.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(
+    assert scraper.looks.pace.after(None, 0.0) == settings.engine_metrics.interval_s
+    assert scraper.looks.pace.after(None, 0.0, is_waited_for=True) == pytest.approx(
         settings.engine_metrics.busy_interval_s
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from headgate import engines, routing
 from headgate.gateway.in_flight import endpoints as endpoints_page
-from headgate.gateway.scraping.scraper import MAX_AT_ONCE
+from headgate.observe.looks import MAX_AT_ONCE
 
 
 def load_of(gateway, place=0):
@@ -40,7 +40,7 @@ async def test_a_reading_has_what_the_pages_say(start_endpoint, start_looking, e
     assert page["reading"]["state"] == "fresh"
     assert page["reading"]["models"] == ["a", "b", "base"]
     assert 0 <= page["reading"]["age_s"] < 10
-    assert gateway.proxy.scraper.pages["read"] > 0
+    assert gateway.proxy.scraper.looks.pages["read"] > 0
 
 
 async def test_looks_go_on_over_one_connection(start_endpoint, start_looking, engine, looked):
@@ -62,7 +62,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(
         await looked(engine)
         endpoint.connections[-1].transport.close()
     await looked(engine)
-    assert gateway.proxy.scraper.pages["failed"] == 0
+    assert gateway.proxy.scraper.looks.pages["failed"] == 0
 
 
 async def test_an_engine_that_has_gone_is_not_believed(
@@ -74,7 +74,7 @@ async def test_an_engine_that_has_gone_is_not_believed(
     gateway = await start_looking(endpoint, settings={"engine_metrics_stale_s": 600})
     await eventually(lambda: load_of(gateway).reading)
     await endpoint.stop()
-    await eventually(lambda: gateway.proxy.scraper.pages["failed"])
+    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"])
     assert load_of(gateway).reading
     gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
@@ -114,8 +114,8 @@ async def test_looks_that_fail_are_no_news(start_endpoint, start_looking, engine
         settings={"engine_metrics_timeout_s": 0.2, "engine_metrics_stale_s": 600},
     )
     await eventually(lambda: load_of(gateway).reading)
-    before, wrong = gateway.proxy.scraper.pages["failed"], True
-    await eventually(lambda: gateway.proxy.scraper.pages["failed"] > before)
+    before, wrong = gateway.proxy.scraper.looks.pages["failed"], True
+    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"] > before)
     gateway.move(601)
     await eventually(lambda: load_of(gateway).reading is None)
     assert shown(gateway)["reading"]["state"] == "stale"
@@ -193,7 +193,7 @@ async def test_an_engine_that_has_started_anew_has_an_empty_cache(
     for _ in range(5):
         load_of(gateway).failed(gateway.proxy.now())
     engine.page = "vllm:num_requests_running 0\nprocess_start_time_seconds 2000\n"
-    await eventually(lambda: gateway.proxy.scraper.restarts)
+    await eventually(lambda: gateway.proxy.scraper.looks.restarts)
     assert load_of(gateway).ejected_until <= gateway.proxy.now()
     assert gateway.proxy.prefixes.matched([1, 2, 3], [load_of(gateway)]) == [0]
     await eventually(lambda: engine.asked.count("/v1/models") == 2)
@@ -223,7 +223,7 @@ async def test_engines_that_hang_do_not_keep_others_from_being_looked_at(
     silent = await start_endpoint(behave=lambda call: None)
     well = await start_endpoint(behave=engine)
     gateway = await start_looking(well, *[silent] * 100, settings={"engine_metrics_timeout_s": 0.2})
-    await eventually(lambda: gateway.proxy.scraper.pages["failed"] >= 100)
+    await eventually(lambda: gateway.proxy.scraper.looks.pages["failed"] >= 100)
     await looked(engine)
     await eventually(lambda: load_of(gateway).reading)
 
@@ -242,9 +242,9 @@ async def test_looks_in_a_second_are_bounded(start_endpoint, start_looking, engi
     endpoint = await start_endpoint(behave=engine)
     gateway = await start_looking(*[endpoint] * 30, settings={"engine_metrics_max_per_s": 100})
     await looked(engine, 1)
-    began, before = gateway.proxy.now(), gateway.proxy.scraper.pages["read"]
+    began, before = gateway.proxy.now(), gateway.proxy.scraper.looks.pages["read"]
     await looked(engine, 60)
-    count = gateway.proxy.scraper.pages["read"] - before
+    count = gateway.proxy.scraper.looks.pages["read"] - before
     assert count <= (gateway.proxy.now() - began) * 100 + 2
     assert all(load_of(gateway, place).reading for place in range(30))
 
@@ -256,10 +256,10 @@ async def test_workers_share_the_looks(start_endpoint, start_looking, engine):
         *[endpoint] * 8, settings={"workers_count": 4, "engine_metrics_max_per_s": 100}
     )
     scraper = gateway.proxy.scraper
-    assert scraper.pace.lookers == 4
-    assert scraper.pace.round_s == pytest.approx(8 * 4 / 100)
-    scraper.take_turn()
-    assert scraper.take_turn() > 2 / 100
+    assert scraper.looks.pace.lookers == 4
+    assert scraper.looks.pace.round_s == pytest.approx(8 * 4 / 100)
+    scraper.looks.take_turn()
+    assert scraper.looks.take_turn() > 2 / 100
 
 
 async def test_pages_and_lists_are_read_one_at_a_time(start_endpoint, start_looking, monkeypatch):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.gateway.scraping.fetch import (
+from headgate.observe.fetch import (
     LARGE_BYTES,
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
@@ -18,7 +18,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @pytest.fixture
-async def fetch(start_endpoint):
+async def fetch(start_server):
     """Gives what is fetched from a server that writes these bytes, and then closes if it is to."""
     clients = []
 
@@ -38,8 +38,8 @@ async def fetch(start_endpoint):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        endpoint = await start_endpoint(behave=behave)
-        client = Client("127.0.0.1", endpoint.port, None, "")
+        port = await start_server(behave)
+        client = Client("127.0.0.1", port, None, "")
         clients.append(client)
         return await client.get("/metrics", "text/plain", max_bytes, 5.0)
 
@@ -92,7 +92,7 @@ def answer_of(size):
 
 
 @pytest.mark.parametrize("piece", [1 << 20, 10_000])
-async def test_large_answers_wait_until_others_were_read(start_endpoint, eventually, piece):
+async def test_large_answers_wait_until_others_were_read(start_server, eventually, piece):
     """Of many engines that send 4 MB each, few are held at a time; short answers wait for nobody."""
     large, size = LargeAnswers(1), 2 * LARGE_BYTES
     sent = []
@@ -105,8 +105,8 @@ async def test_large_answers_wait_until_others_were_read(start_endpoint, eventua
         sent.append(call.target)
 
     tasks = []
-    endpoint = await start_endpoint(behave=lambda call: tasks.append(asyncio.ensure_future(send(call))))
-    clients = [Client("127.0.0.1", endpoint.port, None, "", large=large) for _ in range(3)]
+    port = await start_server(lambda call: tasks.append(asyncio.ensure_future(send(call))))
+    clients = [Client("127.0.0.1", port, None, "", large=large) for _ in range(3)]
 
     def get(client, path):
         return asyncio.ensure_future(client.get(path, "text/plain", 1 << 22, 30.0))
@@ -114,7 +114,7 @@ async def test_large_answers_wait_until_others_were_read(start_endpoint, eventua
     assert len((await get(clients[0], "/first")).body) == size
     second, third = get(clients[1], "/second"), get(clients[2], "/third")
     await eventually(lambda: large.statistics()["waiting"] == 2)
-    short = Client("127.0.0.1", endpoint.port, None, "", large=large)
+    short = Client("127.0.0.1", port, None, "", large=large)
     assert len((await get(short, "/short")).body) == 100
     assert not second.done()
     assert not third.done()
@@ -129,11 +129,11 @@ async def test_large_answers_wait_until_others_were_read(start_endpoint, eventua
         client.close()
 
 
-async def test_who_waits_with_a_large_answer_may_give_up(start_endpoint, eventually):
+async def test_who_waits_with_a_large_answer_may_give_up(start_server, eventually):
     """It is passed over, and what it never had is not given back."""
     large = LargeAnswers(1)
-    endpoint = await start_endpoint(behave=lambda call: call.write(answer_of(2 * LARGE_BYTES)))
-    first, second = (Client("127.0.0.1", endpoint.port, None, "", large=large) for _ in range(2))
+    port = await start_server(lambda call: call.write(answer_of(2 * LARGE_BYTES)))
+    first, second = (Client("127.0.0.1", port, None, "", large=large) for _ in range(2))
     await first.get("/", "text/plain", 1 << 22, 30.0)
     waiting = asyncio.ensure_future(second.get("/", "text/plain", 1 << 22, 30.0))
     await eventually(lambda: large.statistics()["waiting"] == 1)
@@ -143,10 +143,10 @@ async def test_who_waits_with_a_large_answer_may_give_up(start_endpoint, eventua
     assert large.statistics() == {"free": 1, "waiting": 0}
 
 
-async def test_an_answer_that_was_read_is_held_no_more(start_endpoint):
+async def test_an_answer_that_was_read_is_held_no_more(start_server):
     """Neither by its connection, which stays open: those of a thousand engines may have 4 MB each."""
-    endpoint = await start_endpoint(behave=lambda call: call.write(answer_of(2 * LARGE_BYTES)))
-    client = Client("127.0.0.1", endpoint.port, None, "")
+    port = await start_server(lambda call: call.write(answer_of(2 * LARGE_BYTES)))
+    client = Client("127.0.0.1", port, None, "")
     await client.get("/", "text/plain", 1 << 22, 30.0)
     connection = client._connection
     assert (connection._body, connection._answer) == ([], None)

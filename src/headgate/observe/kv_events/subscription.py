@@ -17,9 +17,9 @@ from typing import Literal, TypeAlias
 
 from headgate.fleet.prefix import kv_events
 from headgate.fleet.prefix.account import TooManyBlocksError
-from headgate.gateway.kv_events import zmtp
-from headgate.gateway.kv_events.order import Order
 from headgate.lookup import Lookup
+from headgate.observe.kv_events import zmtp
+from headgate.observe.kv_events.order import Order
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.fleet import EngineReading
-from headgate.gateway.scraping.pace import ENGINE_SHARE, LONGEST_S, Pace
+from headgate.observe.pace import ENGINE_SHARE, LONGEST_S, Pace
 
 PACE = Pace(rest_s=1.0, quick_s=0.1)
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from headgate import fleet, routing, scheduling
-from headgate.fleet.prefix import ExactIndex, kv_events
-from headgate.gateway.kv_events.subscription import PublisherTurns, Subscription
-from headgate.gateway.kv_events.tokens import PromptTokens
-
-if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
-    from headgate.requests.decision import Decision
+from headgate.fleet.prefix import ExactIndex, PrefixIndex, kv_events
+from headgate.observe.kv_events.subscription import PublisherTurns, Subscription
+from headgate.observe.kv_events.tokens import Body, PromptTokens
+from headgate.observe.process import Process
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +37,16 @@ class Source:
         self,
         target: Target,
         load: fleet.EndpointState,
-        proxy: Proxy,
+        process: Process,
+        prefixes: PrefixIndex,
         exact: ExactIndex,
         turns: PublisherTurns,
     ) -> None:
         self._turns = turns
         self.target = target
         self.load = load
-        self._proxy = proxy
+        self._process = process
+        self._prefixes = prefixes
         self._residency = exact.residency
         self.ranks: list[Subscription] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -73,7 +73,7 @@ class Source:
             for rank in range(events.ranks)
         ]
         self._heard = 0
-        self._tasks = [self._proxy.spawn(self._run(rank)) for rank in self.ranks]
+        self._tasks = [self._process.spawn(self._run(rank)) for rank in self.ranks]
 
     async def _run(self, rank: Subscription) -> None:
         try:
@@ -111,7 +111,7 @@ class Source:
 
     def _apply(self, event: kv_events.Event, rank: int) -> bool:
         if isinstance(event, kv_events.Cleared):
-            self._proxy.prefixes.forget(self.load)
+            self._prefixes.forget(self.load)
         return self._residency.apply(self.load, event, rank)
 
     def _begin_anew(self, rank: int) -> bool:
@@ -122,7 +122,7 @@ class Source:
         if heard != self._heard:
             self._heard = heard
             self._owed_since = None
-            self.heard_at = self._proxy.now()
+            self.heard_at = self._process.clock()
             self.is_silent = False
         if any(rank.state == "live" for rank in self.ranks):
             if self.load not in self._residency:
@@ -159,25 +159,32 @@ class Source:
 
 
 class KvEventSources:
-    """The sources of one gateway process. Does nothing before it is started."""
+    """The sources of one process. Does nothing before it is started."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+    def __init__(self, process: Process, ledger: fleet.Ledger, prefixes: PrefixIndex) -> None:
+        self._process = process
+        self._ledger = ledger
+        self._prefixes = prefixes
         self.exact = ExactIndex()
         self.sources: dict[fleet.EndpointState, Source] = {}
-        self.tokens = PromptTokens(proxy, self.exact)
+        self.tokens = PromptTokens(process, self.exact, self.sources.__contains__)
         self.silences = 0
         self._past: Counter[str] = Counter()
         self._turns = PublisherTurns()
         self._is_started = False
+        self._pools: Sequence[routing.Pool] = ()
 
     def start(self) -> None:
         """Listens from now on."""
         self._is_started = True
-        self.use()
+        self._follow()
 
-    def use(self) -> None:
-        """Takes up the pools as they are now."""
+    def use(self, pools: Sequence[routing.Pool]) -> None:
+        """Listens to the endpoints of these pools that publish."""
+        self._pools = pools
+        self._follow()
+
+    def _follow(self) -> None:
         wanted = self._wanted() if self._is_started else {}
         for load, source in list(self.sources.items()):
             if wanted.get(load) != source.target:
@@ -185,32 +192,34 @@ class KvEventSources:
                 source.end()
                 self.tokens.forget(load)
                 del self.sources[load]
-        self._proxy.prefixes.exact = self.exact if wanted else None
+        self._prefixes.exact = self.exact if wanted else None
         for load, target in wanted.items():
             if load not in self.sources:
-                source = self.sources[load] = Source(target, load, self._proxy, self.exact, self._turns)
+                source = self.sources[load] = Source(
+                    target, load, self._process, self._prefixes, self.exact, self._turns
+                )
                 source.listen()
 
     def _wanted(self) -> dict[fleet.EndpointState, Target]:
         found: dict[fleet.EndpointState, Target] = {}
-        for pool in self._proxy.pools.values():
-            for load in pool.loads:
-                events = pool.pool.kv_events.get(load.endpoint)
-                if events is not None and load not in found:
-                    found[load] = Target(endpoint=load.endpoint, events=events, tls=pool.pool.tls)
+        for pool in self._pools:
+            for endpoint in pool.endpoints:
+                events = pool.kv_events.get(endpoint)
+                if events is not None:
+                    load = self._ledger.load(endpoint)
+                    found.setdefault(load, Target(endpoint=endpoint, events=events, tls=pool.tls))
         return found
 
-    def sent(self, decision: Decision, choice: scheduling.Choice, now: float) -> None:
+    def sent(self, request: scheduling.Request, body: Body, choice: scheduling.Choice, now: float) -> None:
         """A request was sent to an engine: what it must tell of, and whether its tokens are to be known."""
         source = self.sources.get(choice.load)
-        scheduled = decision.scheduled
-        if source is None or not scheduled.prefix:
+        if source is None or not request.prefix:
             return
         block_tokens = self.exact.residency.block_tokens(choice.load)
-        if choice.cached_tokens + 4 * max(block_tokens, 16) < scheduled.prompt_tokens:
+        if choice.cached_tokens + 4 * max(block_tokens, 16) < request.prompt_tokens:
             source.owes(now)
-        if self.exact.wants(scheduled.prefix, choice.load):
-            self.tokens.want(decision, source.load, source.target.tls)
+        if self.exact.wants(request.prefix, choice.load):
+            self.tokens.want(request, body, source.load, source.target.tls)
 
     def sweep(self, now: float) -> None:
         """Called about once a second."""

@@ -5,6 +5,6 @@ Nothing waits for it: as long as an engine is not heard of, what is believed of 
 pages say so.
 """
 
-from headgate.gateway.kv_events.sources import KvEventSources
+from headgate.observe.kv_events.sources import KvEventSources
 
 __all__ = ["KvEventSources"]

@@ -11,19 +11,17 @@ import logging
 import ssl
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
-from headgate import fleet, routing
+from headgate import fleet, routing, scheduling
 from headgate.fleet.prefix import ExactIndex, hashing
-from headgate.gateway.scraping.fetch import Client, FetchError
+from headgate.observe.fetch import Client, FetchError
+from headgate.observe.process import Process
 from headgate.requests.bodies import prompt
 from headgate.requests.bodies.fields import Fields, inspect
-
-if TYPE_CHECKING:
-    from headgate.gateway.proxy import Proxy
-    from headgate.requests.decision import Decision
+from headgate.requests.bodies.pieces import Pieces
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +37,8 @@ TIMEOUT_S = 5.0
 PAUSE_S = 30.0
 """An engine that failed to tokenise is not asked for so long."""
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+Body = bytes | Pieces
+"""As it was sent."""
 LARGEST_TOKEN = 2**32 - 1
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What is said of an answer that is no JSON, or is nested too deeply."""
@@ -68,8 +68,12 @@ _decode_ids = msgspec.json.Decoder(list[int]).decode
 class PromptTokens:
     """Has prompts tokenised, and learns from it."""
 
-    def __init__(self, proxy: Proxy, exact: ExactIndex) -> None:
-        self._proxy = proxy
+    def __init__(
+        self, process: Process, exact: ExactIndex, is_known: Callable[[fleet.EndpointState], bool]
+    ) -> None:
+        """`is_known` is whether an endpoint is still listened to."""
+        self._process = process
+        self._is_known = is_known
         self._exact = exact
         self._saved = BURST
         self._saved_at = 0.0
@@ -77,20 +81,26 @@ class PromptTokens:
         self._paused_until: dict[fleet.EndpointState, float] = {}
         self.counts = Counter({"learned": 0, "skipped": 0, "failed": 0})
 
-    def want(self, decision: Decision, load: fleet.EndpointState, tls: routing.Tls | None) -> None:
+    def want(
+        self,
+        request: scheduling.Request,
+        body: Body,
+        load: fleet.EndpointState,
+        tls: routing.Tls | None,
+    ) -> None:
         """The tokens of a prompt would be good to know."""
-        now = self._proxy.now()
-        if len(decision.body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
+        now = self._process.clock()
+        if len(body) > MAX_BODY_BYTES or self._paused_until.get(load, 0.0) > now:
             self.counts["skipped"] += 1
             return
         # To look at the prompt costs something, and is done only for those that there is a turn for.
-        asked = _asked(decision) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
+        asked = _asked(body) if self._running < MAX_AT_ONCE and self._has_saved(now) else None
         if asked is None:
             self.counts["skipped"] += 1
             return
         self._saved -= 1.0
         self._running += 1
-        self._proxy.spawn(self._learn(decision, load, tls, *asked))
+        self._process.spawn(self._learn(request, load, tls, *asked))
 
     def _has_saved(self, now: float) -> bool:
         """Whether one may be spent of what is saved up."""
@@ -100,31 +110,30 @@ class PromptTokens:
 
     async def _learn(
         self,
-        decision: Decision,
+        request: scheduling.Request,
         load: fleet.EndpointState,
         tls: routing.Tls | None,
         body: bytes,
         ids: array[int] | None,
         size: int,
     ) -> None:
-        scheduled = decision.scheduled
-        shares = [end * hashing.BLOCK_BYTES / size for end in scheduled.block_ends[: len(scheduled.prefix)]]
+        shares = [end * hashing.BLOCK_BYTES / size for end in request.block_ends[: len(request.prefix)]]
         try:
             tokens = ids if ids is not None else await self._tokens(body, load, tls)
         except (FetchError, OverflowError, ssl.SSLError, *UNREADABLE) as error:
             self.counts["failed"] += 1
-            if load in self._proxy.kv_events.sources:  # it may have gone meanwhile
-                self._paused_until[load] = self._proxy.now() + PAUSE_S
+            if self._is_known(load):  # it may have gone meanwhile
+                self._paused_until[load] = self._process.clock() + PAUSE_S
             log.info("%s does not tokenise: %s", load.endpoint.name, error)
             return
         finally:
             self._running -= 1
         self.counts["learned"] += 1
-        self._exact.learn(scheduled.prefix, shares, tokens, scheduled.adapter, load, self._proxy.now())
+        self._exact.learn(request.prefix, shares, tokens, request.adapter, load, self._process.clock())
 
     async def _tokens(self, body: bytes, load: fleet.EndpointState, tls: routing.Tls | None) -> array[int]:
         endpoint = load.endpoint
-        context = self._proxy.tls_context(tls) if tls is not None else None
+        context = self._process.connector.tls_context(tls) if tls is not None else None
         client = Client(endpoint.host, endpoint.port, context, tls.server_name if tls is not None else "")
         try:
             most = len(body) + MAX_MORE_TOKENS
@@ -144,13 +153,13 @@ class PromptTokens:
         self._paused_until.pop(load, None)
 
 
-def _asked(decision: Decision) -> tuple[bytes, array[int] | None, int] | None:
+def _asked(sent: Body) -> tuple[bytes, array[int] | None, int] | None:
     """What `/tokenize` is to be asked, or the tokens where the client sent them, and the prompt's length.
 
     None for a prompt of which its tokens do not tell where it is in a cache: with images, with a salt, or of
     an API that `/tokenize` does not have.
     """
-    body = bytes(decision.body)
+    body = bytes(sent)
     fields = inspect(body)
     if not isinstance(fields, Fields) or bytes(fields.cache_salt):
         return None

@@ -9,14 +9,13 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TypeVar
 
 from headgate import engines, fleet, routing
-from headgate.gateway.scraping.fetch import Answer, Client, FetchError
-
-if TYPE_CHECKING:
-    from headgate.gateway.scraping.scraper import Scraper
-    from headgate.gateway.scraping.targets import Target
+from headgate.observe.fetch import Answer, Client, FetchError
+from headgate.observe.looks import Looks, Result
+from headgate.observe.process import Connector, Listener
+from headgate.observe.targets import Target
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +33,19 @@ JITTER = 0.1
 """By this share the time to the next look is longer or shorter, so that looks do not fall into step."""
 TEXT = "text/plain; version=0.0.4"
 
-Result = Literal["read", "absent", "failed"]
-"""`absent`: there is no page, or none of the engine that is said to run there."""
-
 
 class Watch:
     """Looks at one endpoint again and again, and keeps the reading of its load."""
 
-    def __init__(self, scraper: Scraper, target: Target, load: fleet.EndpointState) -> None:
+    def __init__(
+        self,
+        target: Target,
+        load: fleet.EndpointState,
+        looks: Looks,
+        connector: Connector,
+        listener: Listener,
+    ) -> None:
+        """Raises SSLError if the authorities by which its server is verified are none."""
         self.target = target
         self.load = load
         self.observation = fleet.Observation()
@@ -53,7 +57,9 @@ class Watch:
         """When the question that it has not answered was asked."""
         self._silent_since = math.inf
         """When it was asked the first of the questions that it has not answered since `heard_at`."""
-        self._scraper = scraper
+        self._looks = looks
+        self._connector = connector
+        self._listener = listener
         self._failures = 0
         """Looks in a row at no page."""
         self._read_s = 0.0
@@ -71,22 +77,22 @@ class Watch:
     def _client_for(self, port: int, tls: routing.Tls | None) -> Client:
         endpoint = self.target.endpoint
         http2 = self.target.http2 and port == endpoint.port
-        context = self._scraper.context(tls, http2=http2) if tls is not None else None
+        context = self._connector.tls_context(tls, http2=http2) if tls is not None else None
         name = tls.server_name if tls is not None else ""
         return Client(
             endpoint.host,
             port,
             context,
             name,
-            http2=http2,
-            turns=self._scraper.turns,
-            large=self._scraper.large,
+            http2=self._connector.speaking_http2 if http2 else None,
+            turns=self._looks.turns,
+            large=self._looks.large,
         )
 
     # -- what is known
 
     def state(self, now: float) -> fleet.ReadingState:
-        return self.observation.state(now, self._scraper.pace.stale_s)
+        return self.observation.state(now, self._looks.pace.stale_s)
 
     def settle(self, now: float) -> None:
         """Gives the load what can be relied on, and tells the log if that has become more or less."""
@@ -98,7 +104,7 @@ class Watch:
         told = reading if is_current else None
         if told is not self.load.reading:
             self.load.read(told)
-            self._scraper.heard(self.load)
+            self._listener.heard(self.load)
         if state != self._told:
             self._told = state
             self._tell(state)
@@ -132,41 +138,41 @@ class Watch:
     async def _ask(self, client: Client, path: str, accept: str) -> Answer:
         is_endpoint = client is self._client
         if is_endpoint:
-            self._asked_at = self._scraper.now()
+            self._asked_at = self._looks.now()
             self._silent_since = min(self._silent_since, self._asked_at)
         try:
-            answer = await client.get(path, accept, MAX_BODY_BYTES, self._scraper.timeout_s)
+            answer = await client.get(path, accept, MAX_BODY_BYTES, self._looks.timeout_s)
         finally:
             self._asked_at = math.inf
         if is_endpoint:
-            self.heard_at = self._scraper.now()
+            self.heard_at = self._looks.now()
             self._silent_since = math.inf
         return answer
 
     def list_models_soon(self) -> None:
         """Somebody knows of a model that is not in the list, or is there no more."""
         self._models_due_at = min(self._models_due_at, self._models_at + SOONEST_S)
-        if self._models_due_at <= self._scraper.now() and self._pause is not None:
+        if self._models_due_at <= self._looks.now() and self._pause is not None:
             _end(self._pause)
 
     # -- looking
 
     async def run(self) -> None:
         """Until cancelled."""
-        rng = self._scraper.rng
+        rng = self._looks.rng
         try:
-            await self._wait(rng.random() * self._scraper.pace.rest_s)
+            await self._wait(rng.random() * self._looks.pace.rest_s)
             while True:
-                await self._wait(self._scraper.take_turn())
+                await self._wait(self._looks.take_turn())
                 try:
-                    async with self._scraper.slots:
+                    async with self._looks.slots:
                         pause_s = await self._look()
                 except Exception:
                     # A fault of ours with some page: the others must not pay for it.
                     log.exception("looking at %s", self.target.endpoint.name)
                     self._failures += 1
-                    pause_s = self._scraper.pace.after_failures(self._failures)
-                self.settle(self._scraper.now())
+                    pause_s = self._looks.pace.after_failures(self._failures)
+                self.settle(self._looks.now())
                 await self._wait(pause_s * (1 + JITTER * (2 * rng.random() - 1)))
         finally:
             self.load.read(None)
@@ -184,8 +190,8 @@ class Watch:
 
     async def _look(self) -> float:
         """Returns how long to wait before the next."""
-        scraper = self._scraper
-        began, self._read_s = scraper.now(), 0.0
+        looks = self._looks
+        began, self._read_s = looks.now(), 0.0
         if began >= self._models_due_at:
             self._models_at, self._models_due_at = began, began + MODELS_INTERVAL_S
             await self._list_models(began)
@@ -193,22 +199,22 @@ class Watch:
             self.observation.see_no_page(began)
             self.problem = f"an engine of kind {self.target.engine.name} has no page that is known"
             return MODELS_INTERVAL_S
-        began = scraper.now()
+        began = looks.now()
         result = await self._read_page(self.target.engine.metrics, began)
-        scraper.count(result)
+        looks.pages[result] += 1
         if result == "read":
             self._failures = 0
-            took_s, is_waited_for = scraper.now() - began, scraper.is_waited_for(self.load)
-            return scraper.pace.after(
+            took_s, is_waited_for = looks.now() - began, self._listener.is_waited_for(self.load)
+            return looks.pace.after(
                 self.observation.reading, took_s, self._read_s, is_waited_for=is_waited_for
             )
         self._failures += 1
-        return scraper.pace.after_failures(self._failures)
+        return looks.pace.after_failures(self._failures)
 
     async def _read(self, body: Callable[[], T]) -> T:
         """Reads what came. Of all engines one is read at a time, and others then have the event loop for as
         long as that took."""
-        async with self._scraper.reading:
+        async with self._looks.reading:
             began = time.thread_time()
             try:
                 return body()
@@ -226,7 +232,7 @@ class Watch:
             return "failed"
         if isinstance(figures, str):
             return figures
-        self._scraper.malformed(figures.malformed)
+        self._looks.malformed_families += figures.malformed
         if not figures.says_load:
             self.problem = f"its page has no metrics of {self.target.engine.name}"
             self.observation.see_no_page(at)
@@ -234,8 +240,15 @@ class Watch:
         self.problem = ""
         if self.observation.see(figures, at):
             self._models_due_at = at
-            self._scraper.restarted(self)
+            self._restarted()
         return "read"
+
+    def _restarted(self) -> None:
+        self._looks.restarts += 1
+        endpoint = self.target.endpoint
+        log.info("the engine of %s (%s) has started anew", endpoint.name, endpoint.address)
+        self.load.begins_anew(self._looks.now())
+        self._listener.restarted(self.load)
 
     async def _figures(
         self, answer: Answer, names: engines.MetricNames, at: float

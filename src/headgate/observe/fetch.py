@@ -14,8 +14,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from headgate.gateway.connections import speaking_http2, why_unreachable
-from headgate.lookup import Lookup
+from headgate.lookup import Lookup, why_unreachable
 from headgate.loop_turns import LONG_READ_BYTES, Turns
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -28,6 +27,10 @@ MAX_FRAMING_BYTES = MAX_HEAD_BYTES + 16 * MAX_PIECES
 LARGE_BYTES = 256 * 1024
 MAX_LARGE = 16
 """Answers longer than `LARGE_BYTES` that are held at a time."""
+
+
+Http2 = Callable[[asyncio.Protocol, Turns, Turns], asyncio.Protocol]
+"""Makes what stands between a socket and a protocol of HTTP/1.1, with the turns of uploads and downloads."""
 
 
 class FetchError(Exception):
@@ -79,12 +82,12 @@ class Client:
         tls: ssl.SSLContext | None,
         server_name: str,
         *,
-        http2: bool = False,
+        http2: Http2 | None = None,
         turns: Turns | None = None,
         large: LargeAnswers | None = None,
     ) -> None:
         """`server_name` is the name that its certificate must have; empty for its host. `turns` and `large`
-        are those that it shares with other clients."""
+        are those that it shares with other clients. `http2` is what it speaks HTTP/2 by, if it does."""
         self._http2 = http2
         self._turns = turns
         self._large = large or LargeAnswers()
@@ -139,8 +142,8 @@ class Client:
         turns = self._turns or Turns(loop)
         connection = _Connection(turns, self._large)
         protocol: asyncio.Protocol = connection
-        if self._http2:
-            protocol = speaking_http2(connection, turns, turns)
+        if self._http2 is not None:
+            protocol = self._http2(connection, turns, turns)
         try:
             await self._lookup.connected(
                 lambda address: loop.create_connection(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headgate import engines, routing
-from headgate.gateway.settings import GatewaySettings
+from headgate.observe.settings import Settings
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the endpoint speaks HTTP/2; on another port than its own, HTTP/1.1 is spoken."""
 
 
-def targets(pools: Iterable[routing.Pool], settings: GatewaySettings) -> dict[routing.Endpoint, Target]:
+def targets(pools: Iterable[routing.Pool], settings: Settings) -> dict[routing.Endpoint, Target]:
     """Each endpoint of the pools once, as the first of them has it."""
     found: dict[routing.Endpoint, Target] = {}
     for pool in pools:
@@ -35,9 +35,9 @@ def targets(pools: Iterable[routing.Pool], settings: GatewaySettings) -> dict[ro
     return found
 
 
-def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySettings) -> Target:
+def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: Settings) -> Target:
     page = pool.metrics_pages.get(endpoint, routing.MetricsPage())
-    port = page.port or settings.engine_metrics.port or endpoint.port
+    port = page.port or settings.port or endpoint.port
     is_https = page.is_https
     if is_https is None:
         is_https = pool.tls is not None and port == endpoint.port
@@ -45,7 +45,7 @@ def _target(pool: routing.Pool, endpoint: routing.Endpoint, settings: GatewaySet
         endpoint=endpoint,
         engine=engines.of_pod(pool.labels.get(endpoint, {}), pool.engine),
         page_port=port,
-        page_path=page.path or settings.engine_metrics.path,
+        page_path=page.path or settings.path,
         page_tls=(pool.tls or routing.Tls()) if is_https else None,
         tls=pool.tls,
         http2=pool.http2,
