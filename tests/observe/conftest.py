@@ -1,11 +1,14 @@
-"""Servers of engines that write what a test tells them, byte for byte."""
+"""A process that asks engines, and servers that write what a test tells them, byte for byte."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 import uvloop
+
+from headgate import observe
 
 PATIENCE_S = 30.0
 """Nothing here takes nearly as long: it only turns a hang into a failure."""
@@ -75,6 +78,32 @@ async def start_server() -> AsyncIterator[StartServer]:
         transport.abort()
     for server in servers:
         await server.wait_closed()
+
+
+class NoTls:
+    """Connects to servers that speak plain HTTP/1.1 alone."""
+
+    def tls_context(self, verified, *, http2=False):
+        raise AssertionError
+
+    def speaking_http2(self, user, uploads, downloads):
+        raise AssertionError
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[observe.Process]:
+    """What it started ends with the test."""
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(work):
+        tasks.append(loop.create_task(work))
+        return tasks[-1]
+
+    yield observe.Process(loop=loop, clock=loop.time, rng=random.Random(1), spawn=spawn, connector=NoTls())
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """Whoever serves requests is told of each reading and each restart of an engine, and lends what is needed."""
 
-import asyncio
-import random
-
 import msgspec
 import pytest
 
@@ -55,16 +52,6 @@ class Told:
         )
 
 
-class NoTls:
-    """Connects to servers that speak plain HTTP/1.1 alone."""
-
-    def tls_context(self, verified, *, http2=False):
-        raise AssertionError
-
-    def speaking_http2(self, user, uploads, downloads):
-        raise AssertionError
-
-
 @pytest.fixture
 def told():
     return Told()
@@ -76,24 +63,11 @@ def engine():
 
 
 @pytest.fixture
-async def scraper(told):
+def scraper(process, told):
     """Looks at what it is given."""
-    loop, tasks = asyncio.get_running_loop(), []
-
-    def spawn(work):
-        tasks.append(loop.create_task(work))
-        return tasks[-1]
-
-    process = observe.Process(
-        loop=loop, clock=loop.time, rng=random.Random(1), spawn=spawn, connector=NoTls()
-    )
-    ledger = fleet.Ledger(fleet.EjectionPolicy())
-    scraper = Scraper(SETTINGS, process, ledger, told.listener())
+    scraper = Scraper(SETTINGS, process, fleet.Ledger(fleet.EjectionPolicy()), told.listener())
     scraper.start()
-    yield scraper
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    return scraper
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Whoever answers at the port of an engine's KV events costs the gateway little memory, and no long turns."""
+"""Whoever answers at the port of an engine's KV events costs little memory, and no long turns."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,14 @@ import time
 import msgspec
 import pytest
 
-from headgate import routing
+from headgate import fleet, routing
+from headgate.api import ObjectRef
+from headgate.fleet.prefix import PrefixIndex
 from headgate.fleet.prefix.account import MAX_BLOCKS
-from headgate.observe.kv_events import subscription, zmtp
+from headgate.observe import fetch
+from headgate.observe.kv_events import KvEventSources, subscription, zmtp
+
+KEY = ObjectRef("ModelServer", "default", "pool")
 
 MB = 1 << 20
 PATIENCE_S = 30.0
@@ -76,7 +81,7 @@ class Peer:
         self.writer.transport.abort()
 
     async def flood(self, piece, most=256 * MB):
-        """Sends it again and again until the gateway disconnects; returns how much."""
+        """Sends it again and again until the subscriber disconnects; returns how much."""
         sent = 0
         with contextlib.suppress(OSError):
             while sent < most and not self.lost.is_set():
@@ -88,30 +93,41 @@ class Peer:
 
 
 @pytest.fixture
-async def listening(start_gateway, start_endpoint):
-    """Starts a gateway over engines whose KV events come from these publishers."""
+async def listening(process):
+    """Listens to engines whose KV events come from these publishers."""
     started = []
 
     async def start(*publishers, ranks=1):
-        endpoints, told = [], {}
+        told = {}
         for number, publisher in enumerate(publishers):
             await publisher.start()
             started.append(publisher)
-            endpoints.append(await start_endpoint(answer=b"served"))
-            endpoint = routing.Endpoint(f"default/pod-{number}", "127.0.0.1", endpoints[-1].port)
+            endpoint = routing.Endpoint(f"default/pod-{number}", "127.0.0.1", 8000 + number)
             told[endpoint] = routing.KvEvents(port=publisher.port, replay_port=None, ranks=ranks)
-        gateway = await start_gateway(*endpoints)
-        gateway.proxy.kv_events.start()
-        gateway.serve(endpoints, kv_events=told)
-        return gateway
+        sources = KvEventSources(process, fleet.Ledger(fleet.EjectionPolicy()), PrefixIndex())
+        sources.start()
+        sources.use([routing.Pool(key=KEY, endpoints=tuple(told), kv_events=told)])
+        return sources
 
     yield start
     for publisher in started:
         publisher.close()
 
 
-def source_of(gateway):
-    (source,) = gateway.proxy.kv_events.sources.values()
+@pytest.fixture
+async def ask(start_server):
+    """Somebody else's request on the same event loop."""
+    client = fetch.Client("127.0.0.1", await start_server(lambda call: call.answer(b"served")), None, "")
+
+    async def served() -> bool:
+        return (await client.get("/", "*/*", 1000, PATIENCE_S)).body == b"served"
+
+    yield served
+    client.close()
+
+
+def source_of(sources):
+    (source,) = sources.sources.values()
     return source
 
 
@@ -129,19 +145,19 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS)
-async def test_a_publisher_that_sends_without_end_is_left(listening, eventually, begin, more):
+async def test_a_publisher_that_sends_without_end_is_left(listening, ask, eventually, begin, more):
     """It is known to be lost, is tried again later, and requests are served as before."""
     publisher = Publisher()
-    gateway = await listening(publisher)
+    sources = await listening(publisher)
     peer = await publisher.peer()
-    await eventually(lambda: source_of(gateway).state == "live")
+    await eventually(lambda: source_of(sources).state == "live")
     before = peak()
     peer.writer.write(begin)
-    sent, response = await asyncio.gather(peer.flood(more), gateway.ask())
+    sent, is_served = await asyncio.gather(peer.flood(more), ask())
     assert sent < 64 * MB
     assert peak() - before < 40
-    assert response.body == b"served"
-    await eventually(lambda: source_of(gateway).state == "lost" or publisher.accepted > 1)
+    assert is_served
+    await eventually(lambda: source_of(sources).state == "lost" or publisher.accepted > 1)
 
 
 @pytest.mark.parametrize(
@@ -158,16 +174,16 @@ async def test_a_publisher_that_sends_without_end_is_left(listening, eventually,
 async def test_what_is_no_publisher_is_not_listened_to(listening, eventually, greeting, ready):
     """The page of the engine says why."""
     publisher = Publisher(greeting, ready)
-    gateway = await listening(publisher)
-    await eventually(lambda: source_of(gateway).problem)
-    assert source_of(gateway).state == "connecting"
-    assert "publisher" in source_of(gateway).problem
+    sources = await listening(publisher)
+    await eventually(lambda: source_of(sources).problem)
+    assert source_of(sources).state == "connecting"
+    assert "publisher" in source_of(sources).problem
 
 
 async def test_large_batches_are_put_to_use_in_slices(listening, eventually):
     """A message of megabytes, with 200,000 blocks, leaves turns to others; all of its blocks are known."""
     publisher = Publisher()
-    gateway = await listening(publisher)
+    sources = await listening(publisher)
     peer = await publisher.peer()
     count, events = 20_000, 10
     stored = [
@@ -184,8 +200,8 @@ async def test_large_batches_are_put_to_use_in_slices(listening, eventually):
 
     peer.writer.write(message(0, *stored))
     watching = asyncio.create_task(watch())
-    source = source_of(gateway)
-    residency = gateway.proxy.kv_events.exact.residency
+    source = source_of(sources)
+    residency = sources.exact.residency
     await eventually(lambda: source.counts()["read"] == 1)
     watching.cancel()
     assert residency.blocks(source.load) == count * events
@@ -195,7 +211,7 @@ async def test_large_batches_are_put_to_use_in_slices(listening, eventually):
 async def test_publishers_take_turns(listening, eventually):
     """Of many that send megabytes at the same time, one slice is put to use in a turn of the event loop."""
     publishers = [Publisher() for _ in range(8)]
-    gateway = await listening(*publishers)
+    sources = await listening(*publishers)
     count = 60_000
     stored = ["BlockStored", list(range(count)), None, [1] * count, 1, None, "GPU"]
     for publisher in publishers:
@@ -209,9 +225,9 @@ async def test_publishers_take_turns(listening, eventually):
             turns.append(time.thread_time() - began)
 
     watching = asyncio.create_task(watch())
-    await eventually(lambda: gateway.proxy.kv_events.counts()["read"] == len(publishers))
+    await eventually(lambda: sources.counts()["read"] == len(publishers))
     watching.cancel()
-    residency = gateway.proxy.kv_events.exact.residency
+    residency = sources.exact.residency
     assert [residency.blocks(load) for load in residency.loads()] == [count] * len(publishers)
     assert max(turns) < 0.1, "to decode one message takes 5 ms of CPU time, all of them in a turn 300 ms"
 
@@ -222,12 +238,11 @@ async def test_messages_that_say_nothing_are_paid_for(listening, eventually, mon
     monkeypatch.setattr(subscription, "REST", 1e-9)
     monkeypatch.setattr(subscription.Subscription, "_rest_if_due", counting(rests))
     publisher = Publisher()
-    gateway = await listening(publisher)
+    sources = await listening(publisher)
     peer = await publisher.peer()
     peer.writer.write(frame(0, b"") * 100 + message(0) * 100)
-    await eventually(lambda: gateway.proxy.kv_events.counts()["read"] == 1 and len(rests) >= 200)
-    (source,) = gateway.proxy.kv_events.sources.values()
-    assert source.ranks[0]._blocks >= 200 * subscription.EVENT_BLOCKS
+    await eventually(lambda: sources.counts()["read"] == 1 and len(rests) >= 200)
+    assert source_of(sources).ranks[0]._blocks >= 200 * subscription.EVENT_BLOCKS
 
 
 def counting(rests):
@@ -256,19 +271,19 @@ async def test_who_closes_at_once_is_asked_less_and_less(listening, eventually, 
 async def test_blocks_beyond_any_cache_are_not_kept(listening, eventually):
     """The message that has too many is counted as invalid."""
     publisher = Publisher()
-    gateway = await listening(publisher)
+    sources = await listening(publisher)
     peer = await publisher.peer()
     for number in range(MAX_BLOCKS // 50_000 + 1):
         names = list(range(number * 50_000, (number + 1) * 50_000))
         peer.writer.write(message(number, ["BlockStored", names, None, [number] * 50_000, 1, None, "GPU"]))
-    await eventually(lambda: gateway.proxy.kv_events.counts()["invalid"] == 1)
-    source = source_of(gateway)
-    assert gateway.proxy.kv_events.exact.residency.blocks(source.load) <= MAX_BLOCKS
-    assert not gateway.proxy.kv_events.exact.residency.is_complete(source.load)
+    await eventually(lambda: sources.counts()["invalid"] == 1)
+    source = source_of(sources)
+    assert sources.exact.residency.blocks(source.load) <= MAX_BLOCKS
+    assert not sources.exact.residency.is_complete(source.load)
 
 
 async def test_pings_are_answered(listening, eventually):
-    """A publisher that asks whether the gateway is there learns it."""
+    """A publisher that asks whether its subscriber is there learns it."""
     publisher = Publisher()
     await listening(publisher)
     peer = await publisher.peer()
@@ -276,15 +291,15 @@ async def test_pings_are_answered(listening, eventually):
     await eventually(lambda: peer.received.endswith(b"\4\x0c\4PONGcontext"))
 
 
-async def test_a_flood_of_pings_is_answered_slowly(listening, eventually):
+async def test_a_flood_of_pings_is_answered_slowly(listening, ask, eventually):
     """It waits with its sender, and takes no time from requests."""
     publisher = Publisher()
-    gateway = await listening(publisher)
+    await listening(publisher)
     peer = await publisher.peer()
     began = time.monotonic()
     flooding = asyncio.create_task(peer.flood(frame(COMMAND, b"\4PING\0\0") * 10_000))
     for _ in range(20):
-        assert (await gateway.ask()).body == b"served"
+        assert await ask()
     await eventually(lambda: peer.received.count(b"PONG") > 3)
     assert peer.received.count(b"PONG") <= 10 + 2 * (time.monotonic() - began) / zmtp.COMMAND_PAUSE_S
     flooding.cancel()
@@ -294,8 +309,8 @@ async def test_a_publisher_that_is_gone_without_a_word_is_noticed(listening, eve
     """It answers no ping, as after a loss of power."""
     monkeypatch.setattr(zmtp, "HEARTBEAT_S", 0.05)
     publisher = Publisher()
-    gateway = await listening(publisher)
+    sources = await listening(publisher)
     peer = await publisher.peer()
     await eventually(lambda: b"\4PING" in peer.received)
     await eventually(lambda: publisher.accepted > 1)
-    assert gateway.proxy.kv_events.sources
+    assert sources.sources
