@@ -6,7 +6,7 @@ import time
 import pytest
 
 from headgate import engines
-from headgate.engines.models import MAX_MODELS
+from headgate.engines.responses import MAX_MODELS
 
 
 def test_all_names_are_known():

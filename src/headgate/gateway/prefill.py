@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import httptools
 import msgspec
 
-from headgate.engines.transfer import PrefillAnswer, answer
+from headgate.engines.transfer import PrefillAnswer
+from headgate.engines.transfer.connectors import read_answer
 from headgate.fleet import blame
 from headgate.gateway import retry_after
 from headgate.gateway.chunks import Chunks
@@ -234,7 +235,7 @@ class Prefill:
             self._end().prefill_refused(self.status, self._headers, body)
             return
         try:
-            self.answer = answer.read(body)
+            self.answer = read_answer(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if self._needs_answer:
                 self._fail("invalid", f"sent an answer to a prefill that cannot be read: {error}")

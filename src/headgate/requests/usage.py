@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.engines.cached_tokens import CachedTokens, Count
+from headgate.engines.responses import CachedTokens, Count
 
 MERGE_BELOW_BYTES = 256
 KEEP_BYTES = 4096

@@ -1,17 +1,20 @@
-"""How a prompt's KV cache gets from where it is prefilled to where the answer is made: one file a connector.
+"""How a prompt's KV cache gets from where it is prefilled to where the answer is made, by connector.
 
 Is given a request's body, and hands on the two bodies that are sent in its place. Pure: unknown fields, their
 order and numbers of any size stay as the client wrote them, and the client's own body is never changed.
 """
 
-from headgate.engines.transfer.answer import PrefillAnswer
 from headgate.engines.transfer.body import MAX_PROMPTS, PROMPTS, READ_MEMBERS, Body, Buffers, large, read
-from headgate.engines.transfer.connector import Connector, Meeting
-from headgate.engines.transfer.http import Http
-from headgate.engines.transfer.lmcache import LMCache
-from headgate.engines.transfer.mooncake import Mooncake
-from headgate.engines.transfer.nixl import Nixl
-from headgate.engines.transfer.sglang import SGLangBootstrap
+from headgate.engines.transfer.connectors import (
+    Connector,
+    Http,
+    LMCache,
+    Meeting,
+    Mooncake,
+    Nixl,
+    PrefillAnswer,
+    SGLangBootstrap,
+)
 
 _CONNECTORS: dict[str, Connector] = {
     connector.name: connector for connector in (Http(), LMCache(), Nixl(), Mooncake(), SGLangBootstrap())
