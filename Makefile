@@ -7,13 +7,22 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled pure fresh test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
 
-up: $(STAMP)  ## install Headgate into .venv and start the quickstart
+up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart
 	@$(BIN)/headgate up $(EXAMPLE)
+
+compiled: $(DEV_STAMP)  ## compile the data path with mypyc, in half a minute (needs a C compiler)
+	@$(BIN)/python tools/compile.py
+
+pure: $(STAMP)  ## remove what `make compiled` built: Headgate runs as plain Python again
+	@$(BIN)/python tools/compile.py pure
+
+fresh: $(STAMP)
+	@$(BIN)/python tools/compile.py fresh
 
 test: check unit  ## static checks, then the whole test suite
 
@@ -25,7 +34,7 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) redis-server kubectl  ## the tests alone (ARGS="-k name" narrows them)
+unit: $(DEV_STAMP) fresh redis-server kubectl  ## the tests alone (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
 
 test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
@@ -89,5 +98,6 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	@$(PIP) install -r requirements-dev.lock
 	@touch $@
 
-clean:  ## remove the environment, caches and the laptop state
-	rm -rf $(VENV) .cache .headgate .mypy_cache .ruff_cache .pytest_cache
+clean:  ## remove the environment, compiled modules, caches and the laptop state
+	find src -name '*.so' -delete
+	rm -rf build $(VENV) .cache .headgate .mypy_cache .ruff_cache .pytest_cache

@@ -58,6 +58,13 @@ def _find_kubectl() -> bool:
 HAS_KUBECTL = _find_kubectl()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Removes compiled modules of other sources, which Python would import instead of these."""
+    if not hasattr(config, "workerinput"):
+        tool = Path(__file__).parents[1] / "tools" / "compile.py"
+        subprocess.run([sys.executable, tool, "fresh"], check=True)
+
+
 def pytest_report_header() -> list[str]:
     return [] if HAS_KUBECTL else [f"Tests that need kubectl are skipped: {NO_KUBECTL}"]
 

@@ -1,0 +1,255 @@
+"""Compiles the pure modules of the data path with mypyc: `python tools/compile.py [list|pure|fresh]`.
+
+Without a word, the extension modules are built and put beside their sources in `src`, where Python prefers
+them. What has not changed since the last time is not built again. `list` prints the modules, `pure` removes
+the extension modules, and `fresh` removes them only if any source of Headgate differs from the one that they
+were built from: a compiled module knows the types of all that it uses.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+PACKAGE = SRC / "headgate"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+BUILD = ROOT / "build" / "compiled" / SUFFIX.split(".")[1]
+KEY = BUILD / "key"
+"""Of the sources that the extension modules in `src` were built from."""
+GROUP = "headgate"
+OPTIMIZATION = "2"
+"""Level 3 takes a third longer, and what it builds is no faster."""
+
+COMPILED = (
+    "fleet/**/*.py",
+    "flow/**/*.py",
+    "routing/split.py",
+    "scheduling/**/*.py",
+)
+"""What is compiled, below `src/headgate`, except what follows."""
+
+INTERPRETED: Mapping[str, str] = {
+    "flow/capacity/capacity.py": "tests have subclasses of it, and a compiled class has no interpreted ones",
+    "flow/configuration/*.py": "runs when a configuration is read, and not for a request",
+    "scheduling/configuration/*.py": "runs when a configuration is read, and not for a request",
+    "scheduling/plugins/*.py": "users bring subclasses of Plugin, and parameters are msgspec's",
+}
+"""What is not, and why. Besides, `leaves_interpreted` has rules for files that mypyc compiles wrongly."""
+
+
+def leaves_interpreted(path: Path) -> str | None:
+    """Why mypyc must not have a file, by what is in it; None if it may."""
+    if path.name == "__init__.py":
+        return "only names what others define"
+    tree = ast.parse(path.read_text(), str(path))
+    guarded: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in ast.walk(node):
+                if isinstance(each, ast.ImportFrom | ast.Import):
+                    guarded.update(alias.asname or alias.name for alias in each.names)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        bases = {ast.unparse(base) for base in node.bases}
+        if "msgspec.Struct" in bases:
+            return f"{node.name} is a msgspec.Struct, whose options mypyc ignores"
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and guarded.intersection(_names(each.annotation)):
+                return f"{node.name} has a field of a type that is imported for type checking only"
+    return None
+
+
+def _names(annotation: ast.expr) -> Iterator[str]:
+    return (node.id for node in ast.walk(annotation) if isinstance(node, ast.Name))
+
+
+def modules() -> list[Path]:
+    """The files that are compiled, in their order."""
+    found = {path for pattern in COMPILED for path in PACKAGE.glob(pattern)}
+    left = {path for pattern in INTERPRETED for path in PACKAGE.glob(pattern)}
+    return sorted(path for path in found - left if leaves_interpreted(path) is None)
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SRC).with_suffix("").parts)
+
+
+def source_key() -> str:
+    """A hash of all sources of Headgate, of this file, and of what compiles them."""
+    digest = hashlib.sha256(sys.version.encode())
+    lock = ROOT / "requirements-dev.lock"
+    for path in [Path(__file__), *([lock] if lock.exists() else []), *sorted(PACKAGE.rglob("*.py"))]:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def is_fresh() -> bool:
+    """Whether the extension modules in `src` are those of its sources."""
+    return KEY.exists() and KEY.read_text() == source_key()
+
+
+def built() -> list[Path]:
+    """The extension modules in `src` for this Python, and the library that has their code."""
+    return sorted(SRC.rglob(f"*{SUFFIX}"))
+
+
+def remove() -> None:
+    KEY.unlink(missing_ok=True)
+    for path in built():
+        path.unlink()
+
+
+def translate(paths: Sequence[Path]) -> list[Any]:
+    """Translates the modules to C, and returns what setuptools is to build of it."""
+    from mypyc.build import mypycify
+
+    told = io.StringIO()
+    os.chdir(SRC)  # tracebacks show the names of files as they are given
+    try:
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+            return mypycify(
+                [
+                    "--config-file=",
+                    "--follow-imports=silent",
+                    f"--cache-dir={BUILD / 'mypy'}",
+                    *(str(path.relative_to(SRC)) for path in paths),
+                ],
+                opt_level=OPTIMIZATION,
+                debug_level="0",
+                multi_file=True,
+                group_name=GROUP,
+                target_dir=str(BUILD / "c"),
+            )
+    except SystemExit:
+        sys.exit("".join(line for line in told.getvalue().splitlines(True) if ": warning: " not in line))
+    finally:
+        os.chdir(ROOT)
+
+
+def build(extensions: Sequence[Any], into: Path) -> None:
+    """Compiles C with all cores, except what is the same as last time, and links it."""
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    headers = hashlib.sha256()
+    for path in sorted((BUILD / "c").rglob("*.h")):
+        headers.update(path.read_bytes())
+
+    class Build(build_ext):
+        def build_extensions(self) -> None:
+            jobs = [(extension, source) for extension in self.extensions for source in extension.sources]
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                done = pool.map(self._object, *zip(*jobs, strict=True))
+                for count, _ in enumerate(done, 1):
+                    show(f"Compiled {count} of {len(jobs)} files", is_last=count == len(jobs))
+            for extension in self.extensions:
+                self.compiler.link_shared_object(
+                    self.compiler.object_filenames(extension.sources, output_dir=self.build_temp),
+                    self.get_ext_fullpath(extension.name),
+                    extra_postargs=extension.extra_link_args,
+                    target_lang="c",
+                )
+
+        def _object(self, extension: Any, source: str) -> None:
+            [compiled] = self.compiler.object_filenames([source], output_dir=self.build_temp)
+            note = Path(f"{compiled}.key")
+            key = hashlib.sha256(headers.digest() + Path(source).read_bytes())
+            key.update(repr((self.compiler.compiler_so, extension.extra_compile_args)).encode())
+            if Path(compiled).exists() and note.exists() and note.read_text() == key.hexdigest():
+                return
+            self.compiler.compile(
+                [source],
+                output_dir=self.build_temp,
+                include_dirs=extension.include_dirs,
+                extra_postargs=extension.extra_compile_args,
+            )
+            note.write_text(key.hexdigest())
+
+    command = Build(Distribution({"name": GROUP, "ext_modules": list(extensions)}))
+    command.build_lib, command.build_temp = str(into), str(BUILD / "o")
+    command.ensure_finalized()
+    command.run()
+
+
+_began = time.monotonic()
+
+
+def show(words: str, is_last: bool = True) -> None:
+    """One line of progress, which the next one replaces on a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(f"\r\x1b[K{words} ({time.monotonic() - _began:.0f} s)" + ("\n" if is_last else ""))
+    elif is_last:
+        sys.stdout.write(f"{words} ({time.monotonic() - _began:.0f} s)\n")
+    sys.stdout.flush()
+
+
+def load(paths: Sequence[Path]) -> None:
+    """Imports all that was built in another process, as a module that was compiled wrongly may crash it."""
+    code = (
+        "import importlib as i, sys\nfor name in sys.argv[1:]: print(name, flush=True), i.import_module(name)"
+    )
+    names = [name_of(path) for path in paths]
+    ran = subprocess.run(  # noqa: S603 - this Python
+        [sys.executable, "-P", "-c", code, *names],
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+    )
+    if ran.returncode:
+        remove()
+        last = ran.stdout.split()[-1:] or ["the first module"]
+        sys.exit(f"{last[0]} cannot be loaded compiled (exit status {ran.returncode}):\n{ran.stderr}")
+
+
+def compile_all() -> None:
+    paths = modules()
+    if is_fresh():
+        show(f"{len(paths)} modules are compiled already")
+        return
+    remove()
+    key = source_key()
+    show(f"Translating {len(paths)} modules to C ...")
+    extensions = translate(paths)
+    libraries = BUILD / "lib"
+    shutil.rmtree(libraries, ignore_errors=True)
+    build(extensions, libraries)
+    for path in libraries.rglob("*" + SUFFIX):
+        shutil.copy2(path, SRC / path.relative_to(libraries))
+    load(paths)
+    KEY.write_text(key)
+    show(f"{len(paths)} modules are compiled; `make pure` removes them")
+
+
+def main(words: Sequence[str]) -> None:
+    match words:
+        case []:
+            compile_all()
+        case ["list"]:
+            sys.stdout.writelines(f"{name_of(path)}\n" for path in modules())
+        case ["pure"]:
+            remove()
+        case ["fresh"]:
+            if built() and not is_fresh():
+                remove()
+                show("The sources have changed: Headgate runs without compiled modules until `make compiled`")
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
