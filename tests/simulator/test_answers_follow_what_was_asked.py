@@ -1,4 +1,4 @@
-"""Stop strings, log probabilities, tools, schemas, echo: through OpenAI's own client."""
+"""Stop strings, log probabilities, tools, schemas: through OpenAI's own client."""
 
 import json
 
@@ -158,20 +158,6 @@ async def test_an_answer_fits_its_schema(serve, sdk_of):
         whole, chunks = await both_ways(sdk_of(server), response_format=wanted)
     jsonschema.validate(json.loads(whole.message.content), PARAMETERS)
     assert "".join(chunk.delta.content or "" for chunk in chunks) == whole.message.content
-
-
-async def test_a_server_can_echo(serve, sdk_of):
-    """The last message comes back, escapes and all, and ends by itself; the limit cuts it."""
-    said = 'A "quoted" line\nand 水位.'
-    async with serve(mode="echo") as server:
-        sdk = sdk_of(server)
-        asked = {"model": "tiny", "messages": [*QUESTION, {"role": "user", "content": said}]}
-        whole = await sdk.chat.completions.create(**asked)
-        assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == (said, "stop")
-        stream = await sdk.chat.completions.create(**asked, stream=True)
-        assert "".join([chunk.choices[0].delta.content async for chunk in stream]) == said
-        cut = await sdk.completions.create(model="tiny", prompt="Once upon a time", max_tokens=2)
-        assert (cut.choices[0].text, cut.choices[0].finish_reason) == ("Once upo", "length")
 
 
 async def test_images_are_part_of_the_prompt(serve, sdk_of):

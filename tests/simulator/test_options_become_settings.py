@@ -1,5 +1,3 @@
-import json
-import random
 import statistics
 
 import pytest
@@ -8,7 +6,6 @@ from click.testing import CliRunner
 from headgate.cli.simulate import simulate
 from headgate.simulator import server
 from headgate.simulator.model import Engine, RequestId, SimulatedRequest, Submission, run_virtual
-from headgate.simulator.server.schema import value_of
 
 
 @pytest.fixture
@@ -50,7 +47,6 @@ def test_a_file_has_options(settings, written):
         "self-signed-certs: true\n"
         "lora-modules: [{name: sql, path: /sql}]\n"
         "kv-events-config: {endpoint: 'tcp://*:0'}\n"
-        "answer_lengths: sampled\n"
     )
     made = settings("--config", file)
     assert made.models == ("tiny", "alias")
@@ -58,7 +54,6 @@ def test_a_file_has_options(settings, written):
     assert made.self_signed_certs
     assert made.lora_modules[0].name == "sql"
     assert made.kv_events.endpoint == "tcp://*:0"
-    assert made.answer_lengths == "sampled"
 
 
 def test_the_command_line_goes_before_the_environment_and_that_before_the_file(settings, written):
@@ -66,7 +61,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(s
     file = written("model: file\nseed: 3\npod-name: file\nprofile: fast\n")
     made = settings("--config", file, "--seed", "4", POD_NAME="environment", SIM_MODEL="environment")
     assert (made.models, made.seed, made.pod_name) == (("environment",), 4, "environment")
-    assert made.mode == "random"
+    assert made.role == "both"
 
 
 def test_every_mistake_of_a_file_is_told(settings, written):
@@ -90,62 +85,6 @@ def test_sizes_of_bodies_are_in_mebibytes(settings):
     """The largest that may be said is 512."""
     assert settings("--profile", "fast", "--max-request-body-size-mb", "2").max_body_bytes == 2 * 1024 * 1024
     assert "not in the range" in settings("--max-request-body-size-mb", "513")
-
-
-def test_values_are_made_up_within_what_is_said(settings):
-    """Where the schema says nothing else."""
-    made = settings(
-        *("--profile", "fast", "--min-tool-call-integer-param", "5", "--max-tool-call-integer-param", "6"),
-        *("--min-tool-call-number-param", "-2", "--max-tool-call-number-param", "-1"),
-        *("--min-tool-call-array-param-length", "7", "--max-tool-call-array-param-length", "8"),
-        *("--tool-call-not-required-param-probability", "100"),
-        *("--object-tool-call-not-required-field-probability", "0"),
-        *("--tool-call-extra-call-probability", "0"),
-    ).made_up
-    assert made.further_call_share == 0
-    schema = {
-        "type": "object",
-        "properties": {
-            "whole": {"type": "array", "items": {"type": "integer"}},
-            "real": {"type": "number"},
-            "own": {"type": "integer", "minimum": 50, "maximum": 50},
-            "within": {"type": "object", "properties": {"optional": {"type": "integer"}}},
-        },
-    }
-    for seed in range(20):
-        value = value_of(schema, random.Random(seed), made)
-        assert set(value) == {"whole", "real", "own", "within"}
-        assert 7 <= len(value["whole"]) <= 8
-        assert set(value["whole"]) <= {5, 6}
-        assert -2 <= value["real"] <= -1
-        assert (value["own"], value["within"]) == (50, {})
-
-
-def test_bounds_that_cross_are_refused(settings):
-    """All of them at once."""
-    told = " ".join(
-        settings("--min-tool-call-integer-param", "200", "--min-tool-call-array-param-length", "9").split()
-    )
-    assert "made_up.least_integer: must not be more than most_integer, got 200 and 100" in told
-    assert "made_up.least_items: must not be more than most_items, got 9 and 5" in told
-
-
-async def test_how_often_tools_are_called_can_be_said(serve):
-    """Never twice, or as often as may be."""
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    counts = []
-    for share in (0.0, 1.0):
-        async with serve(made_up=server.MadeUp(further_call_share=share)) as engine:
-            body = {
-                "model": "tiny",
-                "messages": [{"role": "user", "content": "Look."}],
-                "tools": [tool],
-                "tool_choice": "required",
-            }
-            answer = (await engine.client.post("/v1/chat/completions", json=body)).json()
-            counts.append(len(answer["choices"][0]["message"]["tool_calls"]))
-    assert counts == [1, 8]
-    assert json.loads(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]) == {}
 
 
 def times(config, requests=1, prompt_tokens=100):

@@ -9,19 +9,15 @@ from headgate.simulator.server.failures.settings import FAILURE_TYPES, FailureSe
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.kv_events.config import from_json as read_kv_events
 from headgate.simulator.server.ranks import Ranks
-from headgate.simulator.server.schema import MadeUp
 from headgate.simulator.server.serve import Served, listen, run, running
-from headgate.simulator.server.settings import AnswerLengths, Api, Mode, Role, ServerSettings
+from headgate.simulator.server.settings import Api, Role, ServerSettings
 
 __all__ = [
     "FAILURE_TYPES",
     "Adapter",
-    "AnswerLengths",
     "Api",
     "FailureSettings",
     "KvEventsConfig",
-    "MadeUp",
-    "Mode",
     "Ranks",
     "Role",
     "Served",

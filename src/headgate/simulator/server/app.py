@@ -16,14 +16,12 @@ from headgate.simulator.server.apis.tokens import Tokens
 from headgate.simulator.server.endpoint import Endpoint, Handler, no_such_path
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.tokenizing import use
 
 
 class EngineApp:
     """Answers for an instance. A plain ASGI application."""
 
     def __init__(self, instance: Instance) -> None:
-        self._tokenizer = instance.tokenizer
         openai = OpenAI(instance)
         operations = Operations(instance)
         loading = Loading(instance)
@@ -77,7 +75,6 @@ class EngineApp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        use(self._tokenizer)  # uvicorn has a task for each request
         await self._router(scope, receive, send)
 
 

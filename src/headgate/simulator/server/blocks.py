@@ -1,5 +1,6 @@
 """Names for the blocks of a request: equal tokens in the same context have equal names, and only those."""
 
+import random
 from collections.abc import Sequence
 from itertools import islice
 from typing import overload
@@ -66,6 +67,12 @@ class AnswerBlocks(Sequence[int]):
         self._tokens += tokenize("".join(islice(self._words, missing)))
         (self._last,) = _chained(self._tokens[first : first + self._block_size], self._block_size, self._last)
         self._hashes.append(self._last)
+
+
+def rng_of(prompt: Tokens, *seed: object) -> random.Random:
+    """Draws for a prompt: by its content, as what other prompts draw must not follow from it."""
+    digest = xxhash.xxh3_64_hexdigest(prompt.tobytes())
+    return random.Random("/".join(map(str, (digest, *seed))))  # noqa: S311
 
 
 def _of_salt(salt: Sequence[str]) -> int:

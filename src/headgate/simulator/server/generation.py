@@ -31,14 +31,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     parallel_calls: bool = True
     schema: Any = None
     """Of the answer, if that must be JSON."""
-    said: tuple[str, ...] = ()
-    """What each prompt said last, for a server that echoes; empty where it is ids."""
     priority: int = 0
     """The smaller goes first, on an engine that schedules by priority."""
     cache_salt: str = ""
     """Requests of other salts share no cached blocks with this one."""
-    cache_hit_threshold: float | None = None
-    """Share of the prompt that must be cached, or it is not worked on; None has the server's."""
     kv_params: NixlParams | None = None
     bootstrap: Bootstrap | None = None
 

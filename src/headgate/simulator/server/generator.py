@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headgate.simulator.model import QueueFullError, RefusedError
-from headgate.simulator.server import lengths
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.answers import Answer
-from headgate.simulator.server.blocks import AnswerBlocks, block_hashes
+from headgate.simulator.server.blocks import AnswerBlocks, block_hashes, rng_of
 from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
 from headgate.simulator.server.failures.latencies import drawn
@@ -20,7 +18,7 @@ from headgate.simulator.server.ids import Ids
 from headgate.simulator.server.kv_transfer import Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
 from headgate.simulator.server.ranks import Ranks
-from headgate.simulator.server.script import Author, Script, write
+from headgate.simulator.server.script import Script, write
 from headgate.simulator.server.settings import ServerSettings
 
 Shape = Callable[[Generation, Ticket, Sequence[Script], str], Answer]
@@ -45,13 +43,6 @@ class Generator:
         self.ids = ids
         self.tuning: Callable[[], FailureSettings] = lambda: settings.failures
         """What can change while the server runs, as it is now."""
-        self._author = Author(
-            seed=settings.seed,
-            own_tokens=settings.max_tokens_default,
-            samples=settings.answer_lengths == "sampled",
-            echoes=settings.mode == "echo",
-            made_up=settings.made_up,
-        )
         self._ready_at_s = time.monotonic() + settings.startup_s
 
     def require_ready(self) -> None:
@@ -74,10 +65,7 @@ class Generator:
             if transfer.waits:
                 received = await exchange.unless_gone(self._receive(transfer, generation))
             scripts = self._scripts(generation)
-            ticket = self._submit(
-                exchange, generation, scripts, transfer, received, self._least_hit_rate(exchange, generation)
-            )
-            scripts = _unless_turned_away(scripts, ticket)
+            ticket = self._submit(exchange, generation, scripts, transfer, received)
             answer_id = exchange.request_id or self.ids.next()
             answer = shape(generation, ticket, scripts, answer_id)
             async with self._while_connected(exchange, ticket):
@@ -93,7 +81,7 @@ class Generator:
         tokens = await transfer.arrive()
         if tokens:
             settings = self._settings
-            rng = lengths.rng_of(generation.prompts[0], settings.seed, "time of the transfer")
+            rng = rng_of(generation.prompts[0], settings.seed, "time of the transfer")
             told_s = drawn(*self.tuning().transfer_s(sum(tokens)), rng)
             per_token_s = settings.kv_transfer_s_per_token
             await asyncio.sleep(settings.kv_transfer_s + sum(tokens) * per_token_s + told_s)
@@ -119,13 +107,6 @@ class Generator:
         if self._ranks.asleep:
             raise ApiError(503, "The engine is asleep; POST /wake_up wakes it")
 
-    def _least_hit_rate(self, exchange: Exchange, generation: Generation) -> float:
-        """How much of the prompt must be cached; where the header forces a refusal, no cache is enough."""
-        if exchange.header(b"x-cache-threshold-finish-reason").lower() == "true":
-            return math.inf
-        own = generation.cache_hit_threshold
-        return self._settings.cache_hit_threshold if own is None else own
-
     def _rank(self, exchange: Exchange) -> int | None:
         """The data-parallel rank that a request asks for by vLLM's header."""
         given = exchange.header(b"x-data-parallel-rank")
@@ -141,7 +122,13 @@ class Generator:
         """What each choice is going to say. At most 128 of them, by the bodies' limits."""
         most = self._settings.engine.max_model_len
         return [
-            write(self._author, generation, index, max(1, most - len(prompt)))
+            write(
+                self._settings.seed,
+                self._settings.max_tokens_default,
+                generation,
+                index,
+                max(1, most - len(prompt)),
+            )
             for index, prompt in enumerate(
                 prompt for prompt in generation.prompts for _ in range(generation.choices_per_prompt)
             )
@@ -154,9 +141,8 @@ class Generator:
         scripts: Sequence[Script],
         transfer: Transfer,
         received: tuple[int, ...],
-        least_hit_rate: float,
     ) -> Ticket:
-        asks = self._asks(generation, scripts, received, least_hit_rate, keeps_kv=transfer.keeps_kv)
+        asks = self._asks(generation, scripts, received, keeps_kv=transfer.keeps_kv)
         rank = self._rank(exchange)
         try:
             return self._ranks.submit(asks, every_token=generation.stream, rank=rank)
@@ -170,15 +156,12 @@ class Generator:
         generation: Generation,
         scripts: Sequence[Script],
         received: tuple[int, ...],
-        least_hit_rate: float,
         *,
         keeps_kv: bool,
     ) -> list[Ask]:
         """What the engine is asked for: a sequence for each choice."""
         adapter = generation.model if generation.model in self._adapters else ""
         engine, salt = self._settings.engine, (adapter, generation.cache_salt, self._settings.hash_seed)
-        # Another tokenizer need not see the words of an answer as the tokens that were generated.
-        keeps_answers = engine.prefix_cache and self._settings.tokenizer is None
         asks = []
         for number, prompt in enumerate(generation.prompts):
             blocks = block_hashes(prompt, engine.block_size, *salt) if engine.prefix_cache else []
@@ -188,37 +171,18 @@ class Generator:
                     prompt=prompt,
                     blocks=blocks,
                     answer_blocks=AnswerBlocks(prompt, blocks, script, engine.block_size, *salt)
-                    if keeps_answers and script.words_in_all
+                    if engine.prefix_cache and script.words_in_all
                     else None,
                     adapter=adapter,
                     priority=generation.priority,
                     received_tokens=received[number] if received else 0,
                     keeps_kv=keeps_kv,
-                    least_hit_rate=least_hit_rate,
                     output_tokens=script.tokens,
                     finish_reason=script.reason,
                 )
                 for script in scripts[first : first + generation.choices_per_prompt]
             ]
         return asks
-
-
-def _unless_turned_away(scripts: list[Script], ticket: Ticket) -> list[Script]:
-    """Nothing to say for the choices that were turned away."""
-    if not ticket.turned_away:
-        return scripts
-    return [
-        Script(iter(()), 0, "stop", plain=True) if choice.turned_away else script
-        for script, choice in zip(scripts, ticket.choices, strict=True)
-    ]
-
-
-def _computed(answer: Answer, transfer: Transfer) -> object:
-    """What another engine is told of the prompts that were computed; nothing if not all of them were."""
-    if answer.ticket.turned_away:
-        answer.ticket.release_kv()
-        return None
-    return transfer.computed(answer.answer_id, answer.ticket.release_kv)
 
 
 async def _finished(ticket: Ticket) -> None:
@@ -231,7 +195,7 @@ async def _whole(exchange: Exchange, answer: Answer, transfer: Transfer) -> None
     await _finished(ticket)
     if ticket.aborted:
         raise STOPPED
-    await exchange.answer(answer.whole(_computed(answer, transfer)))
+    await exchange.answer(answer.whole(transfer.computed(answer.answer_id, ticket.release_kv)))
 
 
 async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> None:
@@ -246,7 +210,7 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
         await ticket.changed()
         running = ticket.unfinished > 0
         for index, choice in enumerate(ticket.choices):
-            while sent[index] < choice.told and not ticket.aborted:
+            while sent[index] < choice.emitted and not ticket.aborted:
                 if event := answer.token(index, sent[index]):
                     await exchange.write(event)
                 sent[index] += 1
@@ -254,5 +218,5 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
         await exchange.require_up()
         await exchange.write(answer.failed(STOPPED), more=False)
     else:
-        _computed(answer, transfer)
+        transfer.computed(answer.answer_id, ticket.release_kv)
         await exchange.write(answer.end(), more=False)

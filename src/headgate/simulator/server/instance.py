@@ -18,7 +18,6 @@ from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
-from headgate.simulator.server.tokenizing import ESTIMATE, Tokenizer
 
 if TYPE_CHECKING:
     from headgate.simulator.server.kv_events.publisher import Publisher
@@ -32,11 +31,9 @@ class Instance:
         settings: ServerSettings,
         host: str,
         port: int,
-        tokenizer: Tokenizer = ESTIMATE,
         store: RemoteStore | None = None,
     ) -> None:
         self.settings = settings
-        self.tokenizer = tokenizer
         self.transfers = Transfers(settings, os.urandom(16).hex(), (settings.side_channel_host or host, port))
         self.adapters = Adapters(settings.lora_modules, settings.models)
         self.ranks = Ranks(settings, self.transfers.protocol.seen, store)

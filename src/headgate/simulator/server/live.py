@@ -6,7 +6,6 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -36,10 +35,6 @@ MAX_LAG_S = 0.05
 """How far the schedule of steps may trail the clock and catch up; more was a stall and is forgotten."""
 
 
-AnswerEnd: TypeAlias = FinishReason | Literal["cache_threshold"]
-"""Why an answer ended; the engine never had one of `cache_threshold`."""
-
-
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One sequence to generate."""
 
@@ -54,8 +49,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Of the prompt: those whose KV cache another engine has computed."""
     keeps_kv: bool = False
     """Whether its blocks stay for another engine, until `Ticket.release_kv`."""
-    least_hit_rate: float = 0.0
-    """Share of the prompt that must be in the cache; with less, it ends at once without a token."""
     output_tokens: int
     finish_reason: FinishReason
 
@@ -71,7 +64,7 @@ class Choice:
         self.emitted = 0
         self.cached_tokens = 0
         """Of the prompt, known once the sequence has ended."""
-        self.finish_reason: AnswerEnd | None = None
+        self.finish_reason: FinishReason | None = None
 
     def tokens_of(self, event: BlockStored) -> Tokens:
         """The ids in the blocks of one of its events."""
@@ -82,16 +75,6 @@ class Choice:
             first = max(first, of_prompt)
             tokens = tokens + self._ask.answer_blocks.tokens(first - of_prompt, last - first)
         return tokens
-
-    @property
-    def told(self) -> int:
-        """Tokens that a stream tells: an answer that has none ends with one that is empty."""
-        return 1 if self.turned_away else self.emitted
-
-    @property
-    def turned_away(self) -> bool:
-        """Whether too little of its prompt was cached for it to start."""
-        return self.finish_reason == "cache_threshold"
 
 
 class Ticket:
@@ -117,11 +100,6 @@ class Ticket:
     def cancel(self) -> None:
         """End what still runs, now; `aborted` tells. Twice is harmless."""
         self._engine.cancel(self)
-
-    @property
-    def turned_away(self) -> bool:
-        """Whether a choice was, as too little of its prompt was cached."""
-        return any(choice.turned_away for choice in self.choices)
 
     def release_kv(self) -> None:
         """The blocks that were kept are needed no more."""
@@ -240,10 +218,7 @@ class LiveEngine:
                     self._engine.cancel(earlier.request.request_id, now)
                 raise
         ticket = Ticket(self, choices, every_token=every_token)
-        for choice, ask in zip(choices, sequences, strict=True):
-            if self._hit_rate(choice.request) < ask.least_hit_rate:
-                self._turn_away(ticket, choice, now)
-                continue
+        for choice in choices:
             self._waiting_for[choice.request.request_id] = (ticket, choice)
         self._wake(now)
         return ticket
@@ -252,17 +227,6 @@ class LiveEngine:
         """There may be a step to take."""
         self._work_came_s = now
         self._work.set()
-
-    def _hit_rate(self, request: SimulatedRequest) -> float:
-        """Of a prompt: what is here already, by the cache or from another engine."""
-        return max(self._engine.cached_tokens(request), request.received_tokens) / request.prompt_tokens
-
-    def _turn_away(self, ticket: Ticket, choice: Choice, now: float) -> None:
-        """End it before it starts, as too little of its prompt is here."""
-        self._engine.cancel(choice.request.request_id, now)
-        choice.finish_reason = "cache_threshold"
-        ticket.unfinished -= 1
-        ticket.notify()
 
     def _choice(self, ask: Ask) -> Choice:
         request = SimulatedRequest(

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.simulator.model import FinishReason, Vocabulary
-from headgate.simulator.server import lengths
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.schema import MadeUp, value_of
-from headgate.simulator.server.tokenizing import CHARACTERS_PER_TOKEN, detokenize, fours, pieces
+from headgate.simulator.server.schema import value_of
 
 AUTO_CALL_SHARE = 0.5
 """How likely an answer calls a tool where it may choose to."""
+FURTHER_CALL_SHARE = 0.45
+"""How likely one more tool is called, after each."""
 MAX_CALLS = 8
+CHARACTERS_PER_TOKEN = 4
 
 
 class Call(NamedTuple):
@@ -65,65 +66,34 @@ class Script:
         return "".join(self.next() for _ in range(tokens))
 
 
-class Author(msgspec.Struct, frozen=True):
-    """How a server writes: its seed, how long answers are, or by echo."""
+def write(seed: int, own_tokens: int, generation: Generation, index: int, room: int) -> Script:
+    """The script of a choice, for which there is room in the context.
 
-    seed: int
-    own_tokens: int
-    """Length of an answer that nothing else decides."""
-    samples: bool
-    """Whether answers end by themselves at a random length."""
-    echoes: bool
-    made_up: MadeUp = MadeUp()
-
-
-def write(author: Author, generation: Generation, index: int, room: int) -> Script:
-    """The script of a choice, for which there is room in the context."""
-    seed = author.seed
-    prompt = index // generation.choices_per_prompt
+    `own_tokens` is the length of an answer that nothing else decides.
+    """
     if generation.tools or generation.schema is not None:
         rng = random.Random(f"{seed}/{generation.seed}/{generation.prompt_sizes}/{index}")  # noqa: S311
-        if calls := _calls(generation, author.made_up, rng):
+        if calls := _calls(generation, rng):
             return _of_calls(calls, generation.max_tokens or room)
         if generation.schema is not None:
-            text = msgspec.json.encode(value_of(generation.schema, rng, author.made_up)).decode()
+            text = msgspec.json.encode(value_of(generation.schema, rng)).decode()
             return _of_text(text, generation, room)
-    if author.echoes:
-        said = generation.said[prompt] or detokenize(generation.prompts[prompt])
-        return _of_text(said, generation, room)
     words = Vocabulary(seed, generation.seed, generation.prompt_sizes, index)
-    tokens, reason = _length(author, generation, index, room)
+    tokens, reason = _length(own_tokens, generation, room)
     spoken = tokens - 1 if reason == "stop" else tokens
     if generation.stop:
         return _of_text(words.text(spoken), generation, room, reason)
     return Script((words.next_token() for _ in range(spoken)), tokens, reason, plain=True, words=spoken)
 
 
-def _length(author: Author, generation: Generation, index: int, room: int) -> tuple[int, FinishReason]:
+def _length(own_tokens: int, generation: Generation, room: int) -> tuple[int, FinishReason]:
     """As long as asked for, else its own length, within the context."""
-    if author.samples and not generation.ignore_eos:
-        return _sampled_length(author, generation, index, room)
     if generation.max_tokens is not None:
         return generation.max_tokens, "length"
-    own = max(author.own_tokens, generation.min_tokens)
+    own = max(own_tokens, generation.min_tokens)
     if generation.ignore_eos or room < own:
         return room, "length"
     return own, "stop"
-
-
-def _sampled_length(
-    author: Author, generation: Generation, index: int, room: int
-) -> tuple[int, FinishReason]:
-    """A random one within the limit; a limit beyond the context is kept, for the engine to refuse."""
-    limit = generation.max_tokens
-    if limit is not None and limit > room:
-        return limit, "length"
-    prompt = generation.prompts[index // generation.choices_per_prompt]
-    rng = lengths.rng_of(prompt, author.seed, generation.seed, index)
-    own = lengths.without_limit(room, rng) if limit is None else lengths.within(limit, rng)
-    most = room if limit is None else limit
-    tokens = min(most, max(own, generation.min_tokens))
-    return tokens, "length" if tokens == most else "stop"
 
 
 def _of_text(text: str, generation: Generation, room: int, reason: FinishReason = "stop") -> Script:
@@ -132,8 +102,8 @@ def _of_text(text: str, generation: Generation, room: int, reason: FinishReason 
     if found is not None:
         at, stop = found
         tokens = -(-(at + len(stop)) // CHARACTERS_PER_TOKEN)
-        return _of_pieces(fours(text[:at]), tokens, "stop", stop_reason=stop)
-    cut = pieces(text)
+        return _of_pieces(_pieces(text[:at]), tokens, "stop", stop_reason=stop)
+    cut = _pieces(text)
     tokens = len(cut) + (reason == "stop")
     limit = generation.max_tokens or room
     if tokens > limit:
@@ -155,27 +125,31 @@ def _first_stop(text: str, generation: Generation) -> tuple[int, str] | None:
     return min((each for each in found if each[0] >= 0), default=None)
 
 
-def _calls(generation: Generation, made_up: MadeUp, rng: random.Random) -> list[Call]:
+def _calls(generation: Generation, rng: random.Random) -> list[Call]:
     """The tools that are called, as the request wants, lets or forbids it."""
     tools = generation.tools
     if not tools or (generation.tool_choice == "auto" and rng.random() >= AUTO_CALL_SHARE):
         return []
-    calls = [_call(rng.choice(tools), made_up, rng)]
-    more = made_up.further_call_share
-    while generation.parallel_calls and len(calls) < MAX_CALLS and rng.random() < more:
-        calls.append(_call(rng.choice(tools), made_up, rng))
+    calls = [_call(rng.choice(tools), rng)]
+    while generation.parallel_calls and len(calls) < MAX_CALLS and rng.random() < FURTHER_CALL_SHARE:
+        calls.append(_call(rng.choice(tools), rng))
     return calls
 
 
-def _call(tool: "tuple[str, Any]", made_up: MadeUp, rng: random.Random) -> Call:
+def _call(tool: tuple[str, Any], rng: random.Random) -> Call:
     name, parameters = tool
-    arguments = value_of(parameters, rng, made_up) if parameters is not None else {}
+    arguments = value_of(parameters, rng) if parameters is not None else {}
     return Call(f"call_{rng.getrandbits(96):024x}", name, msgspec.json.encode(arguments).decode())
 
 
 def _of_calls(calls: list[Call], limit: int) -> Script:
-    texts = [text for call in calls for text in ["", *pieces(call.arguments)]]
+    texts = [text for call in calls for text in ["", *_pieces(call.arguments)]]
     tokens = len(texts) + 1
     if tokens > limit:
         return Script(iter(texts[:limit]), limit, "length", calls=calls)
     return Script(iter(texts), tokens, "stop", calls=calls)
+
+
+def _pieces(text: str) -> list[str]:
+    """The text, cut into tokens."""
+    return [text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN)]

@@ -14,11 +14,9 @@ from headgate import serving
 from headgate.simulator.model import RemoteStore
 from headgate.simulator.server import tls
 from headgate.simulator.server.app import EngineApp
-from headgate.simulator.server.http_log import HttpLog
 from headgate.simulator.server.instance import Instance
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
-from headgate.simulator.server.tokenizing import open_tokenizer
 
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
@@ -60,8 +58,8 @@ async def running(
     """A simulated engine that answers on `sock` while the block lasts; the end of the block drains it.
 
     `bootstrap` is the second address at which SGLang's decode side finds its prefill side, `store` what
-    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS or
-    a tokenizer cannot be used.
+    engines with a remote tier share. Raises OSError if an address for KV events is in use, or files of TLS
+    cannot be used.
     """
     host, port = sock.getsockname()[:2]
     sockets = [sock] if bootstrap is None else [sock, bootstrap]
@@ -69,11 +67,9 @@ async def running(
         for each in sockets:
             parts.callback(each.close)  # also if it never came to serving
         certificate = _certificate(settings, host)
-        tokenizer = await asyncio.to_thread(open_tokenizer, settings.tokenizer)
-        instance = Instance(settings, host, port, tokenizer, store)
+        instance = Instance(settings, host, port, store)
         await parts.enter_async_context(instance.running())
-        app = HttpLog(EngineApp(instance)) if settings.log_http else EngineApp(instance)
-        server = serving.EmbeddedServer(_uvicorn_config(app, settings, certificate))
+        server = serving.EmbeddedServer(_uvicorn_config(EngineApp(instance), settings, certificate))
         await parts.enter_async_context(contextlib.aclosing(server))
         group = await parts.enter_async_context(asyncio.TaskGroup())
         answering = group.create_task(server.serve(sockets=sockets))
@@ -138,7 +134,7 @@ def _certificate(settings: ServerSettings, host: str) -> tls.Certificate | None:
 
 
 def _uvicorn_config(
-    app: EngineApp | HttpLog, settings: ServerSettings, certificate: tls.Certificate | None
+    app: EngineApp, settings: ServerSettings, certificate: tls.Certificate | None
 ) -> uvicorn.Config:
     config = serving.configuration(
         app,

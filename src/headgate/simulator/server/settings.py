@@ -1,6 +1,5 @@
 """What one simulated server is told when it starts."""
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Literal
 
@@ -11,11 +10,8 @@ from headgate.simulator.server.adapters import Adapter
 from headgate.simulator.server.failures.settings import FailureSettings
 from headgate.simulator.server.kv_events.config import KvEventsConfig
 from headgate.simulator.server.metrics.page import generations
-from headgate.simulator.server.schema import MadeUp
 
 Api = Literal["vllm", "sglang", "trtllm"]
-Mode = Literal["random", "echo"]
-AnswerLengths = Literal["exact", "sampled"]
 Role = Literal["both", "prefill", "decode"]
 
 
@@ -30,10 +26,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of answers follow from it and from how many there were; None makes them up."""
     max_tokens_default: int = 64
     """How long an answer is whose request sets no limit; it then ends by itself (`stop`)."""
-    answer_lengths: AnswerLengths = "exact"
-    """Whether answers are as long as their limit, or end by themselves at a random length within it."""
-    cache_hit_threshold: float = 0.0
-    """Share of a prompt that must be cached where its request does not say; with less it is not answered."""
     startup_s: float = 0.0
     """How long the server says that it is still loading."""
     drain_s: int = 2
@@ -43,8 +35,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client may take to send a body."""
     pod_name: str | None = None
     pod_namespace: str | None = None
-    mode: Mode = "random"
-    """Whether answers are made-up words or what the request said last."""
     sleep_mode: bool = False
     """Whether POST /sleep has an effect."""
     failures: FailureSettings = FailureSettings()
@@ -77,15 +67,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for the KV cache of a prompt to come from another engine, whatever its size."""
     kv_transfer_s_per_token: float = 0.0
     """Seconds for the KV cache of one prompt token to come from another engine."""
-
-    made_up: MadeUp = MadeUp()
-    """How arguments of tools and structured answers are made up."""
-    log_http: bool = False
-    """Whether requests and answers are logged, with the beginnings of their bodies."""
     hash_seed: str = ""
     """The hashes of blocks follow it."""
-    tokenizer: str | None = None
-    """A tokenizer.json that says which tokens a text is; without, four bytes are one."""
     ssl_certfile: str | None = None
     """A certificate in PEM, by which the server speaks TLS; read anew when it changes."""
     ssl_keyfile: str | None = None
@@ -103,7 +86,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             *self._of_names(),
             *self._out_of_range(),
             *self._of_files(),
-            *self.made_up.problems(),
         ]
         if problems:
             raise ValueError("; ".join(problems))
@@ -121,16 +103,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             yield f"lora_modules: names of models and adapters must differ, got {taken}"
 
     def _out_of_range(self) -> Iterator[str]:
-        if not 0 <= self.cache_hit_threshold <= 1:
-            yield f"cache_hit_threshold: must be 0 to 1, got {self.cache_hit_threshold}"
         if not 1 <= self.data_parallel_size <= 64:
             yield f"data_parallel_size: must be 1 to 64, got {self.data_parallel_size}"
         if not 0 <= self.data_parallel_rank < 64:
             yield f"data_parallel_rank: must be 0 to 63, got {self.data_parallel_rank}"
 
     def _of_files(self) -> Iterator[str]:
-        if self.tokenizer is not None and importlib.util.find_spec("tokenizers") is None:
-            yield "tokenizer: needs the package tokenizers; install headgate[tokenizers]"
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             given, lacks = ("ssl_certfile", "ssl_keyfile")[:: 1 if self.ssl_certfile else -1]
             yield f"{given}: needs {lacks} too"

@@ -10,7 +10,6 @@ import click
 
 from headgate.cli.simulate import sizes
 from headgate.cli.simulate.engine import events, latencies
-from headgate.cli.simulate.engine.answers import PROMPTS, TOOLS
 from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
 from headgate.cli.simulate.engine.events import EVENTS
 from headgate.cli.simulate.engine.latencies import LATENCIES
@@ -35,8 +34,6 @@ _LAST_PORT = 65535
 @SPECULATION
 @SERVER
 @EVENTS
-@TOOLS
-@PROMPTS
 @PAIRS
 @FAILURES
 @PROTOCOLS
@@ -90,10 +87,7 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     kv_events = events.config(given)
     served, models = given.pop("served_models"), given.pop("models")
     failures = [given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults")]
-    made_up = {name: given.pop(name) for name in server.MadeUp.__struct_fields__}
     body_mb = given.pop("max_body_mb")
-    if given.pop("force_dummy_tokenizer"):
-        given["tokenizer"] = None
     times = latencies.settings({name: given.pop(name) for name in latencies.NAMES})
     if note := latencies.note(times):
         click.echo(note, err=True)
@@ -104,7 +98,6 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
         engine=_override(profile.config, given | {"by_priority": policy == "priority"}),
         models=served or models,
         max_body_bytes=body_mb * 1024 * 1024,
-        made_up=server.MadeUp(**made_up),
         failures=_failures(times, *failures),
         lora_modules=tuple(map(server.parse_module, modules)),
         kv_events=kv_events,
@@ -114,11 +107,8 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
 def _serve(
     ranks: list[ServerSettings], host: str, port: int, profile: str, bootstrap_port: int | None
 ) -> None:
-    from headgate.cli import process
     from headgate.simulator import model, server
 
-    if ranks[0].log_http:
-        process.log_to_stderr("info")
     with contextlib.ExitStack() as opened:
         served = []
         store = model.RemoteStore(ranks[0].engine.remote_kv_blocks)

@@ -90,13 +90,6 @@ SERVER = options(
         help="Length of an answer whose request sets no limit.",
     ),
     click.option(
-        "--answer-lengths",
-        type=click.Choice(["exact", "sampled"]),
-        default="exact",
-        show_default=True,
-        help="As long as max_tokens says, or random within it.",
-    ),
-    click.option(
         "--startup-duration",
         "startup_s",
         metavar="SECONDS",
@@ -111,14 +104,6 @@ SERVER = options(
         default=2,
         show_default=True,
         help="Seconds that requests in flight may still take after SIGTERM.",
-    ),
-    click.option(
-        "--global-cache-hit-threshold",
-        "cache_hit_threshold",
-        type=click.FloatRange(0, 1),
-        default=0.0,
-        show_default=True,
-        help="Share of a prompt that must be cached, or it ends with cache_threshold.",
     ),
     click.option(
         "--lora-modules",
@@ -179,20 +164,12 @@ SERVER = options(
         show_envvar=True,
         help="Engines of equal seeds have equal hashes for equal blocks.",
     ),
-    click.option("--log-http", is_flag=True, help="Log requests and answers, 4 KiB of each body."),
     click.option("--pod-name", envvar="POD_NAME", show_envvar=True, help="Sent back as x-inference-pod."),
     click.option(
         "--pod-namespace",
         envvar="POD_NAMESPACE",
         show_envvar=True,
         help="Sent back as x-inference-namespace.",
-    ),
-    click.option(
-        "--mode",
-        type=click.Choice(["random", "echo"]),
-        default="random",
-        show_default=True,
-        help="Answer with words, or with what the request said last.",
     ),
     click.option(
         "--enable-sleep-mode/--no-enable-sleep-mode", "sleep_mode", help="Whether POST /sleep has an effect."

@@ -59,7 +59,7 @@ class Answer(ABC):
         )
 
     def is_last(self, choice: Choice, position: int) -> bool:
-        return choice.finish_reason is not None and position == choice.told - 1
+        return choice.finish_reason is not None and position == choice.emitted - 1
 
 
 def finish_reason(choice: Choice, script: Script) -> str | None:

@@ -5,11 +5,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headgate.simulator.model import detokenize, tokenize
 from headgate.simulator.server.bodies import decode
 from headgate.simulator.server.bodies.prompts import Message, TokenIds, chat_prompt, token_ids
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.instance import Instance
-from headgate.simulator.server.tokenizing import detokenize, tokenize
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ from headgate.simulator.server.bodies.prompts import (
     Message,
     TokenIds,
     chat_prompt,
-    plain_text,
     text_prompts,
 )
 from headgate.simulator.server.bodies.tools import FunctionTool, NamedChoice, choose
@@ -59,7 +58,6 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True):
     response_format: ResponseFormat | None = None
     priority: int = 0
     cache_salt: Annotated[str, Meta(max_length=1024)] | None = None
-    cache_hit_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     kv_transfer_params: NixlParams | None = None
     bootstrap_host: Hosts | None = None
     bootstrap_port: Ports | None = None
@@ -100,16 +98,14 @@ def read_chat(body: bytes) -> Generation:
         tools=tools,
         tool_choice=choice,
         parallel_calls=chat.parallel_tool_calls is not False,
-        said=(plain_text(chat.messages[-1].content),),
     )
 
 
 def read_completion(body: bytes) -> Generation:
     """Decode the body of /v1/completions; raises `ApiError` that names the field."""
     completion = decode(_completion, body)
-    prompts, said = text_prompts(completion.prompt)
-    common = _generation(completion, prompts, None)
-    return msgspec.structs.replace(common, logprobs=completion.logprobs, said=said)
+    common = _generation(completion, text_prompts(completion.prompt), None)
+    return msgspec.structs.replace(common, logprobs=completion.logprobs)
 
 
 def _generation(body: _Common, prompts: tuple[Tokens, ...], max_completion_tokens: int | None) -> Generation:
@@ -130,7 +126,6 @@ def _generation(body: _Common, prompts: tuple[Tokens, ...], max_completion_token
         schema=body.response_format.schema() if body.response_format else None,
         priority=body.priority,
         cache_salt=body.cache_salt or "",
-        cache_hit_threshold=body.cache_hit_threshold,
         kv_params=body.kv_transfer_params,
         bootstrap=spread(
             body.bootstrap_host, body.bootstrap_port, body.bootstrap_room, choices * len(prompts)

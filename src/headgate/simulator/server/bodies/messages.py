@@ -5,12 +5,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.simulator.model import Tokens
+from headgate.simulator.model import Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import item
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.tokenizing import tokenize
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -62,7 +61,6 @@ def read_messages(body: bytes) -> Generation:
         stream=asked.stream,
         tools=tools,
         tool_choice=choice,
-        said=(_text(asked.messages[-1].content),),
     )
 
 
@@ -106,7 +104,3 @@ def _tokens(field: str, content: str | list[Block]) -> Tokens:
             case other:
                 raise wrong(f"{field}[{position}].type", f"{other!r} is not simulated")
     return tokens
-
-
-def _text(content: str | list[Block]) -> str:
-    return content if isinstance(content, str) else "".join(block.text for block in content)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import msgspec
 import xxhash
 
-from headgate.simulator.model import LARGEST_TOKEN, Tokens
+from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import wrong
-from headgate.simulator.server.tokenizing import tokenize
 
 TokenIds = list[int]
 _SIZES = {"image": 256, "audio": 128, "video": 1024}
@@ -92,23 +91,15 @@ def item(modality: str, name: str) -> Tokens:
     return array("I", [(first + position) & LARGEST_TOKEN for position in range(_SIZES[modality])])
 
 
-def plain_text(content: str | Sequence[ContentPart] | None) -> str:
-    """The text of a message, without what else it has."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part.text or "" for part in content)
-
-
-def text_prompts(prompt: str | list[str | int | TokenIds]) -> tuple[tuple[Tokens, ...], tuple[str, ...]]:
-    """Prompts in all forms of OpenAI's completions; and their texts, empty where ids were given."""
+def text_prompts(prompt: str | list[str | int | TokenIds]) -> tuple[Tokens, ...]:
+    """Prompts in all forms of OpenAI's completions."""
     if isinstance(prompt, str):
         prompt = [prompt]
     elif prompt and all(isinstance(element, int) for element in prompt):
-        return (token_ids("prompt", prompt),), ("",)
+        return (token_ids("prompt", prompt),)
     if not prompt:
         raise wrong("prompt", "must not be empty")
-    tokens = tuple(_prompt(f"prompt[{index}]", element) for index, element in enumerate(prompt))
-    return tokens, tuple(element if isinstance(element, str) else "" for element in prompt)
+    return tuple(_prompt(f"prompt[{index}]", element) for index, element in enumerate(prompt))
 
 
 def token_ids(field: str, ids: Sequence[object]) -> Tokens:

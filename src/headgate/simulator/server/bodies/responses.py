@@ -5,13 +5,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headgate.simulator.model import Tokens
+from headgate.simulator.model import Tokens, tokenize
 from headgate.simulator.server.bodies.decoding import decode, wrong
-from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens, plain_text
+from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens
 from headgate.simulator.server.bodies.tools import NamedChoice, choose
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_fields import NixlParams
-from headgate.simulator.server.tokenizing import tokenize
 
 LOGPROBS = "message.output_text.logprobs"
 """What a request includes that wants log probabilities."""
@@ -80,7 +79,6 @@ def read_responses(body: bytes) -> Generation:
         priority=asked.priority,
         cache_salt=asked.cache_salt or "",
         kv_params=asked.kv_transfer_params,
-        said=(asked.input if isinstance(asked.input, str) else plain_text(asked.input[-1].content),),
     )
 
 
