@@ -23,6 +23,7 @@ COMMANDS = [
     "crds",
     "convert",
     "completion",
+    "version",
 ]
 
 

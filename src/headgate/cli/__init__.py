@@ -33,6 +33,7 @@ _COMMANDS = {
     "crds": "headgate.cli.crds:crds",
     "convert": "headgate.cli.convert:convert",
     "completion": "headgate.cli.completion:completion",
+    "version": "headgate.cli.version:version",
 }
 
 

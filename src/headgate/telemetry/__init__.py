@@ -4,12 +4,14 @@ Is given numbers and lines by every room, cheaply enough for the data path, and 
 and to standard output.
 """
 
+from headgate.telemetry.build import Build, installed
 from headgate.telemetry.clock import LineFormatter, LogClock
 from headgate.telemetry.line_log import LineHandler, LineLog
 from headgate.telemetry.metrics import Counter, Gauge, Histogram, LabelValues, Registry
 from headgate.telemetry.process import add_log_metrics, add_process_metrics
 
 __all__ = [
+    "Build",
     "Counter",
     "Gauge",
     "Histogram",
@@ -21,4 +23,5 @@ __all__ = [
     "Registry",
     "add_log_metrics",
     "add_process_metrics",
+    "installed",
 ]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-import platform
 from collections.abc import Iterable
-from importlib import metadata
 
 from prometheus_client import ProcessCollector
 
+from headgate.telemetry.build import installed
 from headgate.telemetry.line_log import LineHandler
 from headgate.telemetry.metrics import Counter, Gauge, Registry
 
 
 def add_process_metrics(registry: Registry) -> None:
     """Adds `headgate_build_info`, and on Linux memory, CPU time, descriptors and start time (`process_*`)."""
-    build = Gauge(
-        "headgate_build_info", "Always 1; the labels say what runs.", ("version", "python"), over="max"
+    build = installed()
+    info = Gauge(
+        "headgate_build_info",
+        "Always 1; the labels say what runs; form is compiled or pure (plain Python).",
+        ("version", "python", "form"),
+        over="max",
     )
-    build.labels(metadata.version("headgate"), platform.python_version()).value = 1
-    registry.add(build)
+    info.labels(build.version, build.python, build.form).value = 1
+    registry.add(info)
     registry.include(ProcessCollector(registry=None))
     add_log_metrics(registry)
 

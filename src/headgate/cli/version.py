@@ -1,0 +1,21 @@
+"""`headgate version`: what is installed."""
+
+import click
+
+
+@click.command()
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
+)
+def version(output: str) -> None:
+    """Show the version, and whether the data path is compiled."""
+    import json
+
+    from headgate import telemetry
+
+    build = telemetry.installed()
+    if output == "json":
+        click.echo(json.dumps({**build._asdict(), "form": build.form}))
+        return
+    form = f"compiled: {build.compiled_modules} modules" if build.compiled_modules else "pure Python"
+    click.echo(f"Headgate {build.version} on Python {build.python}, {form}")
