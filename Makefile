@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
 
-.PHONY: up compiled pure fresh test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled pure fresh test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -55,6 +55,13 @@ bench-routing: $(DEV_STAMP)  ## our policies and published formulas on traces, i
 
 bench-routing-live: $(DEV_STAMP)  ## where requests of a trace land, over HTTP, against the Rust routers (ARGS="--trace FILE")
 	$(BIN)/python bench/routing_live.py $(ARGS)
+
+bench-decisions: $(DEV_STAMP)  ## CPU of what is decided for each request, pure and compiled
+	@$(BIN)/python tools/compile.py pure
+	@mkdir -p .cache
+	@$(BIN)/python bench/decisions.py --write .cache/decisions.json > /dev/null
+	@$(BIN)/python tools/compile.py
+	@$(BIN)/python bench/decisions.py --beside .cache/decisions.json
 
 bench-fairness: $(DEV_STAMP)  ## what a noisy neighbour costs others, by queue (ARGS="--live" for over HTTP)
 	$(BIN)/python bench/fairness.py $(ARGS)
