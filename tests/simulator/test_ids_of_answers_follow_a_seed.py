@@ -1,4 +1,4 @@
-from headgate.simulator.server.ids import Ids
+from headgate.simulator.server.generator import Ids
 
 BODY = {"model": "tiny", "prompt": "a", "max_tokens": 1}
 

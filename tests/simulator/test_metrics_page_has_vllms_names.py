@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.simulator.model import StepCosts
-from headgate.simulator.server.metrics.histogram import Histogram, token_count_buckets
+from headgate.simulator.server.metrics.series import Histogram, token_count_buckets
 
 GAUGES = [
     "num_requests_running",

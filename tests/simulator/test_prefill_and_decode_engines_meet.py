@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from headgate.simulator.server import ServerSettings, listen, running
-from headgate.simulator.server.kv_transfer.store import BlockStore
+from headgate.simulator.server.kv_transfer.forms import BlockStore
 
 TEXT = "/v1/completions"
 PREFILL = {"do_remote_decode": True, "do_remote_prefill": False}

@@ -5,17 +5,15 @@ is given requests as token counts and the time as an argument; it hands on a `St
 exactly one `FinishedRequest` for each request. The live server and `run_virtual` drive the same `Engine`.
 """
 
-from headgate.simulator.model.config import ConfigError, EngineConfig
-from headgate.simulator.model.costs import StepCosts
+from headgate.simulator.model.config import ConfigError, EngineConfig, StepCosts
 from headgate.simulator.model.engine import Engine
 from headgate.simulator.model.faults import EngineFaults, Fault, FaultKind, FaultSchedule
 from headgate.simulator.model.kv import KvBlocks
-from headgate.simulator.model.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent
 from headgate.simulator.model.latencies import Latencies
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
-from headgate.simulator.model.remote_store import RemoteStore
 from headgate.simulator.model.request import (
     Emission,
+    EngineStatistics,
     FinishedRequest,
     FinishReason,
     QueueFullError,
@@ -26,8 +24,8 @@ from headgate.simulator.model.request import (
     StepOutcome,
     StepPlan,
 )
-from headgate.simulator.model.statistics import EngineStatistics
 from headgate.simulator.model.text import LARGEST_TOKEN, Tokens, Vocabulary, detokenize, tokenize
+from headgate.simulator.model.tiers import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent, RemoteStore
 from headgate.simulator.model.virtual import Cancellation, Submission, VirtualRun, run_virtual
 
 __all__ = [

@@ -6,11 +6,9 @@ from headgate.simulator.model.adapters import AdapterSlots
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.kv import KvBlocks
-from headgate.simulator.model.remote_store import RemoteTier
 from headgate.simulator.model.request import RequestId, SimulatedRequest
-from headgate.simulator.model.sequence import Chunk, Sequence
-from headgate.simulator.model.speculation import Speculation
-from headgate.simulator.model.waiting import WaitingQueue, by_priority
+from headgate.simulator.model.sequence import Chunk, Sequence, Speculation, WaitingQueue, by_priority
+from headgate.simulator.model.tiers import RemoteTier
 
 STEPS_WITH_EVENTS = 8
 """So many steps with KV events are taken in one go at most: events are told at its end, and not late."""

@@ -14,12 +14,10 @@ import math
 
 import msgspec
 
-from headgate.simulator.model import growth
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
-from headgate.simulator.model.kv_events import KvEvent
-from headgate.simulator.model.remote_store import RemoteStore
 from headgate.simulator.model.request import (
+    EngineStatistics,
     FinishedRequest,
     FinishReason,
     QueueFullError,
@@ -29,10 +27,9 @@ from headgate.simulator.model.request import (
     StepOutcome,
     StepPlan,
 )
-from headgate.simulator.model.sequence import Sequence
-from headgate.simulator.model.speculation import Speculation
-from headgate.simulator.model.statistics import EngineStatistics
-from headgate.simulator.model.steps import Steps
+from headgate.simulator.model.sequence import Sequence, Speculation
+from headgate.simulator.model.steps import Steps, catch_up, follow
+from headgate.simulator.model.tiers import KvEvent, RemoteStore
 
 
 class Engine:
@@ -303,8 +300,8 @@ class Engine:
         for sequence, tokens in step.chunks:
             if not sequence.ended:
                 sequence.prefill(steps * tokens)
-        follow = growth.follow if names_answers else growth.catch_up
-        follow(self._batch.kv, step.decoding, step.chunks, steps)
+        grow = follow if names_answers else catch_up
+        grow(self._batch.kv, step.decoding, step.chunks, steps)
         step.done = until
 
     def _count(self, step: Steps, steps: int, now: float) -> None:

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from headgate.simulator.model.lower_tier import Below
 from headgate.simulator.model.request import SimulatedRequest
+from headgate.simulator.model.tiers import Below
 
 NEVER = sys.maxsize
 

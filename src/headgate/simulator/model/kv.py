@@ -11,19 +11,20 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from headgate.simulator.model.holding import Holding
-from headgate.simulator.model.kv_events import (
+from headgate.simulator.model.request import SimulatedRequest
+from headgate.simulator.model.tiers import (
     CPU,
     DISK,
     GPU,
     REMOTE,
     AllBlocksCleared,
+    Below,
     BlockRemoved,
     BlockStored,
     KvEvent,
+    LowerTier,
+    RemoteTier,
 )
-from headgate.simulator.model.lower_tier import Below, LowerTier
-from headgate.simulator.model.remote_store import RemoteTier
-from headgate.simulator.model.request import SimulatedRequest
 
 
 class KvBlocks:

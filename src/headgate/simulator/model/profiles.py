@@ -14,8 +14,7 @@ numbers for an hour on demand: estimates, to be replaced by one's own.
 
 import msgspec
 
-from headgate.simulator.model.config import EngineConfig
-from headgate.simulator.model.costs import StepCosts
+from headgate.simulator.model.config import EngineConfig, StepCosts
 
 
 class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,10 @@
-"""A request on its way through the engine: what is computed, what is emitted, which blocks it holds."""
+"""A request in an engine: running, waiting in its queue, and with tokens drafted ahead."""
+
+from __future__ import annotations
 
 import random
+from bisect import insort
+from collections.abc import Iterator
 
 from headgate.simulator.model.holding import Holding
 from headgate.simulator.model.kv import KvBlocks
@@ -143,3 +147,78 @@ class Sequence:
 
 Chunk = tuple[Sequence, int]
 """A sequence, and how many of its tokens are prefilled in a step."""
+
+
+def by_priority(sequence: Sequence) -> tuple[int, int]:
+    """As vLLM sorts: the smaller number first, then who came first."""
+    return sequence.request.priority, sequence.order
+
+
+class WaitingQueue:
+    """Sequences that are not in the batch, in the order in which they are asked to start."""
+
+    def __init__(self, *, by_priority: bool) -> None:
+        self._by_priority = by_priority
+        self._sequences: list[Sequence] = []
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._sequences)
+
+    def add(self, sequence: Sequence) -> None:
+        """One that came just now."""
+        if self._by_priority:
+            insort(self._sequences, sequence, key=by_priority)
+        else:
+            self._sequences.append(sequence)
+
+    def give_back(self, sequence: Sequence) -> None:
+        """One that was preempted: it goes first again, unless priorities say otherwise."""
+        if self._by_priority:
+            insort(self._sequences, sequence, key=by_priority)
+        else:
+            self._sequences.insert(0, sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        self._sequences.remove(sequence)
+
+
+# Speculative decoding: a step drafts tokens for each sequence and checks all of them at once.
+#
+# Each drafted token is accepted with the same chance, as long as those before it were (Leviathan et al.,
+# "Fast inference from transformers via speculative decoding", 2023); what was accepted comes out together
+# with the token that every step makes. Whose tokens are accepted follows from the request alone, so that it
+# does not depend on who else runs.
+class Speculation:
+    """What was drafted and accepted so far. Without drafts it costs nothing."""
+
+    def __init__(self, draft_tokens: int, acceptance: float) -> None:
+        self.draft_tokens = draft_tokens
+        """For each sequence in each step; 0 drafts none."""
+        self._acceptance = acceptance
+        self.drafts = 0
+        self.accepted = 0
+        self.accepted_by_position = dict.fromkeys(range(draft_tokens), 0)
+
+    def most_tokens(self, sequence: Sequence) -> int:
+        """How many tokens a step may give a sequence that decodes: it needs blocks for so many."""
+        return min(1 + self.draft_tokens, sequence.output_tokens - sequence.emitted)
+
+    def tokens(self, sequence: Sequence) -> int:
+        """How many tokens the step that ends gives it."""
+        if not self.draft_tokens:
+            return 1
+        self.drafts += 1
+        rng = sequence.rng
+        if rng is None:
+            rng = sequence.rng = random.Random(sequence.id)  # noqa: S311 - it must be the same again
+        accepted = 0
+        for position in range(self.most_tokens(sequence) - 1):
+            if rng.random() >= self._acceptance:
+                break
+            accepted += 1
+            self.accepted_by_position[position] += 1
+        self.accepted += accepted
+        return 1 + accepted

@@ -6,11 +6,9 @@ counts, and hands on tokens as they fall due. A client that goes away ends its r
 
 from headgate.simulator.server.adapters import Adapter, parse_module
 from headgate.simulator.server.failures.settings import FAILURE_TYPES, FailureSettings
-from headgate.simulator.server.kv_events.config import KvEventsConfig
-from headgate.simulator.server.kv_events.config import from_json as read_kv_events
 from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.serve import Served, listen, run, running
-from headgate.simulator.server.settings import Api, Role, ServerSettings
+from headgate.simulator.server.settings import Api, KvEventsConfig, Role, ServerSettings, read_kv_events
 
 __all__ = [
     "FAILURE_TYPES",

@@ -1,9 +1,14 @@
 """The way of a request for text through the live engine, whichever API it came by."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import os
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import count
 
 from headgate.simulator.model import QueueFullError, RefusedError
 from headgate.simulator.server.adapters import Adapters
@@ -11,10 +16,8 @@ from headgate.simulator.server.answers import Answer
 from headgate.simulator.server.blocks import AnswerBlocks, block_hashes, rng_of
 from headgate.simulator.server.errors import STOPPED, ApiError
 from headgate.simulator.server.exchange import EVENT_STREAM, Exchange
-from headgate.simulator.server.failures.latencies import drawn
-from headgate.simulator.server.failures.settings import FailureSettings
+from headgate.simulator.server.failures.settings import FailureSettings, drawn
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.ids import Ids
 from headgate.simulator.server.kv_transfer import Transfer, Transfers
 from headgate.simulator.server.live import Ask, Ticket
 from headgate.simulator.server.ranks import Ranks
@@ -220,3 +223,18 @@ async def _stream(exchange: Exchange, answer: Answer, transfer: Transfer) -> Non
     else:
         transfer.computed(answer.answer_id, ticket.release_kv)
         await exchange.write(answer.end(), more=False)
+
+
+class Ids:
+    """Made up by chance; or, with a seed, the same again for the same number of answers before."""
+
+    def __init__(self, seed: int | None, port: int) -> None:
+        """Engines of one seed have other ids on other ports."""
+        self._seed = seed
+        self._port = port
+        self._numbers = count()
+
+    def next(self) -> str:
+        if self._seed is None:
+            return os.urandom(16).hex()
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}-{self._port}-{next(self._numbers)}").hex

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from headgate.simulator.model import RemoteStore
-from headgate.simulator.model.kv_events import CPU, DISK, GPU, REMOTE
+from headgate.simulator.model.tiers import CPU, DISK, GPU, REMOTE
 from headgate.simulator.server.adapters import Adapters
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.failures.failures import Failures
-from headgate.simulator.server.generator import Generator
-from headgate.simulator.server.ids import Ids
+from headgate.simulator.server.generator import Generator, Ids
 from headgate.simulator.server.kv_transfer import Transfers
 from headgate.simulator.server.metrics import MetricsPage, Series
 from headgate.simulator.server.metrics.series import counter
@@ -20,7 +19,7 @@ from headgate.simulator.server.ranks import Ranks
 from headgate.simulator.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from headgate.simulator.server.kv_events.publisher import Publisher
+    from headgate.simulator.server.kv_events import Publisher
 
 
 class Instance:
@@ -93,8 +92,7 @@ class Instance:
         config = self.settings.kv_events
         if config is None or not config.enabled:
             return []
-        from headgate.simulator.server.kv_events.encoding import Encoder
-        from headgate.simulator.server.kv_events.publisher import Publisher
+        from headgate.simulator.server.kv_events import Encoder, Publisher
 
         topic = config.topic.replace("{address}", address).replace("{model}", self.settings.models[0])
         made = []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headgate.simulator.model import EngineConfig, EngineStatistics, RemoteStore
-from headgate.simulator.server.failures.latencies import LatencySettings
+from headgate.simulator.server.failures.settings import LatencySettings
 from headgate.simulator.server.live import Ask, LiveEngine, Ticket
 from headgate.simulator.server.metrics import Reading, Timings
 from headgate.simulator.server.settings import ServerSettings

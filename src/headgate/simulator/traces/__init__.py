@@ -6,16 +6,17 @@ up (`headgate.simulator.workloads`). Pure: reading files is for the caller.
 """
 
 from headgate.simulator.traces.arrivals import Arrivals, arrange, grid_s, mean_rate
-from headgate.simulator.traces.azure import Azure
-from headgate.simulator.traces.burstgpt import BurstGpt
 from headgate.simulator.traces.curves import RateCurve, follow, read_curve
-from headgate.simulator.traces.formats import FORMATS, TraceFormat, detect
+from headgate.simulator.traces.formats import FORMATS, Azure, BurstGpt, Mooncake, TraceFormat, detect
 from headgate.simulator.traces.lines import MAX_LINE_BYTES, Problem, TraceError, requests
-from headgate.simulator.traces.mooncake import Mooncake
-from headgate.simulator.traces.reuse import ideal_hit_rate
-from headgate.simulator.traces.sessions import Sessions, with_sessions
-from headgate.simulator.traces.timed import TimedRequest
-from headgate.simulator.traces.turns import TOKEN_S, in_turn
+from headgate.simulator.traces.timed import (
+    TOKEN_S,
+    Sessions,
+    TimedRequest,
+    ideal_hit_rate,
+    in_turn,
+    with_sessions,
+)
 
 __all__ = [
     "FORMATS",

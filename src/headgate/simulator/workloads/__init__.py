@@ -4,12 +4,7 @@ Is given parameters and a source of chance, and hands on timed requests as a tra
 seeds give equal requests. Pure.
 """
 
-from headgate.simulator.workloads.burst import Burst
-from headgate.simulator.workloads.chat import Chat
-from headgate.simulator.workloads.long_context import LongContext
-from headgate.simulator.workloads.lora import Lora
-from headgate.simulator.workloads.noisy_neighbour import NoisyNeighbour
-from headgate.simulator.workloads.shared_prefix import SharedPrefix
+from headgate.simulator.workloads.patterns import Burst, Chat, LongContext, Lora, NoisyNeighbour, SharedPrefix
 from headgate.simulator.workloads.workload import Workload
 
 WORKLOADS: dict[str, type[Workload]] = {

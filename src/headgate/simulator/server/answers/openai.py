@@ -7,8 +7,14 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.server.answers.answer import Answer, CallReader, finish_reason, spoken_calls
-from headgate.simulator.server.answers.logprobs import of_chat, of_text
+from headgate.simulator.server.answers.answer import (
+    Answer,
+    CallReader,
+    finish_reason,
+    of_chat,
+    of_text,
+    spoken_calls,
+)
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.live import Choice, Ticket

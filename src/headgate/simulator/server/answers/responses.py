@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.simulator.server.answers.answer import Answer, CallReader, spoken_calls
-from headgate.simulator.server.answers.logprobs import of_chat
+from headgate.simulator.server.answers.answer import Answer, CallReader, of_chat, spoken_calls
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.live import Choice, Ticket

@@ -6,15 +6,14 @@ import msgspec
 from msgspec import Meta
 
 from headgate.simulator.model import Tokens
-from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import (
     Message,
     TokenIds,
     chat_prompt,
     text_prompts,
 )
-from headgate.simulator.server.bodies.tools import FunctionTool, NamedChoice, choose
-from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.errors import decode, wrong
+from headgate.simulator.server.generation import FunctionTool, Generation, NamedChoice, choose
 from headgate.simulator.server.kv_fields import Hosts, NixlParams, Ports, Rooms, spread
 
 MAX_CHOICES = 128

@@ -6,10 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from headgate.simulator.model import Tokens, tokenize
-from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import item
-from headgate.simulator.server.bodies.tools import NamedChoice, choose
-from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.errors import decode, wrong
+from headgate.simulator.server.generation import Generation, NamedChoice, choose
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 import xxhash
 
 from headgate.simulator.model import LARGEST_TOKEN, Tokens, tokenize
-from headgate.simulator.server.bodies.decoding import wrong
+from headgate.simulator.server.errors import wrong
 
 TokenIds = list[int]
 _SIZES = {"image": 256, "audio": 128, "video": 1024}

@@ -6,10 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from headgate.simulator.model import Tokens, tokenize
-from headgate.simulator.server.bodies.decoding import decode, wrong
 from headgate.simulator.server.bodies.prompts import ContentPart, content_tokens
-from headgate.simulator.server.bodies.tools import NamedChoice, choose
-from headgate.simulator.server.generation import Generation
+from headgate.simulator.server.errors import decode, wrong
+from headgate.simulator.server.generation import Generation, NamedChoice, choose
 from headgate.simulator.server.kv_fields import NixlParams
 
 LOGPROBS = "message.output_text.logprobs"

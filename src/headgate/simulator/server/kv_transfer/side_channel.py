@@ -9,9 +9,8 @@ import msgspec
 
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
-from headgate.simulator.server.kv_transfer.held import HeldPrompts
+from headgate.simulator.server.kv_transfer.meeting import HeldPrompts, Rooms
 from headgate.simulator.server.kv_transfer.protocol import Protocol
-from headgate.simulator.server.kv_transfer.rooms import Rooms
 from headgate.simulator.server.kv_transfer.transfer import Computed
 
 if TYPE_CHECKING:

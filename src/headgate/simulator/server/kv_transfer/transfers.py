@@ -4,14 +4,18 @@ import time
 
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.kv_transfer import checks
-from headgate.simulator.server.kv_transfer.bootstrap import BootstrapDecode, BootstrapPrefill
-from headgate.simulator.server.kv_transfer.held import HeldPrompts
-from headgate.simulator.server.kv_transfer.nixl import NixlDecode, NixlPrefill
+from headgate.simulator.server.kv_transfer import protocol
+from headgate.simulator.server.kv_transfer.forms import (
+    BlockStore,
+    BootstrapDecode,
+    BootstrapPrefill,
+    NixlDecode,
+    NixlPrefill,
+    StoredPrefix,
+)
+from headgate.simulator.server.kv_transfer.meeting import HeldPrompts, Rooms
 from headgate.simulator.server.kv_transfer.protocol import Protocol
-from headgate.simulator.server.kv_transfer.rooms import Rooms
 from headgate.simulator.server.kv_transfer.side_channel import SideChannel
-from headgate.simulator.server.kv_transfer.store import BlockStore, StoredPrefix
 from headgate.simulator.server.kv_transfer.transfer import Transfer
 from headgate.simulator.server.settings import ServerSettings
 
@@ -40,16 +44,16 @@ class Transfers:
             return self._bootstrap(generation)
         if params is not None and params.do_remote_decode:
             self.protocol.saw("nixl prefill")
-            shape = [*checks.prefill_shape(generation), *checks.prefill_params(params)]
-            self.protocol.found(shape + checks.role(role, "prefill"))
+            shape = [*protocol.prefill_shape(generation), *protocol.prefill_params(params)]
+            self.protocol.found(shape + protocol.role(role, "prefill"))
             return NixlPrefill(generation, self.held, self._engine_id, self._address)
         if params is not None and params.do_remote_prefill:
             self.protocol.saw("nixl decode")
-            self.protocol.found(checks.decode_params(params) + checks.role(role, "decode"))
+            self.protocol.found(protocol.decode_params(params) + protocol.role(role, "decode"))
             return NixlDecode(generation, params, self.side_channel, self.protocol)
         if role == "prefill":
             self.protocol.saw("plain prefill")
-            self.protocol.found(checks.prefill_shape(generation))
+            self.protocol.found(protocol.prefill_shape(generation))
         if self._store is not None:
             return StoredPrefix(generation, self._store, self._settings.engine.block_size, self.protocol)
         return PLAIN
@@ -63,10 +67,10 @@ class Transfers:
         if self._settings.role == "prefill":
             self.protocol.saw("bootstrap prefill")
             used = [room for room in bootstrap.rooms if self.rooms.was_used(room)]
-            self.protocol.found(checks.rooms(bootstrap, used))
+            self.protocol.found(protocol.rooms(bootstrap, used))
             return BootstrapPrefill(generation, bootstrap, self.rooms)
         self.protocol.saw("bootstrap decode")
-        self.protocol.found(checks.rooms(bootstrap, []))
+        self.protocol.found(protocol.rooms(bootstrap, []))
         if None in bootstrap.hosts:
             self.protocol.deviations["no_bootstrap_host"] += 1
             message = "bootstrap_host: the decode side must be told where the prefill side is"

@@ -1,11 +1,9 @@
 """The metrics page, in the names of the engine that is simulated.
 
 Given counts of what happened (`Timings`) and readings of each data-parallel rank, it writes Prometheus text.
-A file for each engine says which names it has; `page` knows how to write them.
 """
 
 from headgate.simulator.server.metrics.page import CONTENT_TYPE, MetricsPage
-from headgate.simulator.server.metrics.series import Reading, Series
-from headgate.simulator.server.metrics.timings import Timings
+from headgate.simulator.server.metrics.series import Reading, Series, Timings
 
 __all__ = ["CONTENT_TYPE", "MetricsPage", "Reading", "Series", "Timings"]

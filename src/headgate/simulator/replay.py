@@ -1,14 +1,66 @@
-"""How a run went over time, in windows of equal length: for plots, and for whoever reads the JSON."""
+"""Judging a replay: how a run went over time, and the highest rate that a fleet carries.
+
+Is given the records of runs over a fleet in virtual time. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from headgate.simulator.fleet import RequestRecord
 from headgate.simulator.fleet.summary import percentiles
 
+__all__ = ["Found", "Series", "highest_rate", "series"]
+
+# The highest rate that a fleet carries: by doubling and halving until it is known well enough.
+_MAX_DOUBLINGS = 12
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """`rate_per_s` is the highest that was tried and carried; 0 if none was."""
+
+    rate_per_s: float
+    tried: list[tuple[float, float]]
+    """Each rate with the share of requests that were in time, in the order in which they were tried."""
+
+
+def highest_rate(
+    attainment: Callable[[float], float], start: float, target: float, precision: float
+) -> Found:
+    """The highest rate whose `attainment` is at least `target`, as a share `precision` of itself at most off.
+
+    Takes attainment to fall as the rate grows, which holds but for chance near the target. `start` is where
+    to begin; it is doubled or halved, twelve times at most, until the answer lies between two rates.
+    """
+    tried: list[tuple[float, float]] = []
+
+    def carries(rate: float) -> bool:
+        tried.append((rate, attainment(rate)))
+        return tried[-1][1] >= target
+
+    low, high = 0.0, 0.0
+    rate = start
+    for _ in range(_MAX_DOUBLINGS):
+        if carries(rate):
+            low = rate
+            rate = 2 * rate
+        else:
+            high = rate
+            rate = rate / 2
+        if low and high:
+            break
+    while low and high and high - low > precision * low:
+        middle = (low + high) / 2
+        if carries(middle):
+            low = middle
+        else:
+            high = middle
+    return Found(rate_per_s=low, tried=tried)
+
+
+# How a run went over time, in windows of equal length: for plots, and for whoever reads the JSON.
 WINDOWS = 60
 """So many make a curve that can be seen, with enough requests in each."""
 

@@ -1,4 +1,11 @@
-"""Publishes batches of events on a PUB socket, and answers who missed some on a ROUTER socket."""
+"""What the prefix cache holds, told to the world over ZMQ as vLLM tells it.
+
+Given the events of the model, it fills in the token ids, packs them with msgpack in vLLM's array or map form,
+and publishes numbered batches; who missed some asks for them again. It is imported where it is needed,
+since ZMQ takes a while.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -7,12 +14,51 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import zmq
 import zmq.asyncio
 
-from headgate.simulator.model import BlockStored, KvEvent, Tokens
-from headgate.simulator.server.kv_events.config import KvEventsConfig
-from headgate.simulator.server.kv_events.encoding import Encoder
+from headgate.simulator.model import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent, Tokens
+from headgate.simulator.server.settings import EventForm, KvEventsConfig
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Encoder:
+    """Packs batches; `adapters` gives an adapter's number by its name."""
+
+    def __init__(self, form: EventForm, rank: int, adapters: Callable[[str], int | None]) -> None:
+        self._form = form
+        self._rank = rank
+        self._adapters = adapters
+
+    def event(self, event: KvEvent, tokens_of: Callable[[BlockStored], Tokens]) -> object:
+        """One event, ready to be packed."""
+        fields = self._fields(event, tokens_of)
+        return fields if self._form == "map" else list(fields.values())
+
+    def batch(self, at_unix_s: float, events: Sequence[object]) -> bytes:
+        """[time, events, data-parallel rank]."""
+        return _encoder.encode((at_unix_s, events, self._rank))
+
+    def _fields(self, event: KvEvent, tokens_of: Callable[[BlockStored], Tokens]) -> dict[str, object]:
+        match event:
+            case BlockStored():
+                return {
+                    "type": "BlockStored",
+                    "block_hashes": event.hashes,
+                    "parent_block_hash": event.parent,
+                    "token_ids": tokens_of(event).tolist(),
+                    "block_size": event.block_size,
+                    "lora_id": self._adapters(event.adapter) if event.adapter else None,
+                    "medium": event.medium,
+                    "lora_name": event.adapter or None,
+                }
+            case BlockRemoved():
+                return {"type": "BlockRemoved", "block_hashes": event.hashes, "medium": event.medium}
+            case AllBlocksCleared():
+                return {"type": "AllBlocksCleared"}
+
 
 END_OF_REPLAY = (2**64 - 1).to_bytes(8, "big")
 
@@ -107,7 +153,7 @@ class Publisher:
                 await self._replays.send_multipart((who, b"", number, payload))
         await self._replays.send_multipart((who, b"", END_OF_REPLAY, b""))
 
-    def _open(self, socket: "zmq.Socket[Any]", endpoint: str, *, connects: bool) -> None:
+    def _open(self, socket: zmq.Socket[Any], endpoint: str, *, connects: bool) -> None:
         address = _of_rank(endpoint, self._rank)
         try:
             if connects:
@@ -130,5 +176,5 @@ def _of_rank(endpoint: str, rank: int) -> str:
     return f"{head}:{int(port) + rank}" if int(port) else f"{head}:*"
 
 
-def _address(socket: "zmq.Socket[Any]") -> str:
+def _address(socket: zmq.Socket[Any]) -> str:
     return str(socket.getsockopt_string(zmq.LAST_ENDPOINT))
