@@ -6,8 +6,9 @@ PIP := tools/quietly.sh $(BIN)/python -m pip --disable-pip-version-check -q
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 EXAMPLE ?= examples/quickstart
+DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled pure fresh test check unit test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -34,8 +35,11 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(DEV_STAMP) fresh redis-server kubectl  ## the tests alone (ARGS="-k name" narrows them)
+unit: $(DEV_STAMP) pure redis-server kubectl  ## the tests alone, as plain Python (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
+
+unit-compiled: compiled redis-server  ## the tests of the data path, compiled
+	$(BIN)/python -m pytest $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
 	@test -n "$(KUBECONFIG)" || { echo "Say which server: make test-api KUBECONFIG=path"; exit 2; }

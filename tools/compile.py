@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import io
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,18 @@ def remove() -> None:
     KEY.unlink(missing_ok=True)
     for path in built():
         path.unlink()
+
+
+def require_compiler() -> None:
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    missing = [] if shutil.which(compiler) else [f"the C compiler {compiler}"]
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        missing.append(f"the headers of Python {sysconfig.get_python_version()}")
+    if missing:
+        sys.exit(
+            f"Headgate cannot be compiled: {' and '.join(missing)} cannot be found. Debian has them "
+            "in gcc and python3-dev. Without, Headgate runs as plain Python."
+        )
 
 
 def translate(paths: Sequence[Path]) -> list[Any]:
@@ -221,6 +234,7 @@ def compile_all() -> None:
     if is_fresh():
         show(f"{len(paths)} modules are compiled already")
         return
+    require_compiler()
     remove()
     key = source_key()
     show(f"Translating {len(paths)} modules to C ...")

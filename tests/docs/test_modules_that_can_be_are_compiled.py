@@ -101,3 +101,12 @@ def test_modules_of_another_source_are_removed(tool, tmp_path, monkeypatch, caps
     tool.main(["fresh"])
     assert not module.exists()
     assert "make compiled" in capsys.readouterr().out
+
+
+def test_a_missing_compiler_is_told(tool, tmp_path, monkeypatch):
+    """Before anything is removed or built, and with what to install."""
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setattr(tool, "KEY", tmp_path / "key")
+    monkeypatch.setattr(tool, "remove", lambda: pytest.fail("removed"))
+    with pytest.raises(SystemExit, match=r"the C compiler .*/cc.* Headgate runs as plain Python"):
+        tool.main([])
