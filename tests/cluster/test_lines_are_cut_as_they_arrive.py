@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cluster.lines import LineSplitter, LineTooLongError
+from headgate.cluster.transport import LineSplitter, LineTooLongError
 
 
 @given(

@@ -16,7 +16,7 @@ from headgate.controllers import StatusController
 from headgate.controllers.assessment import status_of
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import Observed, Subject
-from headgate.controllers.settling import Settling
+from headgate.controllers.statuses import Settling
 
 NOW = "2026-01-31T08:15:00Z"
 

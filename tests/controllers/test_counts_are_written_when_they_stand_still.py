@@ -8,7 +8,7 @@ from headgate import api
 from headgate.controllers import conditions
 from headgate.controllers.conditions import Finding
 from headgate.controllers.relations import Subject
-from headgate.controllers.settling import LONGEST_S, QUIET_S, Settling
+from headgate.controllers.statuses import LONGEST_S, QUIET_S, Settling
 
 LLM = {"app": "llm"}
 ROUTES = 20

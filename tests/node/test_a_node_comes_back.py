@@ -8,7 +8,7 @@ import pytest
 
 from headgate import api, cluster, node
 from headgate.node import addresses
-from headgate.node.config import node_name
+from headgate.node.registration import node_name
 
 READY = {"httpGet": {"path": "/", "port": 8000}, "periodSeconds": 10}
 

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from headgate import api
-from headgate.node import deployment_status, templates, workloads
-from headgate.node.availability import Counts, count
+from headgate.node import deployment_status, workloads
 from headgate.node.deployment_plan import Wish
 from headgate.node.replicasets import victims
+from headgate.node.workloads import Counts, count
 
 
 def deployment(status: dict[str, Any] | None = None) -> workloads.Deployment:
@@ -97,11 +97,11 @@ def test_unready_then_young_pods_go_first():
 def test_the_same_template_has_the_same_hash():
     """Nulls, empty objects and the hash label itself make no new revision; a changed value does."""
     written = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c"}]}}
-    hashed = templates.content_hash(written)
+    hashed = workloads.content_hash(written)
     from_kubectl = {
         "metadata": {"creationTimestamp": None, "labels": {"app": "x", "pod-template-hash": hashed}},
         "spec": {"containers": [{"name": "c", "resources": {}}]},
     }
-    assert templates.content_hash(from_kubectl) == hashed
-    assert templates.content_hash({**written, "spec": {"containers": [{"name": "d"}]}}) != hashed
-    assert templates.with_hash(written, hashed)["metadata"]["labels"]["pod-template-hash"] == hashed
+    assert workloads.content_hash(from_kubectl) == hashed
+    assert workloads.content_hash({**written, "spec": {"containers": [{"name": "d"}]}}) != hashed
+    assert workloads.with_hash(written, hashed)["metadata"]["labels"]["pod-template-hash"] == hashed

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from headgate import api, cluster
-from headgate.node import deployments, templates
+from headgate.node import deployments, workloads
 
 
 async def until_rolled_out(machine, timeout_s: float = 60.0) -> api.Deployment:
@@ -117,7 +117,7 @@ async def test_a_set_that_could_not_be_made_is_tried_again(machine, deployment_m
     """The status says what is in the way; when that is gone, which nobody tells, the rollout goes on."""
     monkeypatch.setattr(deployments, "_RETRY_S", 0.1)
     stored = await machine.client.create_manifest(deployment_manifest(replicas=1))
-    name = f"web-{templates.content_hash(stored['spec']['template'])}"
+    name = f"web-{workloads.content_hash(stored['spec']['template'])}"
     in_the_way = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -1,7 +1,7 @@
 """A controller counts what it wrote, although its informer lags behind."""
 
 from headgate import api
-from headgate.node.overlay import FORGET_AFTER_S, Overlay
+from headgate.node.workloads import FORGET_AFTER_S, Overlay
 
 
 def pod(uid: str, generation: int = 0) -> api.Pod:

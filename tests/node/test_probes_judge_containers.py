@@ -10,7 +10,7 @@ import pytest
 
 from headgate import api
 from headgate.apiserver import pki
-from headgate.node import probes
+from headgate.node import prober
 from headgate.node.probe_schedule import EAGER_S, ProbeKind, ProbeSchedule
 
 
@@ -20,7 +20,7 @@ def probe(**fields) -> api.Probe:
 
 async def serving(
     answer: bytes, tls: ssl.SSLContext | None = None
-) -> tuple[asyncio.Server, probes.ProbeTarget, list[bytes]]:
+) -> tuple[asyncio.Server, prober.ProbeTarget, list[bytes]]:
     heads: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,7 +31,7 @@ async def serving(
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
-    return server, probes.ProbeTarget("127.0.0.1", {"http": port}), heads
+    return server, prober.ProbeTarget("127.0.0.1", {"http": port}), heads
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ async def test_http_answers_from_200_to_399_are_healthy(answer, healthy):
     """Anything else, and anything that is no HTTP, is not; nothing raises."""
     server, target, _ = await serving(answer)
     async with server:
-        got = await probes.ask(probe(httpGet={"port": "http", "path": "/health"}), target)
+        got = await prober.ask(probe(httpGet={"port": "http", "path": "/health"}), target)
     assert got.healthy is healthy
     assert got.detail
 
@@ -60,7 +60,7 @@ async def test_the_probe_asks_what_it_was_told():
     server, target, heads = await serving(b"HTTP/1.1 200 OK\r\n\r\n")
     headers = [{"name": "Authorization", "value": "Bearer x"}]
     async with server:
-        await probes.ask(
+        await prober.ask(
             probe(httpGet={"port": "http", "path": "/ready?x=1", "httpHeaders": headers}), target
         )
     [head] = heads
@@ -76,9 +76,9 @@ async def test_a_silent_server_is_unhealthy_within_the_timeout():
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    target = probes.ProbeTarget("127.0.0.1", {}, server.sockets[0].getsockname()[1])
+    target = prober.ProbeTarget("127.0.0.1", {}, server.sockets[0].getsockname()[1])
     async with server:
-        answer = await probes.ask(probe(httpGet={"port": 80}, timeoutSeconds=1), target)
+        answer = await prober.ask(probe(httpGet={"port": 80}, timeoutSeconds=1), target)
     assert not answer.healthy
     assert "within 1 s" in answer.detail
 
@@ -88,8 +88,8 @@ async def test_tcp_probes_connect_and_say_what_refused():
     server, target, _ = await serving(b"")
     port = target.ports["http"]
     async with server:
-        assert (await probes.ask(probe(tcpSocket={"port": port}), target)).healthy
-    refused = await probes.ask(probe(tcpSocket={"port": port}), target)
+        assert (await prober.ask(probe(tcpSocket={"port": port}), target)).healthy
+    refused = await prober.ask(probe(tcpSocket={"port": port}), target)
     assert not refused.healthy
     assert str(port) in refused.detail
 
@@ -97,15 +97,15 @@ async def test_tcp_probes_connect_and_say_what_refused():
 @pytest.mark.parametrize("kind", [{"httpGet": {"port": "nope"}}, {}])
 async def test_a_probe_that_cannot_be_asked_is_unhealthy(kind):
     """An unknown port name or a kind of probe that we lack never counts as healthy."""
-    assert not (await probes.ask(probe(**kind), probes.ProbeTarget("127.0.0.1", {}))).healthy
+    assert not (await prober.ask(probe(**kind), prober.ProbeTarget("127.0.0.1", {}))).healthy
 
 
 @pytest.mark.parametrize("port", [0, 65536, 70_000, "70000", "admin"])
 async def test_a_port_that_cannot_be_is_unhealthy(port):
     """It ends neither the probe nor the Pod, and no other port is asked instead."""
-    target = probes.ProbeTarget("127.0.0.1", {"http": 8000})
+    target = prober.ProbeTarget("127.0.0.1", {"http": 8000})
     for action in ("httpGet", "tcpSocket"):
-        got = await probes.ask(probe(**{action: {"port": port}}), target)
+        got = await prober.ask(probe(**{action: {"port": port}}), target)
         assert (got.healthy, str(port) in got.detail) == (False, True)
 
 
@@ -156,10 +156,10 @@ async def test_https_probes_read_no_authorities(tmp_path, monkeypatch):
     tls.load_cert_chain(made.cert, made.key)
     server, target, heads = await serving(b"HTTP/1.1 200 OK\r\n\r\n", tls)
     monkeypatch.delattr(ssl, "create_default_context")
-    probes._unverified.cache_clear()
+    prober._unverified.cache_clear()
     async with server:
         for _ in range(3):
-            got = await probes.ask(probe(httpGet={"port": "http", "scheme": "HTTPS"}), target)
+            got = await prober.ask(probe(httpGet={"port": "http", "scheme": "HTTPS"}), target)
             assert got.healthy, got.detail
     assert len(heads) == 3
-    assert probes._unverified.cache_info().misses == 1
+    assert prober._unverified.cache_info().misses == 1

@@ -8,7 +8,7 @@ from headgate.kubeschema.timestamps import seconds
 from headgate.quota import conditions
 from headgate.quota.conditions import HOLD_S, LimitConditions, due
 from headgate.quota.gateways import FORGET_S, GONE_S, LOOK_S, RENEW_S, Gateways
-from headgate.routing.limits import token_limits
+from headgate.routing.model_routes import token_limits
 
 ADDRESS = "redis:6379"
 NOW = 1_800_000_000.0

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from headgate.telemetry.few_lines import AT_ONCE, EVERY_S, FewLines
+from headgate.telemetry.line_log import AT_ONCE, EVERY_S, FewLines
 
 
 class Clock:

@@ -8,7 +8,6 @@ laptop as in a cluster.
 
 from lightkube.types import CascadeType, PatchType
 
-from headgate.cluster.backoff import Backoff
 from headgate.cluster.client import Client, Json
 from headgate.cluster.errors import (
     AlreadyExists,
@@ -24,10 +23,10 @@ from headgate.cluster.errors import (
 )
 from headgate.cluster.events import EventRecorder, EventStatistics, EventType
 from headgate.cluster.informer import Informer, InformerStatistics, Pacing
-from headgate.cluster.kinds import KubeObject
 from headgate.cluster.kubeconfig import named as kubeconfigs_named
 from headgate.cluster.named import NamedObjects
-from headgate.cluster.store import Change, ChangeKind
+from headgate.cluster.outage import Backoff
+from headgate.cluster.store import Change, ChangeKind, KubeObject
 from headgate.cluster.transport import Answer
 from headgate.cluster.workqueue import DueKeys, WorkQueue, WorkQueueStatistics, run_workers
 

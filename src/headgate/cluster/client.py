@@ -16,8 +16,8 @@ from lightkube.types import CascadeType, PatchType
 from headgate import api
 from headgate.cluster import connection
 from headgate.cluster.errors import ApiError, Gone, Invalid
-from headgate.cluster.kinds import K, KubeObject
 from headgate.cluster.outage import Outage
+from headgate.cluster.store import K, KubeObject
 from headgate.cluster.transport import Answer, Query, Transport
 from headgate.garbage import collector_paused
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headgate import api
 from headgate.cluster.client import Client
 from headgate.cluster.errors import ApiError, NotFound
-from headgate.cluster.kinds import KubeObject
+from headgate.cluster.store import KubeObject
 from headgate.kubeschema import timestamps
 
 log = logging.getLogger(__name__)

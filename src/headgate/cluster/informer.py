@@ -17,11 +17,10 @@ from typing import Generic
 import msgspec
 
 from headgate import api
-from headgate.cluster.backoff import Backoff
 from headgate.cluster.client import PAGE_SIZE, Client
 from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound, Status
-from headgate.cluster.kinds import K
-from headgate.cluster.store import Change, ChangeKind, Handler, Store
+from headgate.cluster.outage import Backoff
+from headgate.cluster.store import Change, ChangeKind, Handler, K, Store
 from headgate.garbage import collector_paused
 
 log = logging.getLogger(__name__)

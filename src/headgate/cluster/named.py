@@ -10,8 +10,7 @@ from typing import Generic
 from headgate import api
 from headgate.cluster.client import Client
 from headgate.cluster.informer import Informer, Pacing
-from headgate.cluster.kinds import K
-from headgate.cluster.store import Handler
+from headgate.cluster.store import Handler, K
 
 
 class NamedObjects(Generic[K]):

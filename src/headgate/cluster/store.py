@@ -1,12 +1,26 @@
-"""What an informer knows, and what changes when it learns more. Synchronous and without I/O."""
+"""What this room asks of a kind: a struct that knows its resource and carries metadata."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from headgate import api
-from headgate.cluster.kinds import K
+
+
+class KubeObject(Protocol):
+    """A top-level Kubernetes object: `api.Pod`, `api.ModelRoute` and their like satisfy it."""
+
+    resource: ClassVar[api.Resource]
+
+    @property
+    def metadata(self) -> api.ObjectMeta: ...
+
+
+K = TypeVar("K", bound=KubeObject)
+"""The kind that a call or an informer is about."""
 
 
 class ChangeKind(StrEnum):

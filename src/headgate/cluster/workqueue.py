@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headgate.cluster.backoff import Backoff
 from headgate.cluster.errors import ApiError
+from headgate.cluster.outage import Backoff
 
 log = logging.getLogger(__name__)
 

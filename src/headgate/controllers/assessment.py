@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from headgate import api, routing
-from headgate.controllers import conditions, findings, forms, inference_findings, relations
+from headgate.controllers import conditions, findings, inference_findings, relations
 from headgate.controllers.object_index import ObjectIndex
 from headgate.controllers.relations import POOLS, InferencePool, Observed
 
@@ -18,7 +18,7 @@ def status_of(obj: Observed, index: ObjectIndex, now: str) -> api.ObservedStatus
 
     Costs as much as the Pods of the pools that are involved.
     """
-    return conditions.observed(forms.said(obj), _findings(obj, index), obj.metadata.generation, now)
+    return conditions.observed(conditions.said(obj), _findings(obj, index), obj.metadata.generation, now)
 
 
 def _findings(obj: Observed, index: ObjectIndex) -> list[conditions.Finding]:

@@ -4,7 +4,7 @@ Decides which Pods exist, where they run and when they are started again. It is 
 Kubernetes API, and nothing else; it hands on Pod statuses with addresses and readiness, Events, and logs.
 """
 
-from headgate.node.config import NodeConfig
+from headgate.node.registration import NodeConfig
 from headgate.node.run import Ready, StateInUseError, run_node
 
 __all__ = ["NodeConfig", "Ready", "StateInUseError", "run_node"]

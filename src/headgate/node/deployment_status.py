@@ -9,9 +9,8 @@ from typing import Any
 
 from headgate import api
 from headgate.kubeschema import timestamps
-from headgate.node.availability import Counts
 from headgate.node.deployment_plan import Wish
-from headgate.node.workloads import Deployment
+from headgate.node.workloads import Counts, Deployment
 
 AVAILABLE = "NewReplicaSetAvailable"
 DEADLINE = "ProgressDeadlineExceeded"

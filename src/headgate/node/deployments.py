@@ -10,7 +10,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.node import availability, deployment_plan, deployment_status, overlay, templates, workloads
+from headgate.node import deployment_plan, deployment_status, workloads
 from headgate.node.workloads import DESIRED, Deployment, ReplicaSet
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class _Member:
     """A ReplicaSet of the Deployment with its Pods."""
 
     replica_set: ReplicaSet
-    counts: availability.Counts
+    counts: workloads.Counts
     pods: int
 
     @property
@@ -64,7 +64,7 @@ class DeploymentController:
         self._sets = sets
         self._pods = pods
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
-        self._overlay: overlay.Overlay[ReplicaSet] = overlay.Overlay()
+        self._overlay: workloads.Overlay[ReplicaSet] = workloads.Overlay()
 
     async def run(self) -> None:
         for informer in (self._deployments, self._sets, self._pods):
@@ -132,11 +132,11 @@ class DeploymentController:
     async def _create_set(self, deployment: Deployment, members: Sequence[_Member]) -> _Member:
         """The set of the Deployment's template, empty at first; its size is the plan's affair."""
         template = deployment.spec.template
-        label = templates.content_hash(template)
+        label = workloads.content_hash(template)
         revision = 1 + max((_revision(member) for member in members), default=0)
         metadata = deployment.metadata
         selector = msgspec.to_builtins(deployment.spec.selector)
-        with_label = templates.with_hash(template, label)
+        with_label = workloads.with_hash(template, label)
         manifest: dict[str, Any] = {
             "apiVersion": ReplicaSet.resource.api_version,
             "kind": ReplicaSet.resource.kind,
@@ -239,7 +239,7 @@ class DeploymentController:
     ) -> float | None:
         wall_s = time.time()
         waits = [wait for member in members if (wait := member.counts.next_available_s) is not None]
-        total = availability.Counts(
+        total = workloads.Counts(
             sum(member.counts.replicas for member in members),
             sum(member.counts.ready for member in members),
             sum(member.counts.available for member in members),
@@ -262,14 +262,14 @@ class DeploymentController:
 
 
 def _member(deployment: Deployment, replica_set: ReplicaSet, pods: Sequence[api.Pod]) -> _Member:
-    counts = availability.count(pods, deployment.spec.min_ready_seconds, time.time())
+    counts = workloads.count(pods, deployment.spec.min_ready_seconds, time.time())
     return _Member(replica_set, counts, len(pods))
 
 
 def _newest(deployment: Deployment, members: Sequence[_Member]) -> _Member | None:
     """The set that has the Deployment's template, whatever it is called."""
-    wanted = templates.content_hash(deployment.spec.template)
-    same = (each for each in members if templates.content_hash(each.replica_set.spec.template) == wanted)
+    wanted = workloads.content_hash(deployment.spec.template)
+    same = (each for each in members if workloads.content_hash(each.replica_set.spec.template) == wanted)
     return next(same, None)
 
 

@@ -20,12 +20,11 @@ from headgate.node import (
     pod_status,
     probe_schedule,
     prober,
-    probes,
     processes,
     status_writer,
     unsupported,
 )
-from headgate.node.config import Identity
+from headgate.node.registration import Identity
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ class PodWorker:
     ) -> None:
         """Probe a running container until it ends."""
 
-        def tell(kind: probe_schedule.ProbeKind, answer: probes.Answer) -> None:
+        def tell(kind: probe_schedule.ProbeKind, answer: prober.Answer) -> None:
             life.probed(spec.name, kind, answer.healthy, answer.detail)
             self._wake.set()
             if not answer.healthy:
@@ -218,12 +217,12 @@ class PodWorker:
         if life.stopping is None and ended.code != 0:
             self._warn("BackOff", f"container {spec.name} ended with exit code {ended.code}")
 
-    def _target(self, spec: api.Container) -> probes.ProbeTarget:
+    def _target(self, spec: api.Container) -> prober.ProbeTarget:
         ports = {each.name: each.container_port for each in spec.ports if each.name}
         server = self._placement.server
         if server is not None:
-            return probes.ProbeTarget(server.host, ports, server.port)
-        return probes.ProbeTarget(self._placement.pod_ip, ports, self._placement.port)
+            return prober.ProbeTarget(server.host, ports, server.port)
+        return prober.ProbeTarget(self._placement.pod_ip, ports, self._placement.port)
 
     async def _launch(self, spec: api.Container, run: int) -> processes.RunningContainer:
         if self._placement.server is not None:

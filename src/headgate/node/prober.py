@@ -1,18 +1,55 @@
-"""Probes one run of a container from its start to its end, and tells each change of verdict."""
+"""Probes one run of a container from its start to its end, and tells each change of verdict.
+
+A probe is one HTTP request or TCP connection, small, bounded in time and size.
+"""
+
+from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from headgate import api
-from headgate.node import probes
 from headgate.node.probe_schedule import ProbeKind, ProbeSchedule
 
-Verdict = Callable[[ProbeKind, probes.Answer], None]
+_MAX_STATUS_LINE = 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question brought; `detail` says what was wrong, or what came back."""
+
+    healthy: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class ProbeTarget:
+    """Where a container listens, as its probes name it."""
+
+    host: str
+    ports: dict[str, int]
+    """Named ports of the container."""
+    port: int | None = None
+    """The one port that stands for all of them, where Pods share an address or a server runs elsewhere."""
+
+    def resolve(self, port: int | str) -> int | None:
+        """The number of a port that a probe gives by number or name; None if there is no such port."""
+        if self.port is not None:
+            return self.port
+        number = int(port) if str(port).isdecimal() else self.ports.get(str(port))
+        return number if number is not None and 0 < number < 65536 else None
+
+
+Verdict = Callable[[ProbeKind, Answer], None]
 
 
 async def probe(
-    container: api.Container, target: probes.ProbeTarget, tell: Verdict, *, liveness: bool = True
+    container: api.Container, target: ProbeTarget, tell: Verdict, *, liveness: bool = True
 ) -> None:
     """All probes of a run: the startup probe first, then the others side by side. Runs until cancelled."""
     if container.startup_probe is not None:
@@ -24,13 +61,91 @@ async def probe(
             tasks.create_task(_follow(ProbeKind.LIVENESS, container.liveness_probe, target, tell))
 
 
-async def _follow(kind: ProbeKind, asked: api.Probe, target: probes.ProbeTarget, tell: Verdict) -> None:
+async def _follow(kind: ProbeKind, asked: api.Probe, target: ProbeTarget, tell: Verdict) -> None:
     """Ask again and again; a startup probe ends with its first verdict."""
     schedule = ProbeSchedule(kind, asked, time.monotonic())
     while True:
         await asyncio.sleep(max(0.0, schedule.next_at - time.monotonic()))
-        answer = await probes.ask(asked, target)
+        answer = await ask(asked, target)
         if schedule.answered(answer.healthy, time.monotonic()):
             tell(kind, answer)
             if kind is ProbeKind.STARTUP:
                 return
+
+
+async def ask(probe: api.Probe, target: ProbeTarget) -> Answer:
+    """One question within the probe's timeout. Any failure is an unhealthy answer, never an exception."""
+    action = probe.http_get or probe.tcp_socket
+    if action is None:
+        return Answer(False, "only httpGet and tcpSocket probes are supported on one machine")
+    port = target.resolve(action.port)
+    if port is None:
+        return Answer(False, f"the container has no port {action.port!r}")
+    host = action.host or target.host
+    try:
+        async with asyncio.timeout(max(probe.timeout_seconds, 1)):
+            if probe.http_get is not None:
+                return await _http_get(probe.http_get, host, port)
+            return await _connect(host, port)
+    except TimeoutError:
+        return Answer(False, f"no answer from {host}:{port} within {max(probe.timeout_seconds, 1)} s")
+    except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+        return Answer(False, f"{host}:{port}: {error or type(error).__name__}")
+
+
+async def _connect(host: str, port: int) -> Answer:
+    _, writer = await asyncio.open_connection(host, port)
+    await _close(writer)
+    return Answer(True, "connected")
+
+
+async def _http_get(action: api.HTTPGetAction, host: str, port: int) -> Answer:
+    tls = _unverified() if action.scheme.upper() == "HTTPS" else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls, limit=_MAX_STATUS_LINE)
+    try:
+        writer.write(_request(action, host, port))
+        status = _status(await reader.readuntil(b"\n"))
+    except asyncio.LimitOverrunError as error:
+        raise ValueError("the answer is not HTTP") from error
+    finally:
+        await _close(writer)
+    return Answer(200 <= status < 400, f"HTTP probe answered {status}")
+
+
+def _request(action: api.HTTPGetAction, host: str, port: int) -> bytes:
+    headers = {
+        "host": f"{host}:{port}",
+        "user-agent": "kube-probe/headgate",
+        "accept": "*/*",
+        "connection": "close",
+    }
+    headers |= {header.name.lower(): header.value for header in action.http_headers}
+    path = action.path if action.path.startswith("/") else f"/{action.path}"
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ValueError("the probe's path or headers hold a line break")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _status(line: bytes) -> int:
+    version, _, rest = line.partition(b" ")
+    code = rest[:3]
+    if not version.startswith(b"HTTP/1.") or not code.isdigit():
+        raise ValueError("the answer is not HTTP")
+    return int(code)
+
+
+@functools.cache  # to make one takes milliseconds
+def _unverified() -> ssl.SSLContext:
+    """Kubernetes' probes don't check certificates: a container's is rarely made for its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which reads no authorities
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Abort instead of a polite end: nothing is owed to the peer, and its FIN may never come."""
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headgate import api, cluster
-from headgate.node import availability, overlay, workloads
+from headgate.node import workloads
 from headgate.node.workloads import ReplicaSet
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ReplicaSetController:
         self._sets = sets
         self._pods = pods
         self._queue: cluster.WorkQueue[api.ObjectKey] = cluster.WorkQueue()
-        self._overlay: overlay.Overlay[api.Pod] = overlay.Overlay()
+        self._overlay: workloads.Overlay[api.Pod] = workloads.Overlay()
 
     async def run(self) -> None:
         await self._sets.wait_synced()
@@ -59,7 +59,7 @@ class ReplicaSetController:
         owned = workloads.owned_by(replica_set.metadata.uid, self._overlay.over(self._pods.items()))
         active = [pod for pod in owned if workloads.is_active(pod)]
         missing = replica_set.spec.replicas - len(active)
-        counts = availability.count(active, replica_set.spec.min_ready_seconds, time.time())
+        counts = workloads.count(active, replica_set.spec.min_ready_seconds, time.time())
         await self._report(replica_set, counts)
         for _ in range(min(missing, _BURST)):
             await self._create(replica_set)
@@ -67,7 +67,7 @@ class ReplicaSetController:
             await self._delete(replica_set, pod)
         if missing > _BURST:
             self._queue.add(key)
-        return overlay.FORGET_AFTER_S if self._overlay.pending else counts.next_available_s
+        return workloads.FORGET_AFTER_S if self._overlay.pending else counts.next_available_s
 
     async def _create(self, replica_set: ReplicaSet) -> None:
         metadata = replica_set.spec.template.get("metadata") or {}
@@ -101,7 +101,7 @@ class ReplicaSetController:
         message = f"Deleted pod: {metadata.name}"
         self._events.record(replica_set, cluster.EventType.NORMAL, "SuccessfulDelete", message)
 
-    async def _report(self, replica_set: ReplicaSet, counts: availability.Counts) -> None:
+    async def _report(self, replica_set: ReplicaSet, counts: workloads.Counts) -> None:
         status = api.ReplicaSetStatus(
             replicas=counts.replicas,
             fully_labeled_replicas=counts.replicas,

@@ -11,16 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import api, cluster
-from headgate.node import (
-    addresses,
-    config,
-    deployments,
-    log_files,
-    logs,
-    processes,
-    registration,
-    replicasets,
-)
+from headgate.node import addresses, deployments, log_files, logs, processes, registration, replicasets
 from headgate.node.agent import Agent
 from headgate.node.pod_worker import Tools
 from headgate.node.workloads import Deployment, ReplicaSet
@@ -48,7 +39,7 @@ class Ready:
 
 
 async def run_node(
-    given: config.NodeConfig,
+    given: registration.NodeConfig,
     *,
     stop: asyncio.Event | None = None,
     on_ready: Callable[[Ready], None] = lambda _: None,
@@ -65,9 +56,12 @@ async def run_node(
 
 
 async def _run(
-    given: config.NodeConfig, client: cluster.Client, stop: asyncio.Event, on_ready: Callable[[Ready], None]
+    given: registration.NodeConfig,
+    client: cluster.Client,
+    stop: asyncio.Event,
+    on_ready: Callable[[Ready], None],
 ) -> None:
-    identity = config.Identity(config.node_name(given))
+    identity = registration.Identity(registration.node_name(given))
     runner = processes.ProcessRunner(given.processes)
     await asyncio.to_thread(runner.end_leftovers)
     log_directory = log_files.LogDirectory(given.logs)

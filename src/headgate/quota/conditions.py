@@ -19,7 +19,8 @@ import msgspec
 from headgate import api, cluster
 from headgate.kubeschema import timestamps
 from headgate.quota.gateways import FIELD_MANAGER, Gateways, Meets
-from headgate.routing.limits import TokenLimits, token_limits
+from headgate.routing.model_routes import token_limits
+from headgate.routing.snapshot import TokenLimits
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from headgate.flow.limits import Claim, LeasedBudget
 from headgate.quota.membership import Membership
 from headgate.quota.transport import Answer, Denied, Refused, Transport, Unreachable
 from headgate.quota.waiter import Waiter, Waiters
-from headgate.telemetry.few_lines import FewLines
+from headgate.telemetry.line_log import FewLines
 
 log = logging.getLogger(__name__)
 

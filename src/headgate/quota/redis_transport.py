@@ -21,7 +21,7 @@ from headgate.lookup import Lookup
 from headgate.quota import redis_acl, redis_members, redis_script
 from headgate.quota.redis_access import NO_REDIS, RedisAccess, explained
 from headgate.quota.transport import Answer, Denied, Refused, Unreachable
-from headgate.telemetry.few_lines import FewLines
+from headgate.telemetry.line_log import FewLines
 
 log = logging.getLogger(__name__)
 

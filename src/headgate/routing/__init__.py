@@ -6,21 +6,19 @@ change. Given a request's model, path and headers, `match` finds its route and r
 dialect an object came from, but for its name.
 """
 
+from headgate.routing.endpoints import is_page_path
 from headgate.routing.explain import Reading, RouteReading, RuleReading, conditions, explain
+from headgate.routing.inference_models import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
 from headgate.routing.inference_pools import InferencePool
 from headgate.routing.inference_pools import models as models_of
 from headgate.routing.inference_pools import named as named_pool
-from headgate.routing.limits import TokenLimits
-from headgate.routing.match import Match, is_named, match
-from headgate.routing.metrics_pages import is_page_path
+from headgate.routing.match import Match, Taker, is_named, match, takers
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
-from headgate.routing.objectives import HEADERS as OBJECTIVE_HEADERS
 from headgate.routing.patterns import InvalidPatternError, TooCostlyError
-from headgate.routing.pools import PoolObject, ref_of, selector_of
+from headgate.routing.phases import DECODES, PREFILLS
+from headgate.routing.pool_inputs import PoolObject, ref_of, selector_of
 from headgate.routing.problems import Problem
-from headgate.routing.role_labels import DECODES, PREFILLS
-from headgate.routing.shadow import Taker, takers
 from headgate.routing.snapshot import (
     EMPTY,
     INFERENCE_MODEL,
@@ -42,6 +40,7 @@ from headgate.routing.snapshot import (
     Snapshot,
     Step,
     Target,
+    TokenLimits,
     name_of,
 )
 from headgate.routing.split import Splits, WeightedSplit

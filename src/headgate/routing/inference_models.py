@@ -1,4 +1,4 @@
-"""From InferenceModels to routes: the oldest for a name in a pool serves, and the others have to wait."""
+"""From InferenceModels to routes, and from InferenceObjectives to the priorities of requests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from headgate.routing import inference_pools
 from headgate.routing.problems import Reporter
 from headgate.routing.snapshot import (
     INFERENCE_MODEL,
+    INFERENCE_OBJECTIVE,
     INFERENCE_POOL,
     INFERENCE_POOL_V1ALPHA1,
     Route,
@@ -17,6 +18,7 @@ from headgate.routing.snapshot import (
     name_of,
 )
 
+# From InferenceModels to routes: the oldest for a name in a pool serves, and the others have to wait.
 MODEL_NAME_IN_USE = "ModelNameInUse"
 REF_NOT_FOUND = "RefNotFound"
 
@@ -84,3 +86,27 @@ def route(model: api.InferenceModel) -> Route:
         uid=model.metadata.uid,
         created=model.metadata.creation_timestamp,
     )
+
+
+HEADERS = (b"x-llm-d-inference-objective", b"x-gateway-inference-objective")
+"""By which a request names the objective that it has; the first that it has counts."""
+
+
+def objective_ref(objective: api.InferenceObjective) -> api.ObjectRef:
+    return api.ObjectRef(INFERENCE_OBJECTIVE, *objective.metadata.key)
+
+
+def pool_of_objective(objective: api.InferenceObjective) -> api.ObjectRef:
+    """The pool that it names, whether or not that exists."""
+    return inference_pools.named(objective.metadata.namespace, objective.spec.pool_ref)
+
+
+def check_objective(
+    objective: api.InferenceObjective, pools: Collection[api.ObjectRef], reporter: Reporter
+) -> None:
+    """Reports a pool that is not among `pools`, which exist."""
+    check_pool(pool_of_objective(objective), pools, reporter)
+
+
+def priority_of(objective: api.InferenceObjective) -> int:
+    return objective.spec.priority or 0

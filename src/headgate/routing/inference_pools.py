@@ -13,7 +13,7 @@ import msgspec
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
 from headgate.api.addresses import Address
-from headgate.routing import endpoints, kv_events, role_labels, tls
+from headgate.routing import endpoints, kv_events, phases, tls
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter
 from headgate.routing.snapshot import (
@@ -83,7 +83,7 @@ def pool(
     ranks = {} if fault else dict(_ranks(ports(source), pods, field, report))
     found = {endpoint: pod for endpoint, (_, pod) in ranks.items()}
     engine = notes.get(marks.ENGINE) or "vLLM"
-    roles = role_labels.of_pool(notes, engine, found, field, report)
+    roles = phases.phases_by_label(notes, engine, found, field, report)
     found = {endpoint: pod for endpoint, pod in found.items() if roles is None or endpoint in roles.roles}
     pages = dict(endpoints.pages(found, field, report))
     has_ranks = len(ports(source)) > 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
 
 from headgate import api
-from headgate.api import marks
-from headgate.routing import engine_arguments
-from headgate.routing.engine_arguments import LAST_PORT, MAX_RANKS
+from headgate.api import core, marks
 from headgate.routing.snapshot import KvEvents
 
 _ADDRESS = re.compile(r"(?:tcp://[^/:\s]*(?:\[[0-9a-fA-F:]*\])?:)?([0-9]{1,5})")
@@ -32,7 +34,7 @@ def kv_events(of_pool: Mapping[str, str], pod: api.Pod) -> KvEvents | None:
     """
     notes = {**of_pool, **pod.metadata.annotations}
     if marks.KV_EVENTS not in notes:
-        return engine_arguments.kv_events(pod.spec.containers)
+        return events_by_arguments(pod.spec.containers)
     if notes[marks.KV_EVENTS] == OFF:
         return None
     port = _port(notes, marks.KV_EVENTS)
@@ -57,3 +59,102 @@ def _port(notes: dict[str, str], annotation: str) -> int | None:
             annotation, f"{text[:64]!r} names no port: it is like tcp://*:5557, as the engine is told"
         )
     return port
+
+
+# Where an engine publishes what is in its KV cache, by the arguments that its container is started with.
+#
+# vLLM and SGLang are told in one option, as JSON. Only what is plain is taken from it: an address that the
+# engine listens at, and as many ranks as it says itself. Where ranks are spread over processes or Pods, an
+# annotation has to say which port belongs to which.
+MAX_CHARACTERS = 32 * 1024
+"""Of all arguments of a container that is looked at: a shell's script may be one of them."""
+MAX_RANKS = 64
+LAST_PORT = 65_535 - MAX_RANKS
+
+_OPTION = "--kv-events-config"
+_NAMED = re.compile(r"--kv[-_]events[-_]config\b")
+_LISTENS = re.compile(r"tcp://(?:\*|\[?::\]?|\$[({]?POD_IP[)}]?):([0-9]{1,5})")
+"""The Pod's own address is where simulated engines listen that share a machine."""
+_RANK_OPTIONS = frozenset({"--data-parallel-size", "-dp", "--dp-size", "--dp"})
+
+
+class _Config(msgspec.Struct):
+    enable_kv_cache_events: bool | None = None
+    publisher: str | None = None
+    endpoint: str = "tcp://*:5557"
+    replay_endpoint: str | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """vLLM has to be told so; SGLang is by the name of the publisher."""
+        enabled = self.enable_kv_cache_events
+        return self.publisher in (None, "zmq") and (enabled or (enabled is None and bool(self.publisher)))
+
+
+_decode = msgspec.json.Decoder(_Config).decode
+
+
+def events_by_arguments(containers: Sequence[core.Container]) -> KvEvents | None:
+    """What the first container says that has the option; None if that is nothing, or not plain."""
+    for container in containers:
+        words = (*container.command, *container.args)
+        if any(map(_NAMED.search, words)):
+            return _published(words) if sum(map(len, words)) <= MAX_CHARACTERS else None
+    return None
+
+
+@lru_cache(maxsize=256)
+def _published(words: tuple[str, ...]) -> KvEvents | None:
+    """Kept, as all Pods of a Deployment are started alike."""
+    given = list(_options(words))
+    options = dict(given)
+    try:
+        config = _decode(options.get(_OPTION, ""))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if [name for name, _ in given].count(_OPTION) > 1:
+        return None  # a script that starts several engines
+    port, ranks = _port_of_address(config.endpoint), _ranks(options)
+    if not config.is_on or port is None or ranks is None:
+        return None
+    return KvEvents(port=port, replay_port=_port_of_address(config.replay_endpoint or ""), ranks=ranks)
+
+
+def _options(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    each = list(_split(words))
+    for n, word in enumerate(each):
+        if word.startswith("-"):
+            name, has_value, value = word.partition("=")
+            following = each[n + 1] if n + 1 < len(each) else ""
+            yield name.replace("_", "-"), value if has_value else following
+
+
+def _split(words: tuple[str, ...]) -> Iterator[str]:
+    """Where a shell is given a script, its words."""
+    for word in words:
+        if not _NAMED.search(word) or _NAMED.match(word):
+            yield word
+        else:
+            try:
+                yield from shlex.split(word.replace("\\\n", " "))
+            except ValueError:  # a quotation without end: the shell would refuse it, too
+                continue
+
+
+def _port_of_address(address: str) -> int | None:
+    found = _LISTENS.fullmatch(address)
+    port = int(found[1]) if found is not None else 0
+    return port if 0 < port <= LAST_PORT else None
+
+
+def _ranks(options: dict[str, str]) -> int | None:
+    """How many publish; None where that is not as plain as one number."""
+    told = {value for name, value in options.items() if name in _RANK_OPTIONS}
+    if (
+        any(name.startswith("--data-parallel") and name not in _RANK_OPTIONS for name in options)
+        or len(told) > 1
+    ):
+        return None
+    text = next(iter(told), "1")
+    ranks = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    return ranks if 0 < ranks <= MAX_RANKS else None

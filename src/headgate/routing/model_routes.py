@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headgate import api
+from headgate.api.kthena_networking import RateLimit
 from headgate.routing import patterns
-from headgate.routing.limits import token_limits
 from headgate.routing.problems import Reporter
-from headgate.routing.snapshot import MODEL_ROUTE, MODEL_SERVER, Route, Rule, Target
+from headgate.routing.snapshot import MODEL_ROUTE, MODEL_SERVER, Route, Rule, Target, TokenLimits
 
 MODEL_SERVER_NOT_FOUND = "ModelServerNotFound"
+UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "month": 30 * 86_400}
 
 
 def ref(source: api.ModelRoute) -> api.ObjectRef:
@@ -74,3 +75,19 @@ def _pattern(condition: api.ModelMatch | None) -> patterns.RequestPattern | None
         model=condition.body.model if condition.body else None,
     )
     return pattern if pattern != patterns.RequestPattern() else None
+
+
+def token_limits(written: RateLimit | None) -> TokenLimits | None:
+    """How many tokens the traffic of a route may use; None where nothing is limited."""
+    if written is None:
+        return None
+    if written.input_tokens_per_unit is None and written.output_tokens_per_unit is None:
+        return None
+    shared = written.global_.redis if written.global_ is not None else None
+    return TokenLimits(
+        input=written.input_tokens_per_unit,
+        output=written.output_tokens_per_unit,
+        unit=written.unit,
+        unit_s=UNITS_S[written.unit],
+        redis_address=shared.address if shared is not None else None,
+    )

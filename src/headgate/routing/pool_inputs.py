@@ -1,17 +1,34 @@
-"""What pools are made from besides their own objects: Pods, Secrets and objectives, filed by the pools that
-they matter to."""
+"""What pools of every dialect have in common, and what they are made from besides their own objects."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Set
+from typing import TypeAlias
 
 from headgate import api
-from headgate.routing import endpoints, objectives, pools, tls
-from headgate.routing.pools import PoolObject
+from headgate.routing import endpoints, inference_models, inference_pools, model_servers, tls
+from headgate.routing.endpoints import Selector
+from headgate.routing.inference_pools import InferencePool
 from headgate.routing.selections import Selections, discard
 
+PoolObject: TypeAlias = api.ModelServer | InferencePool
 
+
+def ref_of(pool: PoolObject) -> api.ObjectRef:
+    """How routing names the object."""
+    return model_servers.ref(pool) if isinstance(pool, api.ModelServer) else inference_pools.ref(pool)
+
+
+def selector_of(pool: PoolObject) -> Selector:
+    """Its namespace, and the labels that its Pods have; without any, it has none."""
+    if isinstance(pool, api.ModelServer):
+        return model_servers.selector(pool)
+    return inference_pools.selector(pool)
+
+
+# What pools are made from besides their own objects: Pods, Secrets and objectives, filed by the pools that
+# they matter to.
 class PoolInputs:
     """Takes changes in any order; each returns the pools that have to be made anew."""
 
@@ -25,7 +42,7 @@ class PoolInputs:
 
     def put_pool(self, key: api.ObjectRef, pool: PoolObject | None) -> None:
         """Takes what a pool selects and names; None for one that is gone."""
-        namespace, labels = pools.selector_of(pool) if pool is not None else ("", {})
+        namespace, labels = selector_of(pool) if pool is not None else ("", {})
         self._pods.select(key, namespace, labels)
         before = self._secret_of.pop(key, None)
         named = tls.authorities_of(pool) if pool is not None else None
@@ -53,10 +70,10 @@ class PoolInputs:
         for objective in (old, new):
             if objective is None:
                 continue
-            pool = objectives.pool_of(objective)
+            pool = inference_models.pool_of_objective(objective)
             touched.add(pool)
             if objective is new:
-                self._priorities[pool][new.metadata.name] = objectives.priority(new)
+                self._priorities[pool][new.metadata.name] = inference_models.priority_of(new)
                 continue
             self._priorities[pool].pop(objective.metadata.name, None)
             if not self._priorities[pool]:

@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 import msgspec
 
 from headgate.api import ObjectRef
-from headgate.routing.limits import TokenLimits
 from headgate.routing.patterns import RequestPattern
 from headgate.routing.problems import Problem
 from headgate.routing.tls import Tls
@@ -165,6 +164,17 @@ class Rule(msgspec.Struct, frozen=True):
     def has_weight(self) -> bool:
         """Whether any target gets a share of its requests."""
         return any(map(_WEIGHT, self.targets))
+
+
+class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens in each unit of time, of all requests of a route together; None is any number."""
+
+    input: int | None = None
+    output: int | None = None
+    unit: str
+    unit_s: int
+    redis_address: str | None = None
+    """host:port of the Redis where all gateways count together; None where each counts for itself."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

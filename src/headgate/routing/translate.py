@@ -17,14 +17,12 @@ from headgate.routing import (
     inference_pools,
     model_routes,
     model_servers,
-    objectives,
     phases,
-    pools,
+    pool_inputs,
     tls,
 )
 from headgate.routing.inference_pools import InferencePool
-from headgate.routing.pool_inputs import PoolInputs
-from headgate.routing.pools import PoolObject
+from headgate.routing.pool_inputs import PoolInputs, PoolObject
 from headgate.routing.problems import Problem, Reporter
 from headgate.routing.route_table import Order, Ordered, ProblemList, RouteTable
 from headgate.routing.selections import discard
@@ -188,7 +186,7 @@ class Translator:
         elif isinstance(source, api.InferenceModel):
             self._model(source, reporter)
         elif isinstance(source, api.InferenceObjective):
-            objectives.check(source, self._sources.keys(), reporter)
+            inference_models.check_objective(source, self._sources.keys(), reporter)
         else:
             changed[key] = self._pool(source, reporter)
         self._problems.put(key, _order(key, source), problems)
@@ -270,7 +268,11 @@ def _named_by(source: Source | None) -> set[api.ObjectKey]:
         return {pool.key for pool in model_routes.pools_of(source)}
     if isinstance(source, api.InferenceModel):
         return {inference_models.pool_of(source).key}
-    return {objectives.pool_of(source).key} if isinstance(source, api.InferenceObjective) else set()
+    return (
+        {inference_models.pool_of_objective(source).key}
+        if isinstance(source, api.InferenceObjective)
+        else set()
+    )
 
 
 def _order(key: api.ObjectRef, source: Source) -> Order:
@@ -297,13 +299,13 @@ def translate(
     """Translates all objects, in any order; of Secrets those that `authorities_of` a pool names."""
     translator = Translator()
     for server in (*servers, *inference.pools):
-        translator.put(pools.ref_of(server), server)
+        translator.put(pool_inputs.ref_of(server), server)
     for route in routes:
         translator.put(model_routes.ref(route), route)
     for model in inference.models:
         translator.put(inference_models.ref(model), model)
     for objective in inference.objectives:
-        translator.put(objectives.ref(objective), objective)
+        translator.put(inference_models.objective_ref(objective), objective)
     for pod in pods:
         translator.put_pod(pod.metadata.key, pod)
     for secret in secrets:

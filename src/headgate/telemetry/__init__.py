@@ -5,10 +5,16 @@ and to standard output.
 """
 
 from headgate.telemetry.build import Build, installed
-from headgate.telemetry.clock import LineFormatter, LogClock
-from headgate.telemetry.line_log import LineHandler, LineLog
-from headgate.telemetry.metrics import Counter, Gauge, Histogram, LabelValues, Registry
-from headgate.telemetry.process import add_log_metrics, add_process_metrics
+from headgate.telemetry.line_log import LineFormatter, LineHandler, LineLog, LogClock
+from headgate.telemetry.metrics import (
+    Counter,
+    Gauge,
+    Histogram,
+    LabelValues,
+    Registry,
+    add_log_metrics,
+    add_process_metrics,
+)
 
 __all__ = [
     "Build",

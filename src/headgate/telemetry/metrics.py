@@ -6,14 +6,18 @@ binds its children once, so a sample here is an addition (0.05 µs) or a bisecti
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Generic, Literal, TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+
+from headgate.telemetry.build import installed
+from headgate.telemetry.line_log import LineHandler
 
 LATENCY_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -209,3 +213,40 @@ class Registry(Collector):
         """The page in the format that the scraper's `Accept` header asks for, and its content type."""
         render, content_type = choose_encoder(accept)
         return render(self._prometheus), content_type
+
+
+# What every process tells of itself: what it is, and what it uses of its machine.
+def add_process_metrics(registry: Registry) -> None:
+    """Adds `headgate_build_info`, and on Linux memory, CPU time, descriptors and start time (`process_*`)."""
+    build = installed()
+    info = Gauge(
+        "headgate_build_info",
+        "Always 1; the labels say what runs; form is compiled or pure (plain Python).",
+        ("version", "python", "form"),
+        over="max",
+    )
+    info.labels(build.version, build.python, build.form).value = 1
+    registry.add(info)
+    registry.include(ProcessCollector(registry=None))
+    add_log_metrics(registry)
+
+
+def add_log_metrics(registry: Registry) -> None:
+    """Adds `headgate_log_lines`, of the log on standard error."""
+    registry.add(
+        Counter(
+            "headgate_log_lines",
+            "Lines of the log on standard error; result is written or dropped (nobody reads them fast "
+            "enough, or the disk is full).",
+            ("result",),
+            _log_lines,
+        )
+    )
+
+
+def _log_lines() -> Iterable[tuple[tuple[str, ...], float]]:
+    counts = [
+        each.lines.statistics() for each in logging.getLogger().handlers if isinstance(each, LineHandler)
+    ]
+    for result in ("written", "dropped"):
+        yield (result,), sum(each[f"lines_{result}"] for each in counts)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 from headgate.fleet.prefix import tiers
 from headgate.fleet.prefix.kv_events import EngineHash
-from headgate.routing.engine_arguments import MAX_RANKS
+from headgate.routing.kv_events import MAX_RANKS
 
 MAX_BLOCKS = 500_000
 """Of one rank; an engine whose accelerator has more is not kept account of."""
