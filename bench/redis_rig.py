@@ -100,9 +100,10 @@ def redis_server(*options: str) -> Iterator[RedisServer]:
 class Way:
     """Listens on a loopback port, and passes on what comes to the Redis at a path and back."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, port: int = 0) -> None:
         self._path = path
-        self.port = 0
+        self.port = port
+        """0 until it is open: any port."""
         self.delay_s = 0.0
         """How long answers take longer than they would."""
         self.cut_after: int | None = None

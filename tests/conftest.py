@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,26 @@ def unused_tcp_port_factory() -> Callable[[], int]:
 @pytest.fixture
 def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
     return unused_tcp_port_factory()
+
+
+@pytest.fixture
+def held_port() -> Iterator[Callable[[], int]]:
+    """Makes ports of 127.0.0.1 that refuse connections whenever the test's own server does not listen there.
+
+    The system gives a port that is merely free to whoever asks for any: to a server of another test, or to
+    the one under test itself. A socket that is bound but does not listen keeps the port. A server can listen
+    there beside it, since both set SO_REUSEADDR, as asyncio does for servers.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def take() -> int:
+            sock = stack.enter_context(socket.socket())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+            return port
+
+        yield take
 
 
 @pytest.fixture

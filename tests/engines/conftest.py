@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -80,13 +79,13 @@ def engine_python():
 
 
 @pytest.fixture(scope="session")
-def vllm(engine_python, tmp_path_factory):
+def vllm(engine_python, tmp_path_factory, unused_tcp_port_factory):
     """vLLM with the tiny model, for all tests."""
     directory = tmp_path_factory.mktemp("model")
     environment = {**os.environ, **ENVIRONMENT}
     environment.pop("PYTHONPATH", None)
     subprocess.run([engine_python, str(MAKER), str(directory)], check=True, env=environment, timeout=START_S)
-    port, events_port, replay_port = _free_ports(3)
+    port, events_port, replay_port = (unused_tcp_port_factory() for _ in range(3))
     published = {
         "enable_kv_cache_events": True,
         "publisher": "zmq",
@@ -116,14 +115,6 @@ def vllm(engine_python, tmp_path_factory):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _free_ports(count):
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in socks:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in socks]
 
 
 def _wait_until_healthy(engine, process):

@@ -105,12 +105,12 @@ class _EndpointConnection(asyncio.Protocol):
 class Endpoint:
     """A scripted HTTP server. Calls are answered by `behave` if it is set, else by the test itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.calls: list[Call] = []
         self.connections: list[_EndpointConnection] = []
         self.behave: Callable[[Call], None] | None = None
         self._unanswered: asyncio.Queue[Call] = asyncio.Queue()
-        self.port = 0
         self.tls: ssl.SSLContext | None = None
 
     async def start(self) -> None:
@@ -123,7 +123,6 @@ class Endpoint:
             backlog=2048,
             ssl=self.tls,
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def called(self, call: Call) -> None:
         self.calls.append(call)
@@ -453,7 +452,7 @@ StartEndpoint = Callable[..., Awaitable[Endpoint]]
 
 
 @pytest.fixture
-async def start_endpoint() -> AsyncIterator[StartEndpoint]:
+async def start_endpoint(held_port: Callable[[], int]) -> AsyncIterator[StartEndpoint]:
     """Starts a scripted endpoint; with an answer, it gives that to every call."""
     started: list[Endpoint] = []
 
@@ -462,7 +461,7 @@ async def start_endpoint() -> AsyncIterator[StartEndpoint]:
         behave: Callable[[Call], None] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> Endpoint:
-        endpoint = Endpoint()
+        endpoint = Endpoint(held_port())
         endpoint.tls = tls
         endpoint.behave = behave
         if answer is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,13 +31,12 @@ async def test_endpoint_is_cut_off(gateway, endpoint, stream, begun, way, eventu
     assert "outcome=client_gone" in gateway.log_lines()[0]
 
 
-async def test_while_connecting(start_gateway, start_endpoint, eventually):
+async def test_while_connecting(start_gateway, eventually):
     """A client that leaves while its endpoint is connected to is forgotten."""
-    full = await start_endpoint()
-    await full.stop()
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", full.port))
+        listener.bind(("127.0.0.1", 0))
         listener.listen(0)
+        full = SimpleNamespace(port=listener.getsockname()[1])
         fillers = [socket.socket() for _ in range(3)]
         for filler in fillers:
             filler.setblocking(False)

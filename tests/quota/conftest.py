@@ -38,9 +38,9 @@ def redis_server() -> Iterator[redis_rig.RedisServer]:
 
 
 @pytest.fixture
-async def way(redis_server) -> AsyncIterator[redis_rig.Way]:
+async def way(redis_server, held_port) -> AsyncIterator[redis_rig.Way]:
     """To an empty Redis."""
-    way = redis_rig.Way(redis_server.path)
+    way = redis_rig.Way(redis_server.path, held_port())
     await way.open()
     transport = RedisTransport(Address.parse(way.address), RedisAccess())
     client = await transport._connect()

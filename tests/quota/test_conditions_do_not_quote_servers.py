@@ -80,13 +80,9 @@ async def test_commands_that_a_server_makes_up_are_left_out():
     assert SECRET.decode().upper() not in shown.upper()
 
 
-async def test_only_what_may_be_tls_hints_at_tls():
+async def test_only_what_may_be_tls_hints_at_tls(held_port):
     """A refused connection is refused with TLS too."""
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    transport = RedisTransport(Address.parse(f"127.0.0.1:{port}"), RedisAccess())
+    transport = RedisTransport(Address("127.0.0.1", held_port()), RedisAccess())
     claim = LeasedBudget("m:input", "member", 100, 60, 0.0, lambda budget: None, 1).claim(0.0)
     with pytest.raises(Unreachable) as caught:
         await transport.exchange([("m:input", claim)], None)

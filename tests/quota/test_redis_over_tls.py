@@ -3,7 +3,6 @@
 import asyncio
 import datetime
 import random
-import socket
 import ssl
 import threading
 
@@ -20,8 +19,6 @@ from headgate.quota.redis_transport import RedisTransport
 from headgate.quota.transport import Unreachable
 
 NOW = datetime.datetime.now(datetime.UTC)
-ATTEMPTS = 5
-"""Another may take the port before Redis does."""
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +36,16 @@ def presence() -> Presence:
     return Presence(turn=1, held=0, weight=0.0)
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
-def port(identity):
+def port(identity, unused_tcp_port_factory):
     """Of a Redis that speaks TLS, and has a user `gateway` who may count limits only."""
     files = "--tls-cert-file", str(identity.cert), "--tls-key-file", str(identity.key)
     files += "--tls-ca-cert-file", str(identity.ca), "--tls-auth-clients", "no"
     user = "gateway on >secret ~kthena:ratelimit:* ~headgate:ratelimit:* +@all"
-    for attempt in range(ATTEMPTS):
-        port = free_port()
-        listen = "--bind", "127.0.0.1", "127.0.0.2", "--tls-port", str(port)
-        try:
-            with redis_rig.redis_server(*listen, *files, "--user", *user.split()):
-                yield port
-            return
-        except RuntimeError:
-            if attempt == ATTEMPTS - 1:
-                raise
+    port = unused_tcp_port_factory()
+    listen = "--bind", "127.0.0.1", "127.0.0.2", "--tls-port", str(port)
+    with redis_rig.redis_server(*listen, *files, "--user", *user.split()):
+        yield port
 
 
 @pytest.fixture

@@ -138,8 +138,10 @@ class Connection(asyncio.Protocol):
 class Endpoint:
     """A scripted HTTP/2 server; calls are answered by `behave` if it is set, else by the test itself."""
 
-    def __init__(self, behave: Callable[[Stream], None] | None, tls: ssl.SSLContext | None, window) -> None:
-        self.behave, self._tls, self.window = behave, tls, window
+    def __init__(
+        self, port: int, behave: Callable[[Stream], None] | None, tls: ssl.SSLContext | None, window
+    ) -> None:
+        self.port, self.behave, self._tls, self.window = port, behave, tls, window
         self.begun: list[Stream] = []
         """Requests of which the head came."""
         self.calls: list[Stream] = []
@@ -148,8 +150,9 @@ class Endpoint:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), "127.0.0.1", 0, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(
+            lambda: Connection(self), "127.0.0.1", self.port, reuse_address=True, ssl=self._tls
+        )
 
     def called(self, stream: Stream) -> None:
         self.calls.append(stream)
@@ -171,12 +174,12 @@ class Endpoint:
 
 
 @pytest.fixture
-async def start_http2_endpoint() -> AsyncIterator[Callable[..., object]]:
+async def start_http2_endpoint(held_port: Callable[[], int]) -> AsyncIterator[Callable[..., object]]:
     """Starts one: `behave` answers its calls, `window` is its initial one for the bodies of requests."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(behave=None, tls=None, window=None) -> Endpoint:
-            endpoint = Endpoint(behave, tls, window)
+            endpoint = Endpoint(held_port(), behave, tls, window)
             await endpoint.start()
             stack.push_async_callback(endpoint.stop)
             return endpoint

@@ -20,9 +20,9 @@ def redis_server() -> Iterator[redis_rig.RedisServer]:
 
 
 @pytest.fixture
-async def way(redis_server, client) -> AsyncIterator[redis_rig.Way]:
+async def way(redis_server, client, held_port) -> AsyncIterator[redis_rig.Way]:
     """To an empty Redis."""
-    way = redis_rig.Way(redis_server.path)
+    way = redis_rig.Way(redis_server.path, held_port())
     await way.open()
     await client.flushall()
     yield way
