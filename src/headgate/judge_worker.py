@@ -18,7 +18,7 @@ import msgspec
 from headgate import helper_process
 from headgate.kubeschema import structural
 from headgate.kubeschema.structural import rules
-from headgate.kubeschema.structural.paths import Path, keyed
+from headgate.kubeschema.structural.errors import Path, keyed
 
 
 class _Task(msgspec.Struct):

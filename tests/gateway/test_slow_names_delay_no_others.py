@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import LeasedBudget
 from headgate.lookup import Lookup
 from headgate.quota.redis_access import RedisAccess

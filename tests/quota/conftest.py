@@ -14,7 +14,7 @@ import uvloop
 
 import redis_rig
 from headgate import quota
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import LeasedBudget
 from headgate.quota.lease_source import LeaseSource
 from headgate.quota.redis_access import RedisAccess

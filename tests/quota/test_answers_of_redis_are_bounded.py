@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.quota import redis_members, redis_script
 from headgate.quota.lease_source import LeaseSource
 from headgate.quota.redis_access import RedisAccess

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import LeasedBudget
 from headgate.quota.conditions import _reasons
 from headgate.quota.redis_access import (

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import Claim, LeasedBudget
 from headgate.quota import redis_members
 from headgate.quota.redis_access import RedisAccess

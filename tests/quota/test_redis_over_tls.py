@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import redis_rig
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.apiserver import pki
 from headgate.flow.limits import Presence
 from headgate.quota import redis_transport

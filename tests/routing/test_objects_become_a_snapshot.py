@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import api, routing
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 
 POOL = api.ObjectRef("ModelServer", "default", "pool")
 

@@ -4,15 +4,7 @@ Decides what a valid object is. It is given plain objects and hands on typed, fr
 error at once. It imports only `kubeschema` of Headgate, so that every other room can speak in its types.
 """
 
-from headgate.api import (
-    gie_v1,
-    gie_v1alpha1,
-    gie_v1alpha2,
-    kthena_networking,
-    kthena_registry,
-    llmd,
-    marks,
-)
+from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, kthena_networking, kthena_registry, llmd, marks
 from headgate.api.apps import (
     Deployment,
     DeploymentCondition,
@@ -24,6 +16,7 @@ from headgate.api.apps import (
     ReplicaSetSpec,
     ReplicaSetStatus,
 )
+from headgate.api.containers import EnvFromSource, EnvVar
 from headgate.api.core import (
     ConfigMap,
     Container,
@@ -50,7 +43,6 @@ from headgate.api.core import (
     ServiceAccount,
 )
 from headgate.api.definitions import builtin_definitions, custom_definitions
-from headgate.api.environment import EnvFromSource, EnvVar
 from headgate.api.extensions import CustomResourceDefinition
 from headgate.api.gie_v1alpha1 import InferenceModel
 from headgate.api.gie_v1alpha2 import InferenceObjective
@@ -69,8 +61,15 @@ from headgate.api.kthena_networking import (
 )
 from headgate.api.kthena_registry import AutoscalingPolicy, AutoscalingPolicyBinding, Model
 from headgate.api.llmd import VariantAutoscaling
-from headgate.api.meta import Condition, LabelSelector, ObjectKey, ObjectMeta, ObjectRef, OwnerReference
-from headgate.api.resources import Resource
+from headgate.api.meta import (
+    Condition,
+    LabelSelector,
+    ObjectKey,
+    ObjectMeta,
+    ObjectRef,
+    OwnerReference,
+    Resource,
+)
 
 __all__ = [
     "AutoscalingPolicy",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from headgate.api.core import IntOrString, PodSpec
-from headgate.api.meta import Condition, LabelSelector, ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import Condition, LabelSelector, ObjectMeta, Part, Resource, described
 
 _BY_TYPE = {"x-kubernetes-patch-merge-key": "type", "x-kubernetes-patch-strategy": "merge"}
 _INT_OR_STRING = {"x-kubernetes-int-or-string": True}

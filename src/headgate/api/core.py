@@ -9,10 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from headgate.api.environment import EnvFromSource, EnvVar
-from headgate.api.meta import Condition, ObjectMeta, Part, described
-from headgate.api.placement import Affinity, ResourceRequirements, Toleration
-from headgate.api.resources import Resource
+from headgate.api.containers import Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration
+from headgate.api.meta import Condition, ObjectMeta, Part, Resource, described
 
 IntOrString = int | str
 

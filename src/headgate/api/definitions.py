@@ -25,7 +25,7 @@ from headgate.api import (
     kubernetes,
     llmd,
 )
-from headgate.api.resources import Resource
+from headgate.api.meta import Resource
 from headgate.kubeschema import schema
 
 Column = tuple[str, str, str, int]

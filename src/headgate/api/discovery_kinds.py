@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from headgate.api.core import ObjectReference
-from headgate.api.meta import ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import ObjectMeta, Part, Resource, described
 
 
 class EndpointsPort(Part, frozen=True, kw_only=True):

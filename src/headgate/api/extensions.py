@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import field
 
-from headgate.api.meta import Condition, ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import Condition, ObjectMeta, Part, Resource, described
 
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 

@@ -10,10 +10,21 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
-from headgate.api.references import CONTROLLER_NAME, KIND, LABEL_KEYS, LABEL_VALUE, NAMESPACE, OBJECT_NAME
-from headgate.api.references import GROUP as GROUP_NAME
-from headgate.api.resources import Resource
+from headgate.api.meta import (
+    BY_TYPE,
+    CONTROLLER_NAME,
+    KIND,
+    LABEL_KEYS,
+    LABEL_VALUE,
+    NAMESPACE,
+    OBJECT_NAME,
+    Condition,
+    ObjectMeta,
+    Part,
+    Resource,
+    described,
+)
+from headgate.api.meta import GROUP as GROUP_NAME
 
 GROUP, VERSION = "inference.networking.k8s.io", "v1"
 

@@ -9,10 +9,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
-from headgate.api.references import GROUP as GROUP_NAME
-from headgate.api.references import KIND, OBJECT_NAME
-from headgate.api.resources import Resource
+from headgate.api.meta import BY_TYPE, KIND, OBJECT_NAME, Condition, ObjectMeta, Part, Resource, described
+from headgate.api.meta import GROUP as GROUP_NAME
 
 GROUP, VERSION = "inference.networking.x-k8s.io", "v1alpha2"
 

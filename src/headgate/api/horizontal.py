@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from headgate.api.meta import Condition, ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import Condition, ObjectMeta, Part, Resource, described
 
 _BY_TYPE = {"x-kubernetes-patch-merge-key": "type", "x-kubernetes-patch-strategy": "merge"}
 

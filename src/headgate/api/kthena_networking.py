@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, Resource, described
 from headgate.kubeschema import duration
 
 GROUP, VERSION = "networking.volcano.sh", "v1alpha1"

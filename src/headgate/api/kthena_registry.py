@@ -11,12 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from headgate.api.containers import Affinity, EnvFromSource, EnvVar, ResourceRequirements
 from headgate.api.core import LocalObjectReference, ObjectReference
-from headgate.api.environment import EnvFromSource, EnvVar
 from headgate.api.kthena_networking import ModelMatch, ObservedStatus
-from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
-from headgate.api.placement import Affinity, ResourceRequirements
-from headgate.api.resources import Resource
+from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, Resource, described
 from headgate.kubeschema import duration, quantity
 
 GROUP, VERSION = "registry.volcano.sh", "v1alpha1"

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
-from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, described
-from headgate.api.resources import Resource
+from headgate.api.meta import BY_TYPE, Condition, ObjectMeta, Part, Resource, described
 
 GROUP, VERSION = "llmd.ai", "v1alpha1"
 

@@ -1,4 +1,11 @@
-"""Labels and annotations that Headgate reads and writes, and the well-known ones of Kubernetes."""
+"""Labels and annotations that Headgate reads and writes, what they may say, and those of Kubernetes."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 DOMAIN = "headgate.dev/"
 """What the names of Headgate's own begin with."""
@@ -109,3 +116,97 @@ POD_TEMPLATE_HASH = "pod-template-hash"
 
 REVISION = "deployment.kubernetes.io/revision"
 """On Deployments and ReplicaSets: the number of the rollout."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is; without a port, whoever connects knows it."""
+
+    host: str
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`host`, `host:port`, `v6`, `[v6]` or `[v6]:port`. Raises ValueError, which says what to write."""
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
+            host, port, colon = text.strip(), "", ""
+        host = host.removeprefix("[").removesuffix("]")
+        is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+        if not host or set(host) & set("/@? \t[]") or (colon and not is_port):
+            raise ValueError(f"{text!r} is not an address; write host or host:port, without a scheme or path")
+        return cls(host, int(port) if port else None)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+# How endpoints that speak https are verified, as annotations of their ModelServer or InferencePool say.
+CA_KEY = "ca.crt"
+"""The key of a Secret that has certificates of authorities, unless another is named."""
+
+ANNOTATIONS = (TLS_AUTHORITIES, TLS_SERVER_NAME, TLS_INSECURE)
+
+_SECRET_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+
+
+class InvalidAnnotationError(ValueError):
+    """An annotation that says nothing clear; `annotation` is its key."""
+
+    def __init__(self, annotation: str, message: str) -> None:
+        super().__init__(message)
+        self.annotation = annotation
+
+
+def protocol(annotations: Mapping[str, str]) -> str:
+    """What endpoints of an InferencePool speak, http or https. Raises InvalidAnnotationError."""
+    given = annotations.get(PROTOCOL, "http")
+    if given not in ("http", "https"):
+        raise InvalidAnnotationError(PROTOCOL, f"{given[:64]!r} is neither http nor https")
+    return given
+
+
+@dataclass(frozen=True)
+class EndpointTls:
+    """What is asked of the certificates of endpoints."""
+
+    secret: str = ""
+    """Name of the Secret that has the authorities; empty for those of the system."""
+    key: str = CA_KEY
+    server_name: str = ""
+    """The name that they must have; empty for the address of the endpoint."""
+    insecure: bool = False
+
+    @classmethod
+    def parse(cls, annotations: Mapping[str, str]) -> EndpointTls:
+        """Raises InvalidAnnotationError, which says what to write."""
+        secret, key = "", CA_KEY
+        named = annotations.get(TLS_AUTHORITIES)
+        if named is not None:
+            secret, _, key = named.partition("/")
+            key = key or CA_KEY
+            if not _SECRET_NAME.fullmatch(secret) or not _SECRET_KEY.fullmatch(key):
+                told = f"{named!r} is not the name of a Secret; write `secret` or `secret/key`"
+                raise InvalidAnnotationError(TLS_AUTHORITIES, told)
+        name = annotations.get(TLS_SERVER_NAME, "")
+        if name and not _is_host(name):
+            raise InvalidAnnotationError(TLS_SERVER_NAME, f"{name!r} is no DNS name and no address")
+        insecure = annotations.get(TLS_INSECURE, "false")
+        if insecure not in ("true", "false"):
+            raise InvalidAnnotationError(TLS_INSECURE, f'{insecure!r} is neither "true" nor "false"')
+        if insecure == "true" and secret:
+            told = f'"true" contradicts {TLS_AUTHORITIES}: remove one of them'
+            raise InvalidAnnotationError(TLS_INSECURE, told)
+        return cls(secret, key, name, insecure == "true")
+
+
+def _is_host(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _HOST_NAME.fullmatch(name) is not None
+    return True

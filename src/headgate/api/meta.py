@@ -1,15 +1,49 @@
-"""What every Kubernetes object carries: the struct conventions of this room, metadata and conditions.
-
-An object is a frozen struct with camelCase wire names; fields that hold their default are left out
-when it is encoded, and fields that we don't know are ignored when it is decoded.
-"""
+"""Where a kind lives on a Kubernetes API server: its group, version, plural and URL paths."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Meta
+
+
+# Where a kind lives on a Kubernetes API server: its group, version, plural and URL paths.
+class Resource(msgspec.Struct, frozen=True):
+    """The address of one kind: `Resource("apps", "v1", "Deployment", "deployments")`."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """The value of an object's `apiVersion`: "v1" for the core group, else "group/version"."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified_name(self) -> str:
+        """The plural with its group, as `kubectl` and CRD names write it: "deployments.apps"."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The URL path of the collection, of one object, or of its subresource.
+
+        Without a namespace a namespaced resource gives the path of all namespaces.
+        """
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace is not None and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(name)
+        if subresource is not None:
+            parts.append(subresource)
+        return "/".join(parts)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -176,3 +210,61 @@ class Condition(Part, frozen=True, kw_only=True):
         """The condition with its time, given the one before it: the time moves with the status only."""
         kept = old.last_transition_time if old is not None and old.status == self.status else None
         return msgspec.structs.replace(self, last_transition_time=kept or now)
+
+
+# How objects name one another: the schemas of names, kinds, groups and labels that references are made of.
+#
+# They are those of the Gateway API, which all kinds of the inference extension share. The limits are for
+# the API server; decoding doesn't repeat them.
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+
+GROUP: Final[dict[str, Any]] = {"maxLength": 253, "pattern": rf"^$|^{_DNS_LABEL}(\.{_DNS_LABEL})*$"}
+"""An API group; the empty one is the core group."""
+
+KIND: Final[dict[str, Any]] = {
+    "minLength": 1,
+    "maxLength": 63,
+    "pattern": "^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$",
+}
+"""A kind, such as Service."""
+
+OBJECT_NAME: Final[dict[str, Any]] = {"minLength": 1, "maxLength": 253}
+"""The name of an object of any kind."""
+
+NAMESPACE: Final[dict[str, Any]] = {"minLength": 1, "maxLength": 63, "pattern": f"^{_DNS_LABEL}$"}
+"""The name of a namespace."""
+
+CONTROLLER_NAME: Final[dict[str, Any]] = {
+    "minLength": 1,
+    "maxLength": 253,
+    "pattern": rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$",
+}
+"""A controller as a domain and a path: "headgate.dev/gateway"."""
+
+LABEL_VALUE: Final[dict[str, Any]] = {
+    "minLength": 0,
+    "maxLength": 63,
+    "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
+}
+"""The value of a label; it may be empty."""
+
+LABEL_KEYS: Final[dict[str, Any]] = {
+    "x-kubernetes-validations": [
+        {"rule": "self.all(key, size(key) <= 253)", "message": "a label key has at most 253 characters"},
+        {
+            "rule": "self.all(key, key.matches('^(.*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
+            "message": "the name in a label key has 1 to 63 letters, digits, '-', '_' or '.', and begins and "
+            "ends with a letter or digit",
+        },
+        {
+            "rule": r"self.all(key, key.matches("
+            r"'^([a-z0-9](-*[a-z0-9])*(\\.[a-z0-9](-*[a-z0-9])*)*/)?[^/]*$'))",
+            "message": "what stands before '/' in a label key must be a DNS name in lower case",
+        },
+    ]
+}
+"""A map whose keys are keys of labels. Structural schemas can't describe keys, so these are rules.
+
+They are three and short, because an API server estimates what each costs for as many keys as fit into a
+request, and refuses a definition with a rule that could cost too much.
+"""

@@ -16,8 +16,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from headgate.api import gie_v1, gie_v1alpha1, marks
-from headgate.api.meta import Condition, ObjectMeta, Part
-from headgate.api.resources import Resource
+from headgate.api.meta import Condition, ObjectMeta, Part, Resource
 
 __all__ = ["ConversionError", "to_v1", "to_v1alpha1"]
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 
 from headgate.api import marks
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.node.environment import ContainerConfigError
 from headgate.node.processes import Exit
 

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate import api, cluster
 from headgate.api import marks
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.node import (
     environment,
     external,

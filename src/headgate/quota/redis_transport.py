@@ -15,7 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import Claim, Presence, Standing
 from headgate.lookup import Lookup
 from headgate.quota import redis_acl, redis_members, redis_script

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate import routing
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import Budget, Direction, LeasedBudget, LocalBudget, RouteLimit
 from headgate.quota.lease_source import LeaseSource
 from headgate.quota.redis_access import RedisAccess

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from headgate import api
 from headgate.api import marks
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.routing import kv_events
 from headgate.routing.problems import INVALID_ADDRESS, INVALID_ANNOTATION, Report
 from headgate.routing.snapshot import Endpoint, KvEvents, MetricsPage

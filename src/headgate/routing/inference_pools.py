@@ -12,7 +12,7 @@ import msgspec
 
 from headgate import api
 from headgate.api import gie_v1, gie_v1alpha1, gie_v1alpha2, marks
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.routing import endpoints, kv_events, phases, tls
 from headgate.routing.endpoints import Selector
 from headgate.routing.problems import INVALID_ANNOTATION, Report, Reporter

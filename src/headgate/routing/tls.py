@@ -15,8 +15,8 @@ from typing import TypeAlias
 import msgspec
 
 from headgate import api
-from headgate.api import endpoint_tls, gie_v1, gie_v1alpha1, marks
-from headgate.api.endpoint_tls import EndpointTls, InvalidAnnotationError
+from headgate.api import gie_v1, gie_v1alpha1, marks
+from headgate.api.marks import EndpointTls, InvalidAnnotationError
 from headgate.routing.problems import INVALID_ANNOTATION
 
 SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
@@ -80,7 +80,7 @@ def _asked(pool: PoolObject) -> EndpointTls | None:
         port = pool.spec.workload_port
         is_https = port is not None and port.protocol == "https"
     else:
-        is_https = endpoint_tls.protocol(notes) == "https"
+        is_https = marks.protocol(notes) == "https"
     return EndpointTls.parse(notes) if is_https else None
 
 

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from headgate import routing
-from headgate.api.addresses import Address
+from headgate.api.marks import Address
 from headgate.flow.limits import Presence
 from headgate.gateway import GatewaySettings
 from headgate.gateway.connections import EndpointConnections

@@ -8,11 +8,11 @@ server asks on every write, `headgate validate` for a set of files.
 
 from headgate.api.admission.findings import MAX_WARNINGS, Findings, merged
 from headgate.api.admission.index_keys import INDEXED, IndexKey
-from headgate.api.admission.overlaps import SAME_PODS
 from headgate.api.admission.raw_manifest import errors as errors_of_written
 from headgate.api.admission.raw_manifest import warnings as warnings_of_written
 from headgate.api.admission.references import MANY, NOBODY, Filed, Gathered, Index, View
 from headgate.api.admission.rules import KINDS, check, default
+from headgate.api.admission.selectors import SAME_PODS
 
 __all__ = [
     "INDEXED",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
-from headgate.api.admission import quantities
+from headgate.kubeschema import quantity
+
+__all__ = ["default_pod", "default_template"]
 
 Object = dict[str, Any]
 
@@ -15,7 +19,7 @@ _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 def default_deployment(deployment: Object) -> None:
     """A rollout replaces a quarter of the Pods at a time."""
-    quantities.default_template(deployment)
+    default_template(deployment)
     spec = deployment.get("spec")
     strategy = _part(spec, "strategy")
     _fill(strategy, {"type": "RollingUpdate"})
@@ -51,3 +55,74 @@ def _fill(part: Object | None, defaults: Object) -> None:
     for name, value in defaults.items():
         if part is not None and part.get(name) is None:
             part[name] = value
+
+
+# Quantities of containers in the form that Kubernetes stores: canonical, and no finer than a thousandth.
+#
+# It reads the objects of its own kinds into quantities and writes them out again: `cpu: 0.5` is stored as
+# 500m, 1024Mi as 1Gi. What is no quantity stays as it is, for the schema to report.
+_MILLI = -3
+
+
+def default_pod(pod: Object) -> None:
+    """Brings quantities into form; what is limited and not requested is requested as well."""
+    for resources in _resources(pod.get("spec")):
+        limits = _store(resources, "limits")
+        _store(resources, "requests")
+        requests = resources.get("requests") or {}
+        if limits and isinstance(requests, dict):
+            resources["requests"] = limits | requests
+
+
+def default_template(workload: Object) -> None:
+    """Brings quantities in the template of a Deployment or ReplicaSet into form."""
+    spec = workload.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    for resources in _resources(template.get("spec") if isinstance(template, dict) else None):
+        _store(resources, "limits")
+        _store(resources, "requests")
+
+
+def _resources(spec: object) -> Iterator[Object]:
+    for kind in ("initContainers", "containers"):
+        containers = spec.get(kind) if isinstance(spec, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            resources = container.get("resources") if isinstance(container, dict) else None
+            if isinstance(resources, dict):
+                yield resources
+
+
+def _store(resources: Object, kind: str) -> dict[str, str]:
+    """Writes the amounts of a kind anew, and returns them."""
+    amounts = resources.get(kind)
+    if not isinstance(amounts, dict):
+        return {}
+    stored = {name: text for name, amount in amounts.items() if (text := _text(amount)) is not None}
+    amounts.update(stored)
+    return stored
+
+
+def _text(amount: object) -> str | None:
+    """How Kubernetes stores it; None if it is no quantity."""
+    if isinstance(amount, bool) or not isinstance(amount, str | int | float):
+        return None
+    text = str(amount).strip()
+    return _short_text(text) if len(text) <= _SHORT else _canonical(text)
+
+
+_SHORT = 32
+
+
+@functools.lru_cache(maxsize=1024)
+def _short_text(text: str) -> str | None:
+    return _canonical(text)
+
+
+def _canonical(text: str) -> str | None:
+    try:
+        found = quantity.parse(text)
+    except quantity.QuantityError:
+        return None
+    if found.exponent < _MILLI:
+        found = quantity.Quantity(found.rounded_up(_MILLI), _MILLI, found.format)
+    return str(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headgate.api.admission import competing_routes, conflicts, names, rule_order, string_matches
+from headgate.api.admission import competing_routes, names, references, string_matches
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
@@ -101,8 +101,12 @@ def _check_order(rules: FieldCursor, found: Findings) -> None:
     earlier: list[FieldCursor] = []
     seen: dict[str, FieldCursor] = {}
     for rule in rules.items():
-        if (cover := rule_order.covering(earlier, rule)) is not None:
-            every = "every request" if rule_order.is_catch_all(cover) else "every request that this one would"
+        if (cover := competing_routes.covering(earlier, rule)) is not None:
+            every = (
+                "every request"
+                if competing_routes.is_catch_all(cover)
+                else "every request that this one would"
+            )
             found.warn(rule, f"can never match: {_called(cover)} comes first and matches {every}")
         earlier.append(rule)
         if (name := rule["name"].text) and name in seen:
@@ -142,7 +146,7 @@ def _check_targets(route: FieldCursor, targets: FieldCursor, others: View, found
 
 
 def _check_server(route: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
-    key = ObjectKey(conflicts.key_of(route).namespace, name.text or "")
+    key = ObjectKey(references.key_of(route).namespace, name.text or "")
     if others.get(GROUP, "ModelServer", key) is not None:
         return
     told = f"there is no ModelServer {key}{others.among}; requests for it fail until there is"

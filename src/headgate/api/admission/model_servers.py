@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headgate.api import marks
-from headgate.api.admission import durations, endpoint_tls, names, overlaps, own_annotations, selectors
+from headgate.api.admission import durations, names, selectors
+from headgate.api.admission.annotations import warn_of_own, warn_of_tls
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
@@ -29,8 +30,8 @@ def check(server: FieldCursor, old: FieldCursor | None, others: View, found: Fin
     annotations = server.at("metadata.annotations")
     _warn_of_annotations(annotations, selector["pdGroup"], found)
     is_https = spec["workloadPort"].get("protocol") == "https"
-    endpoint_tls.warn(annotations, is_https=is_https, needed="workloadPort.protocol https", found=found)
-    overlaps.warn("networking.volcano.sh", "ModelServer", server, labels, others, found)
+    warn_of_tls(annotations, is_https=is_https, needed="workloadPort.protocol https", found=found)
+    selectors.warn_of_overlaps("networking.volcano.sh", "ModelServer", server, labels, others, found)
 
 
 def _check_roles(group: FieldCursor, common: dict[str, str], found: Findings) -> None:
@@ -63,7 +64,7 @@ def _warn_of_double_roles(prefill: FieldCursor, decode: FieldCursor, found: Find
 
 def _warn_of_annotations(annotations: FieldCursor, pairs: FieldCursor, found: Findings) -> None:
     """Of ours, those that nobody reads, or that have no effect here."""
-    own_annotations.warn("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
+    warn_of_own("ModelServers", annotations, marks.OF_MODEL_SERVERS, found)
     if marks.REMOTE_PREFILL_TOKENS in annotations.texts and not pairs.present:
         told = "has no effect without workloadSelector.pdGroup"
         found.warn(annotations.key(marks.REMOTE_PREFILL_TOKENS), told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.admission import autoscaling, conflicts, durations, index_keys, model_routes, resources
+from headgate.api.admission import autoscaling, durations, index_keys, model_routes, pods, references
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
@@ -82,7 +82,7 @@ def _check_workers(backend: FieldCursor, found: Findings) -> None:
         for field in ("replicas", "pods"):
             if worker[field].integer == 0:
                 found.warn(worker[field], "is 0: nothing runs for this worker")
-        resources.check(worker["resources"], found)
+        pods.check_resources(worker["resources"], found)
         role = worker["type"]
         if kind in _ALONE and role.text in ("prefill", "decode", "controller", "coordinator"):
             found.invalid(role, f"must be server in a backend of type {kind}")
@@ -160,7 +160,7 @@ def _check_own_policies(spec: FieldCursor, backends: list[FieldCursor], found: F
 
 
 def _check_other_models(model: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
-    own = conflicts.key_of(model)
+    own = references.key_of(model)
     for other in others.filed(index_keys.IndexKey(index_keys.MODEL, (name.text or "",)))[:4]:
         is_mine = other.key == own and other.kind in (KIND, "ModelRoute")  # its route has its name
         if not is_mine:

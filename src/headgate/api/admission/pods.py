@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.admission import names, pod_changes, probes, resources
+from headgate.api.admission import names, pod_changes
 from headgate.api.admission.field_cursor import FieldCursor, whole
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
+from headgate.kubeschema import quantity
 
-__all__ = ["at_least", "check", "check_spec", "warn_of_name"]
+__all__ = [
+    "at_least",
+    "check",
+    "check_port_number",
+    "check_port_reference",
+    "check_resources",
+    "check_spec",
+    "warn_of_name",
+]
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_INT32 = 2**31 - 1
@@ -43,7 +52,7 @@ def check_spec(spec: FieldCursor, found: Findings) -> None:
     volumes = {volume["name"].text for volume in spec["volumes"].items()}
     for container in spec["containers"].items():
         _check_container(container, volumes, found)
-        probes.check(container, found)
+        check_probes(container, found)
     for container in spec["initContainers"].items():
         _check_container(container, volumes, found)
 
@@ -62,7 +71,7 @@ def _check_container(container: FieldCursor, volumes: set[str | None], found: Fi
         for complaint in names.dns_label(name.text):
             found.invalid(name, complaint)
     _check_ports(container["ports"], found)
-    resources.check(container["resources"], found)
+    check_resources(container["resources"], found)
     _check_environment(container["env"], found)
     for mount in container["volumeMounts"].items():
         _check_mount(mount, volumes, found)
@@ -77,7 +86,7 @@ def _check_ports(ports: FieldCursor, found: Findings) -> None:
             found.required(port["containerPort"])
         for given in ("containerPort", "hostPort"):
             if whole(port.get(given)):
-                probes.check_port_number(port[given], found)
+                check_port_number(port[given], found)
         if name := port["name"].text:
             for complaint in names.port_name(name):
                 found.invalid(port["name"], complaint)
@@ -127,3 +136,93 @@ def _repeated(items: FieldCursor, *fields: str) -> Iterator[tuple[FieldCursor, F
         if item[fields[0]].present and identity in seen:
             yield seen[identity], item
         seen.setdefault(identity, item)
+
+
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+_SCHEMES = ("HTTP", "HTTPS")
+
+
+def check_probes(container: FieldCursor, found: Findings) -> None:
+    """Judges the three probes of a container."""
+    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if kind not in container.mapping:
+            continue
+        probe = container[kind]
+        _check_handler(probe, found)
+        for field in _NUMBERS:
+            if (whole(probe.get(field)) or 0) < 0:
+                found.invalid(probe[field], "must be greater than or equal to 0")
+        if kind != "readinessProbe" and (whole(probe.get("successThreshold")) or 0) > 1:
+            found.invalid(probe["successThreshold"], "must be 1")
+
+
+def _check_handler(probe: FieldCursor, found: Findings) -> None:
+    handlers = [probe[name] for name in _HANDLERS if probe.get(name) is not None]
+    if not handlers:
+        found.required(probe, "must specify a handler type")
+    for extra in handlers[1:]:
+        found.forbidden(extra, "may not specify more than 1 handler type")
+    for handler in handlers:
+        check_port_reference(handler["port"], found)
+        scheme = handler["scheme"]
+        if scheme.text is not None and scheme.text not in _SCHEMES:
+            found.unsupported(scheme, _SCHEMES)
+
+
+def check_port_reference(port: FieldCursor, found: Findings) -> None:
+    """The number or the name of a port."""
+    if port.text is not None:
+        for complaint in names.port_name(port.text):
+            found.invalid(port, complaint)
+    else:
+        check_port_number(port, found)
+
+
+def check_port_number(port: FieldCursor, found: Findings) -> None:
+    """A port that something can listen on."""
+    if port.integer is not None and not 1 <= port.integer <= 65535:
+        found.invalid(port, "must be between 1 and 65535, inclusive")
+
+
+_OVERCOMMITTED = frozenset({"cpu", "memory", "ephemeral-storage"})
+"""Resources of which more may be allowed than is kept free; of all others exactly as much."""
+
+
+def check_resources(resources: FieldCursor, found: Findings) -> None:
+    """Refuses negative amounts, and requests above their limits."""
+    if not resources.value:
+        return
+    limits, requests = resources["limits"], resources["requests"]
+    for kind in (limits, requests):
+        for name, amount in kind.mapping.items():
+            parsed = _amount(amount)
+            if parsed is not None and parsed.unscaled < 0:
+                found.invalid(kind.key(name), "must be greater than or equal to 0", str(amount))
+    for name, request in requests.mapping.items():
+        limit = limits.mapping.get(name)
+        if request == limit:
+            continue
+        least, most = _amount(request), _amount(limit)
+        if least is None or most is None:
+            continue
+        if name not in _OVERCOMMITTED and least != most:
+            found.invalid(requests, f"must be equal to {name} limit of {limit}", str(request))
+        elif least > most:
+            found.invalid(requests, f"must be less than or equal to {name} limit of {limit}", str(request))
+
+
+def _amount(value: object) -> quantity.Quantity | None:
+    amount = value if isinstance(value, str) else whole(value)
+    if amount is None:
+        return None
+    try:
+        return quantity.parse(amount)
+    except quantity.QuantityError:
+        return None

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from headgate.api import marks
-from headgate.api.admission import (
-    conflicts,
-    endpoint_tls,
-    index_keys,
-    names,
-    overlaps,
-    own_annotations,
-    rule_order,
-    selectors,
-    targets,
-)
+from headgate.api.admission import competing_routes, index_keys, names, references, selectors
+from headgate.api.admission.annotations import warn_of_own, warn_of_tls
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.index_keys import NAMED, IndexKey
 from headgate.api.admission.references import Filed, View
-from headgate.api.endpoint_tls import InvalidAnnotationError, protocol
 from headgate.api.kthena_networking import CONNECTORS
+from headgate.api.marks import InvalidAnnotationError, protocol
 from headgate.api.meta import ObjectKey
 
 __all__ = ["check_inference_model", "check_objective", "check_pool", "check_pool_v1"]
@@ -36,7 +27,7 @@ def check_pool(pool: FieldCursor, old: FieldCursor | None, others: View, found: 
     if port.integer == 0:
         found.warn(port, "0 is no port: no endpoint can be reached")
     _check_annotations(pool.at("metadata.annotations"), found)
-    overlaps.warn(OLD_GROUP, "InferencePool", pool, selector, others, found)
+    selectors.warn_of_overlaps(OLD_GROUP, "InferencePool", pool, selector, others, found)
 
 
 def check_pool_v1(pool: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
@@ -45,11 +36,11 @@ def check_pool_v1(pool: FieldCursor, old: FieldCursor | None, others: View, foun
     selectors.warn_of_labels(labels, found)
     _check_picker(pool, others, found)
     _check_annotations(pool.at("metadata.annotations"), found)
-    overlaps.warn(GROUP, "InferencePool", pool, labels, others, found)
+    selectors.warn_of_overlaps(GROUP, "InferencePool", pool, labels, others, found)
 
 
 def _check_annotations(annotations: FieldCursor, found: Findings) -> None:
-    own_annotations.warn("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
+    warn_of_own("InferencePools", annotations, marks.OF_INFERENCE_POOLS, found)
     if marks.SERVED_MODEL in annotations.texts and marks.MODELS not in annotations.texts:
         found.warn(annotations.key(marks.SERVED_MODEL), f"has no effect without {marks.MODELS}")
     _check_protocol(annotations, found)
@@ -66,7 +57,7 @@ def _check_protocol(annotations: FieldCursor, found: Findings) -> None:
         found.warn(annotations.key(error.annotation), f"{error}; until then no Pod gets requests")
         return
     needed = f"{marks.PROTOCOL} https"
-    endpoint_tls.warn(annotations, is_https=is_https, needed=needed, found=found)
+    warn_of_tls(annotations, is_https=is_https, needed=needed, found=found)
 
 
 def _check_picker(pool: FieldCursor, others: View, found: Findings) -> None:
@@ -104,7 +95,7 @@ def check_objective(objective: FieldCursor, old: FieldCursor | None, others: Vie
 
 
 def _check_pool_reference(obj: FieldCursor, others: View, found: Findings) -> None:
-    target = targets.pool(obj)
+    target = index_keys.pool_of(obj)
     reference = obj.at("spec.poolRef")
     if target is None:
         return
@@ -150,16 +141,16 @@ def _check_split(split: FieldCursor, found: Findings) -> None:
 
 
 def _check_same_name(model: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
-    text, pool = name.text or "", targets.pool(model)
+    text, pool = name.text or "", index_keys.pool_of(model)
     claims = others.filed(IndexKey(index_keys.POOL_MODEL, (*pool, text))) if pool is not None else []
-    for other in conflicts.others_than(model, claims)[:1]:
-        if conflicts.is_before(model, other):
+    for other in references.others_than(model, claims)[:1]:
+        if references.is_before(model, other):
             told = f'{other} has "{text}" in the same pool and is younger: it is not served (ModelNameInUse)'
         else:
             told = f'{other} has "{text}" in the same pool and is older: this one is not served'
             told += " (ModelNameInUse)"
         found.warn(name, told)
-    for other in conflicts.others_than(model, others.filed(IndexKey(index_keys.MODEL, (text,))))[:4]:
+    for other in references.others_than(model, others.filed(IndexKey(index_keys.MODEL, (text,))))[:4]:
         if other.kind in ("ModelRoute", "Model"):
             found.warn(name, f'{other} is for "{text}" too and goes first: {_left_over(other, others)}')
         elif other not in claims:
@@ -171,6 +162,6 @@ def _check_same_name(model: FieldCursor, name: FieldCursor, others: View, found:
 def _left_over(other: Filed, others: View) -> str:
     route = others.get(other.group, other.kind, other.key)
     rules = FieldCursor(route).at("spec.rules")
-    if any(rule_order.is_catch_all(rule) for rule in rules.items()):
+    if any(competing_routes.is_catch_all(rule) for rule in rules.items()):
         return "this InferenceModel gets no requests"
     return "this InferenceModel gets what no rule there matches"

@@ -7,19 +7,16 @@ from typing import Any
 
 from headgate.api.admission import (
     autoscaling,
-    bindings,
     configuration,
     defaults,
-    horizontal,
     metadata,
     model_routes,
     model_servers,
     models,
     pods,
     pools,
-    quantities,
+    scalers,
     services,
-    variants,
     workloads,
 )
 from headgate.api.admission.field_cursor import FieldCursor
@@ -40,25 +37,25 @@ _RULES: dict[tuple[str, str], Rules] = {
     ("apps", "Deployment"): workloads.check_deployment,
     ("apps", "ReplicaSet"): workloads.check_replica_set,
     ("apps", "StatefulSet"): workloads.check_stateful_set,
-    ("autoscaling", "HorizontalPodAutoscaler"): horizontal.check,
+    ("autoscaling", "HorizontalPodAutoscaler"): scalers.check_autoscaler,
     ("coordination.k8s.io", "Lease"): configuration.check_lease,
     ("inference.networking.k8s.io", "InferencePool"): pools.check_pool_v1,
     ("inference.networking.x-k8s.io", "InferenceModel"): pools.check_inference_model,
     ("inference.networking.x-k8s.io", "InferenceObjective"): pools.check_objective,
     ("inference.networking.x-k8s.io", "InferencePool"): pools.check_pool,
-    ("llmd.ai", "VariantAutoscaling"): variants.check,
+    ("llmd.ai", "VariantAutoscaling"): scalers.check_variant,
     ("networking.volcano.sh", "ModelRoute"): model_routes.check,
     ("networking.volcano.sh", "ModelServer"): model_servers.check,
     ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.check,
-    ("registry.volcano.sh", "AutoscalingPolicyBinding"): bindings.check,
+    ("registry.volcano.sh", "AutoscalingPolicyBinding"): scalers.check_binding,
     ("registry.volcano.sh", "Model"): models.check,
 }
 
 _DEFAULTS: dict[tuple[str, str], Callable[[Object], None]] = {
-    ("", "Pod"): quantities.default_pod,
+    ("", "Pod"): defaults.default_pod,
     ("", "Service"): defaults.default_service,
     ("apps", "Deployment"): defaults.default_deployment,
-    ("apps", "ReplicaSet"): quantities.default_template,
+    ("apps", "ReplicaSet"): defaults.default_template,
     ("registry.volcano.sh", "AutoscalingPolicy"): autoscaling.default,
     ("registry.volcano.sh", "Model"): models.default,
 }

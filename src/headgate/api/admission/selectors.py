@@ -1,12 +1,14 @@
-"""Selectors of labels: what Kubernetes refuses in them, and what they select."""
+"""Selectors of labels: what Kubernetes refuses in them, what they select, and pools that share Pods."""
 
 from __future__ import annotations
 
-from headgate.api.admission import names
+from headgate.api.admission import index_keys, names
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
+from headgate.api.admission.references import MANY, Filed, View
+from headgate.api.meta import ObjectKey
 
-__all__ = ["check", "matches", "warn_of_labels"]
+__all__ = ["SAME_PODS", "check", "matches", "warn_of_labels", "warn_of_overlaps"]
 
 _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
@@ -70,3 +72,72 @@ def warn_of_labels(labels: FieldCursor, found: Findings) -> None:
             found.warn(place, f"selects nothing: {key!r} is not the key of a label")
         elif any(names.label_value(value)):
             found.warn(place, f"selects nothing: {value!r} is not the value of a label")
+
+
+SAME_PODS = "the same Pods"
+"""Ends a warning that holds for each pool with the selector."""
+
+_TOLD = 3
+"""Pools that a warning names."""
+
+_LABELS_OF = {
+    ("networking.volcano.sh", "ModelServer"): "spec.workloadSelector.matchLabels",
+    ("inference.networking.x-k8s.io", "InferencePool"): "spec.selector",
+    ("inference.networking.k8s.io", "InferencePool"): "spec.selector.matchLabels",
+}
+
+
+def warn_of_overlaps(
+    group: str, kind: str, pool: FieldCursor, labels: FieldCursor, others: View, found: Findings
+) -> None:
+    """Warns of a pool of the same kind that certainly shares Pods: one selector contains the other.
+
+    Selectors of which neither contains the other may share Pods too, but nobody knows without the Pods.
+    """
+    own = labels.texts.items()
+    if not own:
+        return
+    key = ObjectKey(pool.at("metadata.namespace").text or "", pool.at("metadata.name").text or "")
+    same: list[str] = []
+    wider: list[str] = []
+    narrower: list[str] = []
+    candidates = _candidates(kind, key, labels.texts, others)
+    for other in candidates:
+        if (other.kind, other.key) == (kind, key):  # of either group: they are two versions of one pool
+            continue
+        obj = others.get(other.group, other.kind, other.key)
+        theirs = FieldCursor(obj).at(_LABELS_OF[other.group, other.kind]).texts.items() if obj else None
+        if theirs and own == theirs:
+            same.append(str(other))
+        elif theirs and theirs < own:
+            wider.append(str(other))
+        elif theirs and own < theirs:
+            narrower.append(str(other))
+    # One warning for each relation: many pools with one selector would else have a warning for each pair.
+    are_all = len(candidates) < MANY
+    if same:
+        found.warn(labels, f"{_listed(same, are_all=are_all)} {_verb(same)} {SAME_PODS}")
+    if wider:
+        found.warn(labels, f"{_listed(wider, are_all=are_all)} {_verb(wider)} all of these Pods as well")
+    if narrower:
+        found.warn(labels, f"all Pods of {_listed(narrower, are_all=are_all)} are selected as well")
+
+
+def _verb(names: list[str]) -> str:
+    return "selects" if len(names) == 1 else "select"
+
+
+def _listed(names: list[str], *, are_all: bool) -> str:
+    """The first few; how many more there are, if that is known."""
+    if len(names) <= _TOLD:
+        return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    rest = f"{len(names) - _TOLD} others" if are_all else "others"
+    return f"{', '.join(names[:_TOLD])} and {rest}"
+
+
+def _candidates(kind: str, key: ObjectKey, labels: dict[str, str], others: View) -> list[Filed]:
+    """Those that share a label, the few oldest; a selector inside the other does so."""
+    under = [
+        each for entry in index_keys.selection(kind, key.namespace, labels) for each in others.filed(entry)
+    ]
+    return list(dict.fromkeys(under))[:MANY]

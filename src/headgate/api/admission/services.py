@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from headgate.api.admission import names, probes
+from headgate.api.admission import names, pods
 from headgate.api.admission.field_cursor import FieldCursor
 from headgate.api.admission.findings import Findings
 from headgate.api.admission.references import View
@@ -95,8 +95,8 @@ def _check_ports(ports: FieldCursor, found: Findings) -> None:
             found.unsupported(protocol, _PROTOCOLS)
         if isinstance(port.value, dict) and not port["port"].present:
             found.invalid(port["port"], "must be between 1 and 65535, inclusive", 0)
-        probes.check_port_number(port["port"], found)
-        probes.check_port_reference(port["targetPort"], found)
+        pods.check_port_number(port["port"], found)
+        pods.check_port_reference(port["targetPort"], found)
         identity = (protocol.text or "TCP", port["port"].integer)
         if identity in seen_ports and identity[1] is not None:
             found.duplicate(port)

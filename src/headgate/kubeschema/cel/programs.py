@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.kubeschema import regex
-from headgate.kubeschema.cel import addresses, quantities, syntax, texts, values
+from headgate.kubeschema.cel import packed, syntax, values
 from headgate.kubeschema.cel.engine import cel
 
 __all__ = ["MISSING", "CelError", "Expression", "compiled"]
@@ -42,7 +42,7 @@ _TYPE_NAMES = frozenset(
     {"bool", "bytes", "double", "dyn", "int", "list"}
     | {"map", "null_type", "optional", "string", "type", "uint"}
 )
-_ON_TEXT = frozenset({"matches"}) | texts.FUNCTIONS.keys()
+_ON_TEXT = frozenset({"matches"}) | values.TEXT_FUNCTIONS.keys()
 _BUILT_IN = frozenset(
     {"size", "matches", "startsWith", "endsWith", "contains"}
     | {"string", "int", "uint", "double", "bool", "bytes", "type", "dyn", "duration", "timestamp"}
@@ -63,10 +63,10 @@ def _is_sorted(items: Sequence[Any]) -> bool:
 # From Kubernetes' libraries for lists, text, addresses and quantities; a method's receiver arrives as the
 # first argument.
 _EXTENSIONS: dict[str, Callable[..., Any]] = {
-    **addresses.FUNCTIONS,
-    **quantities.FUNCTIONS,
-    **texts.FUNCTIONS,
-    **values.FUNCTIONS,
+    **packed.ADDRESS_FUNCTIONS,
+    **packed.QUANTITY_FUNCTIONS,
+    **values.TEXT_FUNCTIONS,
+    **values.VALUE_FUNCTIONS,
     "sum": sum,
     "min": min,
     "max": max,

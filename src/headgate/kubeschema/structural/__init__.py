@@ -6,9 +6,8 @@ interprets schemas, so that a kind needs no code of its own; `check` judges a sc
 `Prepared` does all of it faster for who judges many objects by one schema.
 """
 
-from headgate.kubeschema.structural.costs import is_plain
 from headgate.kubeschema.structural.errors import MAX_ERRORS, NO_FIELD, OMITTED, FieldError
-from headgate.kubeschema.structural.prepared import Lacking, Prepared
+from headgate.kubeschema.structural.patterns import is_plain
 from headgate.kubeschema.structural.schemas import check
 from headgate.kubeschema.structural.shaping import (
     MAX_DEFAULT_BYTES,
@@ -18,7 +17,7 @@ from headgate.kubeschema.structural.shaping import (
     default,
     prune,
 )
-from headgate.kubeschema.structural.validation import NOTES, validate
+from headgate.kubeschema.structural.validation import NOTES, Lacking, Prepared, validate
 
 __all__ = [
     "MAX_DEFAULT_BYTES",

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sized
 from typing import Any, Final, TypeAlias
 
 from headgate.kubeschema.structural import patterns
-from headgate.kubeschema.structural.composition import COMPOSITION
 from headgate.kubeschema.structural.errors import TooManyErrors
 from headgate.kubeschema.structural.formats import FORMATS
-from headgate.kubeschema.structural.keywords import KEYWORDS, RANGES
+from headgate.kubeschema.structural.keywords import COMPOSITION, KEYWORDS, RANGES
 from headgate.kubeschema.structural.shaping import MAX_DEPTH, Schema
 from headgate.kubeschema.structural.walk import Check, Walk
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headgate.kubeschema.structural.errors import FieldError
-from headgate.kubeschema.structural.paths import MapKey, Path, keyed
+from headgate.kubeschema.structural.errors import FieldError, MapKey, Path, keyed
 
 __all__ = ["faults"]
 

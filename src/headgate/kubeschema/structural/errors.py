@@ -1,15 +1,29 @@
 """What is wrong with a field, in the words of Kubernetes (k8s.io/apimachinery/pkg/util/validation/field)."""
 
+from __future__ import annotations
+
 import decimal
 import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["MAX_ERRORS", "NO_FIELD", "OMITTED", "FieldError", "Findings", "TooManyErrors", "in_order"]
+__all__ = [
+    "MAX_ERRORS",
+    "NO_FIELD",
+    "OMITTED",
+    "FieldError",
+    "Findings",
+    "MapKey",
+    "Path",
+    "TooManyErrors",
+    "dotted",
+    "in_order",
+    "keyed",
+]
 
 MAX_ERRORS: Final = 100
 NO_FIELD: Final = "<nil>"
@@ -120,3 +134,35 @@ def number(value: float) -> str:
     if -4 <= int(exponent) < 6:
         return repr(value).removesuffix(".0")
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent):+03d}"
+
+
+# Where a value is, as a chain of steps that becomes text only if there is an error to report.
+class MapKey(str):
+    """A key of a map (under additionalProperties), which Kubernetes prints in two ways."""
+
+    __slots__ = ()
+
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""The path of the parent and the last step: a property, a MapKey or an index; None is the object itself."""
+
+
+def dotted(path: Path) -> str:
+    """As schema errors print it: spec.modelMatch.headers.x-user.exact."""
+    return _render(path, brackets=False)
+
+
+def keyed(path: Path) -> str:
+    """As rules and list types print it: spec.modelMatch.headers[x-user].exact."""
+    return _render(path, brackets=True)
+
+
+def _render(path: Path, *, brackets: bool) -> str:
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if isinstance(step, int) or (brackets and isinstance(step, MapKey)):
+            steps.append(f"[{step}]")
+        else:
+            steps.append(f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")

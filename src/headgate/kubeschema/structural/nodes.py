@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.kubeschema.structural.paths import MapKey, Path
+from headgate.kubeschema.structural.errors import MapKey, Path
 from headgate.kubeschema.structural.shaping import MAX_DEPTH, Schema
 
 __all__ = ["LOGIC", "Node", "has_rules", "nodes"]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from headgate.kubeschema import cel, duration
-from headgate.kubeschema.structural.errors import OMITTED, FieldError, Findings
+from headgate.kubeschema.structural.errors import OMITTED, FieldError, Findings, Path, keyed
 from headgate.kubeschema.structural.nodes import Node
-from headgate.kubeschema.structural.paths import Path, keyed
 from headgate.kubeschema.structural.shaping import Schema
 from headgate.kubeschema.structural.walk import RuleSite
 

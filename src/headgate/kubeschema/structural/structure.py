@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headgate.kubeschema.structural import patterns
-from headgate.kubeschema.structural.errors import FieldError
+from headgate.kubeschema.structural.errors import FieldError, MapKey, Path, keyed
 from headgate.kubeschema.structural.nodes import LOGIC, Node
-from headgate.kubeschema.structural.paths import MapKey, Path, keyed
 from headgate.kubeschema.structural.shaping import Schema
 
 __all__ = ["faults"]

@@ -5,12 +5,15 @@ given here, because a cause without a place helps nobody. Like it, the CEL rules
 shape is right, since they may rely on it.
 """
 
-from typing import Final
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 
 from headgate.kubeschema import cel
-from headgate.kubeschema.structural import rules
+from headgate.kubeschema.structural import acceptance, rules, shaping, tidying
 from headgate.kubeschema.structural.acceptance import CHECKS
 from headgate.kubeschema.structural.errors import (
     MAX_ERRORS,
@@ -24,7 +27,7 @@ from headgate.kubeschema.structural.nodes import has_rules
 from headgate.kubeschema.structural.shaping import Schema
 from headgate.kubeschema.structural.walk import RuleSite, Walk
 
-__all__ = ["broken_rules", "validate", "validate_value"]
+__all__ = ["Lacking", "Prepared", "validate", "validate_value"]
 
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _REPETITION: Final = "FieldValueDuplicate"
@@ -123,3 +126,56 @@ def _broken_rules(sites: list[RuleSite], limit: int) -> list[FieldError]:
     except TooManyErrors:
         return [*in_order(findings.errors), _CUT_SHORT]
     return in_order(findings.errors)
+
+
+Object = dict[str, Any]
+
+
+class Prepared:
+    """`prune`, `default` and `validate` for one schema, with the same results at a fraction of the cost.
+
+    It compiles the schema when the first object comes; the schema must not change afterwards.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def prune(self, obj: Object) -> tuple[list[str], Lacking]:
+        """Prunes in place; gives the paths of what went, and what can fill in the defaults of the rest."""
+        fills: tidying.Fills = []
+        if self._look(obj, fills):
+            return [], Lacking(self.schema, fills)
+        return shaping.prune(self.schema, obj), Lacking(self.schema)
+
+    def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
+        """Every error of a pruned and defaulted object, as `validate` finds them."""
+        if not self._glance(obj):
+            return validate(self.schema, obj, old)
+        return broken_rules(self.schema, obj, old) if self._has_rules else []
+
+    @cached_property
+    def _look(self) -> tidying.Look:
+        return tidying.compiled(self.schema)
+
+    @cached_property
+    def _glance(self) -> acceptance.Glance:
+        return acceptance.compiled(self.schema)
+
+    @cached_property
+    def _has_rules(self) -> bool:
+        return has_rules(self.schema)
+
+
+class Lacking:
+    """The defaults that a pruned object lacks. It is to be filled in before the object changes otherwise."""
+
+    def __init__(self, schema: Schema, fills: tidying.Fills | None = None) -> None:
+        self._schema = schema
+        self._fills = fills
+
+    def fill(self, obj: Object, max_bytes: int = shaping.MAX_DEFAULT_BYTES) -> None:
+        """Fills them in, in place; null where it may not be counts as absent. Raises DefaultsTooLarge."""
+        if self._fills is None:
+            shaping.default(self._schema, obj, max_bytes)
+        else:
+            tidying.fill(self._fills, max_bytes)

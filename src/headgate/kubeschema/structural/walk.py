@@ -9,8 +9,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from headgate.kubeschema import cel
-from headgate.kubeschema.structural.errors import MAX_ERRORS, FieldError, Findings, TooManyErrors
-from headgate.kubeschema.structural.paths import MapKey, Path, dotted
+from headgate.kubeschema.structural.errors import (
+    MAX_ERRORS,
+    FieldError,
+    Findings,
+    MapKey,
+    Path,
+    TooManyErrors,
+    dotted,
+)
 from headgate.kubeschema.structural.shaping import MAX_DEPTH, Schema
 
 __all__ = ["Check", "RuleSite", "Walk", "list_key"]

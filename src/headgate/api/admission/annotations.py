@@ -1,0 +1,46 @@
+"""Annotations of ours: those that nobody reads, that need another beside them, or that cannot be read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+from headgate.api import marks
+from headgate.api.admission.field_cursor import FieldCursor
+from headgate.api.admission.findings import Findings
+from headgate.api.marks import ANNOTATIONS, EndpointTls, InvalidAnnotationError
+
+__all__ = ["warn_of_own", "warn_of_tls"]
+
+
+def warn_of_own(kinds: str, annotations: FieldCursor, known: Collection[str], found: Findings) -> None:
+    """Warns of those that are not `known`; `kinds` is the kind in the plural."""
+    written = annotations.texts
+    for name in written:
+        if name.startswith(marks.DOMAIN) and name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1, 0.8)
+            told = f"; did you mean {near[0]}?" if near else ""
+            found.warn(annotations.key(name), f"no annotation of {kinds} has this name{told}")
+    for name in (marks.KV_EVENTS_REPLAY, marks.KV_EVENTS_RANKS):
+        if name in written and marks.KV_EVENTS not in written:
+            told = f"has an effect only on Pods that have {marks.KV_EVENTS} themselves"
+            found.warn(annotations.key(name), told)
+
+
+def warn_of_tls(annotations: FieldCursor, *, is_https: bool, needed: str, found: Findings) -> None:
+    """`needed` is what makes the endpoints of the kind speak https."""
+    written = [name for name in ANNOTATIONS if name in annotations.texts]
+    if not written:
+        return
+    if not is_https:
+        for name in written:
+            found.warn(annotations.key(name), f"has no effect without {needed}")
+        return
+    try:
+        asked = EndpointTls.parse(annotations.texts)
+    except InvalidAnnotationError as error:
+        found.warn(annotations.key(error.annotation), f"{error}; until then no Pod gets requests")
+        return
+    if asked.insecure:
+        told = "anyone who takes the address of a Pod can read and answer its requests"
+        found.warn(annotations.key(marks.TLS_INSECURE), told)

@@ -1,0 +1,219 @@
+"""What decides how many replicas a workload has: what is refused, and what their authors should be told."""
+
+from __future__ import annotations
+
+import math
+
+from headgate.api.admission import index_keys, pods, selectors
+from headgate.api.admission.field_cursor import FieldCursor
+from headgate.api.admission.findings import Findings
+from headgate.api.admission.index_keys import ScalingTarget
+from headgate.api.admission.references import View
+from headgate.api.meta import ObjectKey
+
+__all__ = ["check_autoscaler", "check_binding", "check_variant"]
+
+_BINDING_GROUP, _BINDING_KIND = "registry.volcano.sh", "AutoscalingPolicyBinding"
+
+
+def check_binding(binding: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
+    """All rules for an AutoscalingPolicyBinding."""
+    spec = binding["spec"]
+    _check_policy(binding, spec.at("policyRef.name"), others, found)
+    scaling, params = spec["scalingConfiguration"], spec["optimizerConfiguration"]["params"]
+    for place in (scaling, *params.items()):
+        if isinstance(place.value, dict):
+            _check_bounds(place, found)
+            _check_target(place["target"], found)
+    seen: dict[tuple[str, str], ScalingTarget] = {}
+    for target in index_keys.targets_of_binding(binding):
+        if target.workload in seen:
+            told = f"is the target of {seen[target.workload].place.label} already"
+            found.warn(target.reference["name"], f'"{target.workload[1]}" {told}')
+            continue
+        seen[target.workload] = target
+        _check_workload(binding, target, others, found)
+    costs = [each["cost"].integer for each in params.items()]
+    if len(costs) > 1 and not any(costs):
+        found.warn(params, "every cost is 0: nothing tells which target is cheaper")
+
+
+def _check_policy(binding: FieldCursor, name: FieldCursor, others: View, found: Findings) -> None:
+    if not name.text:
+        return
+    key = ObjectKey(binding.at("metadata.namespace").text or "", name.text)
+    if others.get(_BINDING_GROUP, "AutoscalingPolicy", key) is not None:
+        return
+    if others.among:
+        found.warn(name, f"there is no AutoscalingPolicy {key}{others.among}")
+    else:
+        found.not_found(name)
+
+
+def _check_bounds(place: FieldCursor, found: Findings) -> None:
+    least, most = place["minReplicas"].integer, place["maxReplicas"].integer
+    if least is None or most is None:
+        return
+    if least > most:
+        told = f"{least} is more than maxReplicas, which is {most}: no number of replicas satisfies both"
+        found.warn(place["minReplicas"], told)
+    elif least == most:
+        found.warn(place["minReplicas"], f"equals maxReplicas: there is nothing to scale, always {least}")
+
+
+def _check_target(target: FieldCursor, found: Findings) -> None:
+    if not target.at("targetRef.name").value:
+        found.warn(target["targetRef"], "names no object: nothing is scaled")
+    selectors.warn_of_labels(target["additionalMatchLabels"], found)
+    uri, port = target.at("metricEndpoint.uri"), target.at("metricEndpoint.port")
+    if uri.text is not None and not uri.text.startswith("/"):
+        found.warn(uri, f'"{uri.text}" does not begin with "/": it is no path')
+    if port.integer is not None and not 1 <= port.integer <= 65535:
+        found.warn(port, f"{port.integer} is no port: a port is between 1 and 65535")
+
+
+def _check_workload(binding: FieldCursor, target: ScalingTarget, others: View, found: Findings) -> None:
+    kind, name = target.workload
+    reference = target.reference
+    namespace = binding.at("metadata.namespace").text or ""
+    elsewhere = reference["namespace"]
+    if elsewhere.text and elsewhere.text != namespace:
+        told = f'"{elsewhere.text}" is ignored: the target is looked for in namespace {namespace}'
+        found.warn(elsewhere, told)
+    group = index_keys.group_of(reference)
+    if not kind or group is None:
+        told = "does not say what it is: set apiVersion and kind, as in apps/v1 and Deployment"
+        found.warn(reference, told)
+    elif not others.serves(group, kind):
+        found.warn(reference["kind"], f"there is no kind {kind} in group {group or 'core'} here")
+    elif others.get(group, kind, ObjectKey(namespace, name)) is None:
+        told = (
+            f"there is no {kind} {ObjectKey(namespace, name)}{others.among}; nothing is scaled until there is"
+        )
+        found.warn(reference["name"], told)
+    warn_of_other_scalers(
+        _BINDING_GROUP, _BINDING_KIND, binding, reference["name"], target.workload, others, found
+    )
+
+
+def warn_of_other_scalers(
+    group: str,
+    kind: str,
+    obj: FieldCursor,
+    place: FieldCursor,
+    workload: tuple[str, str],
+    others: View,
+    found: Findings,
+) -> None:
+    """Warns of another object that decides the replicas of the same workload."""
+    namespace, own = obj.at("metadata.namespace").text or "", obj.at("metadata.name").text or ""
+    for other in others.filed(index_keys.IndexKey(index_keys.SCALES, (namespace, *workload)))[:4]:
+        if (other.group, other.kind, other.name) != (group, kind, own):
+            told = f"{other} decides how many replicas {workload[0]} {namespace}/{workload[1]} has as well"
+            found.warn(place, f"{told}; the older one is followed")
+
+
+_AUTOSCALER_GROUP, _AUTOSCALER_KIND = "autoscaling", "HorizontalPodAutoscaler"
+
+
+def check_autoscaler(autoscaler: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
+    """All rules for a HorizontalPodAutoscaler, in either version."""
+    spec = autoscaler["spec"]
+    least, most = spec["minReplicas"], spec["maxReplicas"]
+    pods.at_least(least, 1, found)
+    if most.integer is not None and most.integer < 1:
+        found.invalid(most, "must be greater than 0")
+    elif most.integer is not None and least.integer is not None and most.integer < least.integer:
+        found.invalid(most, "must be greater than or equal to `minReplicas`")
+    reference = spec["scaleTargetRef"]
+    for field in ("kind", "name"):
+        if isinstance(reference.value, dict) and reference[field].value in (None, ""):
+            found.required(reference[field])
+    if (workload := index_keys.target_of_autoscaler(autoscaler)) is not None:
+        place = reference["name"]
+        warn_of_other_scalers(_AUTOSCALER_GROUP, _AUTOSCALER_KIND, autoscaler, place, workload, others, found)
+
+
+# VariantAutoscaling: everything here is legal, and left out of planning if it cannot be planned with.
+_VARIANT_GROUP, _VARIANT_KIND = "llmd.ai", "VariantAutoscaling"
+
+ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
+SYSTEM_NAMESPACE = "workload-variant-autoscaler-system"
+"""Where the ConfigMaps of the planner are if the variant's namespace has none of the name."""
+
+_SCALABLE = (("apps", "Deployment"), ("apps", "StatefulSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
+
+
+def check_variant(variant: FieldCursor, old: FieldCursor | None, others: View, found: Findings) -> None:
+    """All rules for a VariantAutoscaling."""
+    _check_identity(variant, found)
+    parameters = variant.at("spec.variantProfile.perfParms")
+    _check_numbers(parameters["decodeParms"], ("alpha", "beta"), found)
+    _check_numbers(parameters["prefillParms"], ("gamma", "delta"), found)
+    _check_objective(variant, others, found)
+    _check_same_workload(variant, others, found)
+
+
+def _check_identity(variant: FieldCursor, found: Findings) -> None:
+    spec = variant["spec"]
+    model, kind, count = spec["modelID"].text, spec["accelerator"].text, spec["acceleratorCount"].integer
+    if model and kind and count is not None:
+        expected = f"{model}-{kind}-{count}"
+        if spec["variantID"].text not in (None, expected):
+            told = f'modelID, accelerator and acceleratorCount make "{expected}"; metrics go by variantID'
+            found.warn(spec["variantID"], told)
+    label = variant.at("metadata.labels").key(ACCELERATOR_LABEL)
+    if label.text is not None and kind is not None and label.text != kind:
+        found.warn(label, f'"{label.text}" is another accelerator than spec.accelerator, which is "{kind}"')
+
+
+def _check_numbers(parameters: FieldCursor, names: tuple[str, ...], found: Findings) -> None:
+    if not isinstance(parameters.value, dict):
+        return
+    for name in names:
+        number = parameters.key(name)
+        if not number.present:
+            told = f'has no "{name}": the variant is left out of planning'
+            found.warn(parameters, told)
+        elif number.text is not None and not _is_number(number.text):
+            told = f'"{number.text}" is not a number of milliseconds: the variant is left out of planning'
+            found.warn(number, told)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(value) and value >= 0
+
+
+def _check_objective(variant: FieldCursor, others: View, found: Findings) -> None:
+    reference = variant.at("spec.sloClassRef")
+    name, key = reference["name"], reference["key"]
+    if not name.text:
+        return
+    namespace = variant.at("metadata.namespace").text or ""
+    for place in (namespace, SYSTEM_NAMESPACE):
+        config = others.get("", "ConfigMap", ObjectKey(place, name.text))
+        if config is not None:
+            if key.text and key.text not in FieldCursor(config)["data"].mapping:
+                told = f'ConfigMap {place}/{name.text} has no key "{key.text}": there is no objective'
+                found.warn(key, told)
+            return
+    where = ObjectKey(namespace, name.text)
+    found.warn(name, f"there is no ConfigMap {where}{others.among}; without an objective nothing is planned")
+
+
+def _check_same_workload(variant: FieldCursor, others: View, found: Findings) -> None:
+    """The workload that is scaled is the one with the name of the variant."""
+    name = variant.at("metadata.name")
+    if not name.text:
+        return
+    key = ObjectKey(variant.at("metadata.namespace").text or "", name.text)
+    if all(others.get(group, kind, key) is None for group, kind in _SCALABLE):
+        told = f"there is no Deployment, StatefulSet or LeaderWorkerSet {key}{others.among}"
+        found.warn(name, f"{told}; nothing is scaled until there is")
+    warn_of_other_scalers(
+        _VARIANT_GROUP, _VARIANT_KIND, variant, name, ("Deployment", name.text), others, found
+    )
