@@ -127,9 +127,12 @@ class _Selector(selectors.SelectSelector):
 @pytest.fixture(scope="session")
 def unused_tcp_port_factory() -> Callable[[], int]:
     """Makes ports for what must know its port before it listens; below those that the system chooses, which
-    it may give to somebody else meanwhile.
+    it may give to somebody else meanwhile. Each worker of pytest has ports of its own.
     """
-    candidates = random.SystemRandom().sample(range(12_000, 32_000), 20_000)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    candidates = list(range(12_000 + worker, 32_000, workers))
+    random.SystemRandom().shuffle(candidates)
 
     def take() -> int:
         while True:
