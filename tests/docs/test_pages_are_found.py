@@ -40,6 +40,7 @@ def test_the_index_lists_each_page_once() -> None:
     index = DOCS / "README.md"
     listed = [link for link in _links(index) if "#" not in link and not link.startswith("..")]
     pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"} | {"reference/README.md"}
+    pages |= {f"how-to/{page.name}" for page in DOCS.glob("how-to/*.md")}
     assert sorted(listed) == sorted(pages)
     rows = re.findall(r"^- \[.+\]\((.+)\)(.*)$", index.read_text(), re.M)
     assert all(text.startswith(": ") and text.endswith(".") for _, text in rows)
