@@ -1,4 +1,4 @@
-"""What is particular to an engine: its port, metric names, adapter calls, KV events.
+"""What is particular to an engine: its metric names, adapter calls, KV events.
 
 Is given the name of an engine or the labels of its Pod, and hands on an Engine, which is data; with that, it
 reads a metrics page into Figures. What a reading means for an endpoint is the fleet's.
@@ -6,11 +6,12 @@ reads a metrics page into Figures. What a reading means for an endpoint is the f
 
 from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.figures import Figures, Total, read
-from headgate.engines.known import POD_LABELS, named, of_pod
+from headgate.engines.known import KNOWN, POD_LABELS, named, of_pod
 from headgate.engines.page import PageTooLargeError
 from headgate.engines.responses import Models, read_models
 
 __all__ = [
+    "KNOWN",
     "POD_LABELS",
     "AdapterCalls",
     "AdapterNames",

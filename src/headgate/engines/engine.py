@@ -75,7 +75,6 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """As `inferenceEngine` has it."""
     aliases: tuple[str, ...] = ()
     """How else Pods are labelled that run it; case does not matter."""
-    default_port: int
     metrics: MetricNames | None = None
     """None where it has no metrics page of a known form."""
     adapter_calls: AdapterCalls | None = None

@@ -8,7 +8,6 @@ from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Eng
 
 VLLM = Engine(
     name="vLLM",
-    default_port=8000,
     metrics=MetricNames(
         waiting=("vllm:num_requests_waiting",),
         running=("vllm:num_requests_running",),
@@ -35,7 +34,6 @@ VLLM = Engine(
 # SGLang. Its page is there only with --enable-metrics.
 SGLANG = Engine(
     name="SGLang",
-    default_port=30000,
     metrics=MetricNames(
         # Some releases wrote an underscore for the colon.
         waiting=("sglang:num_queue_reqs", "sglang_num_queue_reqs"),
@@ -69,7 +67,6 @@ SGLANG = Engine(
 TRTLLM = Engine(
     name="TensorRT-LLM",
     aliases=("trtllm", "trtllm-serve", "tensorrtllm"),
-    default_port=8000,
     metrics=MetricNames(
         waiting=("trtllm_num_requests_waiting",),
         running=("trtllm_num_requests_running",),
@@ -80,26 +77,29 @@ TRTLLM = Engine(
     ),
 )
 
-# Any other server with OpenAI's API: of its page nothing is known, and only its list of models is read.
-OPENAI = Engine(name="OpenAI", default_port=8000)
+# Any other server with OpenAI's API: its metrics page is unknown, and only its list of models is read.
+OPENAI = Engine(name="OpenAI")
 
 POD_LABELS = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type")
 """By which a Pod says what it runs; the first that it has counts."""
 
-_BY_NAME = {
-    name.lower(): engine
-    for engine in (VLLM, SGLANG, TRTLLM, OPENAI)
-    for name in (engine.name, *engine.aliases)
-}
+KNOWN = (
+    VLLM,
+    SGLANG,
+    TRTLLM,
+    OPENAI,
+)
+
+_BY_NAME = {name.lower(): engine for engine in KNOWN for name in (engine.name, *engine.aliases)}
 
 
 def named(name: str) -> Engine:
-    """The engine of that name, in any case; one that is not known is any server with OpenAI's API."""
+    """The engine of that name, in any case; an unknown name is any server with OpenAI's API."""
     return _BY_NAME.get(name.lower(), OPENAI)
 
 
 def of_pod(labels: Mapping[str, str], default: str) -> Engine:
-    """What a Pod runs: by its own label, else by what its pool says, which is `default`."""
+    """The engine of a Pod: its own label counts before `default`, which is that of its pool."""
     for label in POD_LABELS:
         name = labels.get(label)
         if name:
