@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.apiserver.handlers.metrics import FAMILIES
+from headgate.apiserver.handlers.health import FAMILIES
 from headgate.gateway import GatewaySettings, gauges
 from headgate.gateway.access_fields import FIELDS
 from headgate.gateway.proxy import Proxy

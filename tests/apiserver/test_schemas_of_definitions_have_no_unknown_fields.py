@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from headgate import api
-from headgate.apiserver import schema_keywords
+from headgate.apiserver import definitions
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA = {
@@ -52,8 +52,8 @@ def definition(schema: Any) -> dict[str, Any]:
 def test_each_is_found_however_deep() -> None:
     """Names of fields and defaults may be anything."""
     obj = definition(SCHEMA)
-    assert sorted(schema_keywords.prune(obj)) == UNKNOWN
-    assert schema_keywords.prune(obj) == []
+    assert sorted(definitions.prune_schemas(obj)) == UNKNOWN
+    assert definitions.prune_schemas(obj) == []
     left = obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     assert left["requird"] == {"type": "string"}
     assert left["any"]["default"] == {"anything": 1}
@@ -62,14 +62,14 @@ def test_each_is_found_however_deep() -> None:
 @pytest.mark.parametrize("nonsense", [None, 1, "x", [], {"properties": 1, "items": "x", "allOf": {"a": 1}}])
 def test_nonsense_is_left_to_validation(nonsense: Any) -> None:
     """Which says what is wrong with it."""
-    assert schema_keywords.prune(definition(nonsense)) == []
-    assert schema_keywords.prune({"spec": nonsense}) == []
+    assert definitions.prune_schemas(definition(nonsense)) == []
+    assert definitions.prune_schemas({"spec": nonsense}) == []
 
 
 def test_our_own_definitions_lose_nothing() -> None:
     """Every keyword that they have is one of Kubernetes."""
     for made in api.custom_definitions():
-        assert schema_keywords.prune(copy.deepcopy(made)) == []
+        assert definitions.prune_schemas(copy.deepcopy(made)) == []
 
 
 async def test_they_are_refused_or_dropped_as_asked(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.apiserver import errors, selectors
-from headgate.apiserver.fields import Fields, Selectable
 from headgate.apiserver.jsonpath import Budget, JSONPath
+from headgate.apiserver.selectors import Fields, Selectable
 from headgate.apiserver.storage import Key, Stored
 
 LABELS = ("metadata.name", "metadata.namespace", "status.phase", "spec.ok")

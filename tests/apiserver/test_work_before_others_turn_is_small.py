@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.apiserver import Tokens, fields, selectors
+from headgate.apiserver import Tokens, selectors
 from headgate.apiserver.app import application
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.snapshots import PART_BYTES, Scan
@@ -91,7 +91,7 @@ async def test_requirements_count_for_a_part_of_a_list(
         obj = {"metadata": {"name": f"n{number:03}"}}
         parts.objects.create(Target(served, "default", ""), obj, WriteOptions(), [])
     await parts.store.settled()
-    selector = selectors.parse(by_labels, by_fields, fields.of(served))
+    selector = selectors.parse(by_labels, by_fields, selectors.selectable_fields(served))
     scan = Scan(parts.store, parts.hub, served, "default", selector, revision=parts.store.revision)
     found = []
     while not scan.done:

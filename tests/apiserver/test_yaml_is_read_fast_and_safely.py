@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from headgate.apiserver import errors
-from headgate.apiserver.bounds import MAX_DEPTH
 from headgate.apiserver.handlers import bodies
+from headgate.apiserver.handlers.bodies import MAX_DEPTH
 
 LONG = b"metadata: {name: y}\nlist: [" + b"1," * 1000 + b"]\n"
 

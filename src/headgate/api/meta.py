@@ -1,4 +1,8 @@
-"""Where a kind lives on a Kubernetes API server: its group, version, plural and URL paths."""
+"""What every Kubernetes object carries: the struct conventions of this room, metadata and conditions.
+
+An object is a frozen struct with camelCase wire names; fields that hold their default are left out
+when it is encoded, and fields that we don't know are ignored when it is decoded.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headgate.api import admission as rules
-from headgate.apiserver import builtin, errors, metadata, schema_keywords, service_addresses
+from headgate.apiserver import builtin, definitions, errors, metadata, service_addresses
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.judge import Judge
 from headgate.apiserver.registry import Served
@@ -72,7 +72,7 @@ def prune(served: Served, obj: Object) -> list[str]:
     body = _body(obj)
     unknown, _ = served.prepared.prune(body)
     if served.resource == builtin.DEFINITION:
-        unknown = [*unknown, *schema_keywords.prune(body)]
+        unknown = [*unknown, *definitions.prune_schemas(body)]
     _set_body(obj, body)
     return _unknown_fields(unknown)
 
@@ -99,7 +99,7 @@ def admit(
     body = _body(new)
     unknown, lacking = served.prepared.prune(body)
     if served.resource == builtin.DEFINITION:
-        unknown = [*unknown, *schema_keywords.prune(body)]
+        unknown = [*unknown, *definitions.prune_schemas(body)]
     complaints = [*complaints, *_unknown_fields(unknown)]
     if complaints and validation == "Strict":
         raise errors.StrictDecodingError(served.kind, served.version, complaints)

@@ -21,11 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headgate.apiserver import authorization, discovery, errors, openapi, users
 from headgate.apiserver.calls import CLAIM_BYTES, Call, Shared
 from headgate.apiserver.connections import BoundedProtocol
-from headgate.apiserver.handlers import negotiation, sending, yaml_answers
-from headgate.apiserver.handlers.compression import compressed
+from headgate.apiserver.handlers import negotiation, sending
 from headgate.apiserver.handlers.documents import Documents
-from headgate.apiserver.handlers.health import Health
-from headgate.apiserver.handlers.metrics import Metrics
+from headgate.apiserver.handlers.health import Health, Metrics
+from headgate.apiserver.handlers.sending import compressed
 from headgate.apiserver.parts import Parts
 from headgate.apiserver.users import Authenticator, User
 
@@ -140,7 +139,7 @@ class _Edge:
     async def _objects(self, scope: Scope, receive: Receive, send: Send, path: str, call: Call) -> None:
         response = await self._views.settled(await self._views.objects(Request(scope, receive), path))
         accept = negotiation.accept(Headers(scope=scope))
-        response = await yaml_answers.rewritten(response, accept, call)
+        response = await sending.in_yaml(response, accept, call)
         response = _held(response, call, is_read=scope["method"] == "GET")
         scope["answered"] = True
         await sending.whole(await compressed(response, scope), scope, receive, send)
@@ -313,7 +312,7 @@ class _Views:
     async def objects(self, request: Request, path: str) -> Response:
         """Everything below /api/ and /apis/; whatever goes wrong becomes a Status here."""
         try:
-            yaml_answers.check(request)
+            sending.check_yaml(request)
             match [part for part in path.split("/") if part]:
                 case ["api" | "apis" as root]:
                     return self._discovery(request, core=root == "api")

@@ -18,10 +18,8 @@ from headgate.api.admission import View
 from headgate.apiserver import (
     accounts,
     admission,
-    bounds,
     builtin,
     conversion,
-    declared,
     definitions,
     deletion,
     errors,
@@ -31,6 +29,7 @@ from headgate.apiserver import (
     scale,
 )
 from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.handlers.bodies import check_bounds
 from headgate.apiserver.judge import Judge, Question, UnansweredError
 from headgate.apiserver.registry import Registry, Served
 from headgate.apiserver.service_addresses import Addresses, ServiceAddresses
@@ -192,7 +191,7 @@ class Objects:
             raise errors.unsupported_media_type(patch.CUSTOM_MEDIA_TYPES)
         schema = target.served.merge_schema if target.subresource != "scale" else scale.SCHEMA
         changed = patch.apply(kind, copy.deepcopy(current), body, schema, self._max_copied_bytes)
-        bounds.check(changed)
+        check_bounds(changed)
         shown = patch.shown(kind, body, changed) if options.field_validation == "Strict" else ""
         try:
             return self.update(target, changed, options, complaints, said=body)
@@ -205,7 +204,7 @@ class Objects:
         admission.check_applied(served, applied)
         if complaints and options.field_validation == "Strict":
             raise errors.strict_decoding_of_apply(complaints)
-        declared.check(target, applied)
+        ownership.check_declared(target, applied)
         complaints = [*complaints, *admission.receive(target, applied), *admission.prune(served, applied)]
         if applied["metadata"].get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
@@ -226,7 +225,7 @@ class Objects:
         merged = ownership.apply(served, old, applied, manager, subresource, now, force=options.force)
         if merged.conflicts:
             raise errors.apply_conflict(served.group, served.plural, target.name, merged.conflicts)
-        bounds.check(merged.obj)
+        check_bounds(merged.obj)
         return self.update(target, merged.obj, options, complaints, applied_by=manager, said=applied)
 
     def delete(self, target: Target, options: DeleteOptions, *, dry_run: bool = False) -> tuple[Object, bool]:

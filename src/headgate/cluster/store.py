@@ -1,4 +1,4 @@
-"""What this room asks of a kind: a struct that knows its resource and carries metadata."""
+"""What an informer knows, and what changes when it learns more. Synchronous and without I/O."""
 
 from __future__ import annotations
 

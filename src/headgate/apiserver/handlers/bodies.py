@@ -5,14 +5,51 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
 from starlette.requests import ClientDisconnect, Request
 
-from headgate.apiserver import bounds, errors, patch, protobuf
+from headgate.apiserver import errors, patch, protobuf
 from headgate.apiserver.calls import Call
+
+__all__ = ["MAX_DEPTH", "check_bounds"]
+
+# How many values one object may have, and how deep: what judging it costs goes by their number, and what
+# can be decoded at all must not depend on the stack of an interpreter.
+#
+# The largest objects that are met are CustomResourceDefinitions of a megabyte, with some thirty thousand.
+MAX_VALUES: Final = 100_000
+"""Fields of maps and items of lists, at any depth; managedFields, which name each field again, included."""
+MAX_DEPTH: Final = 500
+"""Maps and lists in each other. Decoders on Python 3.11 read some 1,000, later ones many more."""
+
+
+def check_bounds(value: Any) -> None:
+    """413 if a value has too many values in it, 400 if they are nested too deeply."""
+    count = depth = 0
+    level = [value] if isinstance(value, dict | list) else []
+    while level:
+        count += sum(map(len, level))
+        depth += 1
+        if count > MAX_VALUES:
+            raise errors.too_many_values(MAX_VALUES)
+        if depth > MAX_DEPTH:
+            raise errors.too_deep(MAX_DEPTH)
+        level = [
+            inner
+            for composed in level
+            for inner in (composed.values() if isinstance(composed, dict) else composed)
+            if isinstance(inner, dict | list)
+        ]
+
+
+def check_body_bounds(body: bytes, value: Any) -> None:
+    """`check` for what a body was decoded to. Short ones keep both limits."""
+    if len(body) > MAX_DEPTH:  # a level takes a byte at least
+        check_bounds(value)
+
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Kubernetes' limit for a request."""
@@ -75,7 +112,7 @@ def media_type(request: Request) -> str:
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
     """Any JSON value, and the complaints about its duplicate fields."""
     value = msgspec.json.decode(body)
-    bounds.check_body(body, value)
+    check_body_bounds(body, value)
     if _texts(body) != _texts(msgspec.json.encode(value)):  # of a field that is repeated only one is left
         found = _duplicates(json.loads(body, object_pairs_hook=_Pairs), "")
         return value, list(itertools.islice(found, errors.MAX_CAUSES))
@@ -91,7 +128,7 @@ def decode_object(
     """
     if content_type == protobuf.MEDIA_TYPE:
         obj = _decode_protobuf(body)
-        bounds.check_body(body, obj)
+        check_body_bounds(body, obj)
         return obj, []
     if content_type not in (JSON, YAML, patch.APPLY_MEDIA_TYPE):
         raise errors.unsupported_media_type((JSON, YAML))
@@ -104,7 +141,7 @@ def decode_object(
         if quickly and len(body) > _QUICKLY_READ_BYTES:
             raise SlowYAMLError from None
         obj, duplicates = _decode_yaml(body)
-        bounds.check_body(body, obj)
+        check_body_bounds(body, obj)
     if not isinstance(obj, dict):
         raise errors.bad_request(f"the body must be an object, not {type(obj).__name__}")
     return obj, duplicates
@@ -188,8 +225,8 @@ def _check_yaml(body: bytes) -> None:
             raise yaml.YAMLError("aliases are not taken")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > bounds.MAX_DEPTH:
-                raise errors.too_deep(bounds.MAX_DEPTH)
+            if depth > MAX_DEPTH:
+                raise errors.too_deep(MAX_DEPTH)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 

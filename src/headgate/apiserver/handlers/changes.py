@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
 
-from headgate.apiserver import patch
-from headgate.apiserver.handlers import bodies, pods
+from headgate.apiserver import errors, patch
+from headgate.apiserver.deletion import DeleteOptions
+from headgate.apiserver.handlers import bodies
 from headgate.apiserver.objects import Objects, Outcome
 from headgate.apiserver.targets import Target, WriteOptions
 
@@ -49,6 +51,81 @@ def write(objects: Objects, target: Target, change: Change, value: Any, complain
         case "apply":
             return objects.apply(target, value, options, complaints)
         case "bind":
-            return pods.bind(objects, target, value, options)
+            return bind(objects, target, value, options)
         case kind:
             return objects.patch(target, kind, value, options, complaints)
+
+
+# What is done to a Pod beside its verbs: evictions and bindings; and what is not done, with the way round.
+#
+# exec, attach, port-forward and proxy end in a container runtime, which is not here: the containers of a
+# Headgate node are processes of this machine, at addresses of this machine.
+Object = dict[str, Any]
+
+NOT_HERE = frozenset({"attach", "exec", "portforward", "proxy"})
+_INSTEAD = {
+    "attach": "follow what it prints with `kubectl logs -f {name}`",
+    "exec": "run the command in a shell of the machine",
+    "portforward": "connect to {address} itself",
+    "proxy": "connect to {address} itself",
+}
+
+
+def refusal(objects: Objects, target: Target) -> errors.StatusError:
+    """405 that says what to do instead; 404 for a Pod that is not there."""
+    pod = objects.get(replace(target, subresource=""))
+    address = (pod.get("status") or {}).get("podIP") or "the Pod's address (status.podIP)"
+    instead = _INSTEAD[target.subresource].format(name=target.name, address=address)
+    told = (
+        f"pods/{target.subresource} is not served: the containers of a Headgate node are processes of its "
+        f"machine; {instead}"
+    )
+    return errors.StatusError(405, "MethodNotAllowed", told, name=target.name, kind="pods")
+
+
+def evict(objects: Objects, target: Target, eviction: Object, options: WriteOptions) -> Object:
+    """Deletes the Pod in good order, as policy/v1 Eviction asks. There are no disruption budgets to keep."""
+    _check(eviction, target, ("policy/v1", "Eviction"))
+    how = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
+    pod = replace(target, subresource="")
+    objects.delete(pod, how, dry_run=options.dry_run or bool(how.dry_run))
+    return done()
+
+
+def bind(objects: Objects, target: Target, binding: Object, options: WriteOptions) -> Outcome:
+    """Assigns the Pod to a node, as a scheduler asks by a Binding; 409 if it has one."""
+    _check(binding, target, ("v1", "Binding"))
+    to = binding.get("target")
+    to = to if isinstance(to, dict) else {}
+    if (kind := to.get("kind") or "Node") != "Node":
+        raise errors.bad_request(f'target.kind: Unsupported value: "{kind}": supported values: "Node"')
+    if not isinstance(node := to.get("name"), str) or not node:
+        raise errors.bad_request("target.name: Required value")
+    pod = replace(target, subresource="")
+    obj = objects.get(pod)
+    if taken := obj["spec"].get("nodeName"):
+        why = f'pod {target.name} is already assigned to node "{taken}"'
+        raise errors.conflict("", "pods/binding", target.name, why)
+    obj["spec"]["nodeName"] = node
+    for name in ("annotations", "labels"):
+        if isinstance(given := binding["metadata"].get(name), dict):
+            obj["metadata"][name] = obj["metadata"].get(name, {}) | given
+    return objects.update(pod, obj, options, [])
+
+
+def _check(asked: Object, target: Target, what: tuple[str, str]) -> None:
+    """400 unless the question is of this version and kind, and about this Pod; gives it metadata."""
+    said = (asked.get("apiVersion") or what[0], asked.get("kind") or what[1])
+    if said != what:
+        raise errors.bad_request(f"a {what[0]} {what[1]} is needed here, not a {said[0]} {said[1]}")
+    meta = asked.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise errors.bad_request("metadata: must be an object")
+    if (name := meta.get("name")) not in (None, "", target.name):
+        told = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        raise errors.bad_request(told)
+
+
+def done() -> Object:
+    """What an eviction or a binding answers."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

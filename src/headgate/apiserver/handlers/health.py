@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from headgate.apiserver import builtin
+from headgate.apiserver.calls import Shared
 from headgate.apiserver.storage import Key, Store
 from headgate.apiserver.watch import Hub
 
@@ -58,3 +61,78 @@ class Health:
         if check is None:
             return PlainTextResponse("404 page not found\n", 404)
         return PlainTextResponse(f"failed: {why}\n", 500) if (why := check()) else PlainTextResponse("ok")
+
+
+# /metrics: what the server holds and what it has refused, in Prometheus' text format.
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Samples = Mapping[tuple[str, ...], int]
+"""Values by the values of the labels."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric of the page."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...]
+
+    def lines(self, samples: Samples) -> Iterable[str]:
+        yield f"# HELP {self.name} {self.help}"
+        yield f"# TYPE {self.name} {self.kind}"
+        for key, value in sorted(samples.items()):
+            # Names of users have letters, digits, '-' and '.', so nothing needs to be escaped.
+            pairs = ",".join(f'{label}="{part}"' for label, part in zip(self.labels, key, strict=True))
+            yield f"{self.name}{{{pairs}}} {value}"
+
+
+_PREFIX = "headgate_apiserver"
+HELD = Family(f"{_PREFIX}_held", "gauge", "What users hold of what they share.", ("what", "user"))
+LIMIT = Family(f"{_PREFIX}_limit", "gauge", "How much of it all users together may hold.", ("what",))
+WAITING = Family(f"{_PREFIX}_waiting_requests", "gauge", "Requests that wait for their turn.", ("user",))
+REJECTED = Family(
+    f"{_PREFIX}_rejected_total",
+    "counter",
+    "Requests, watches and connections that were refused or ended.",
+    ("reason",),
+)
+ERRORS = Family(
+    f"{_PREFIX}_errors_total",
+    "counter",
+    "Responses with a status from 400 on, and watches that ended with an error (410: Expired).",
+    ("code",),
+)
+STORE = Family(
+    f"{_PREFIX}_store",
+    "gauge",
+    "The store: objects, their bytes, revision, commits and writes since the start.",
+    ("what",),
+)
+FAMILIES = (HELD, LIMIT, WAITING, REJECTED, ERRORS, STORE)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The page, made when somebody asks for it."""
+
+    store: Store
+    shared: Shared
+
+    async def page(self, request: Request) -> Response:
+        lines = [line for family, samples in self._samples().items() for line in family.lines(samples)]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type=_TYPE)
+
+    def _samples(self) -> Mapping[Family, Samples]:
+        shares = self.shared.shares()
+        totals = {what: share.total for what, share in shares.items()}
+        totals["requests"] = self.shared.turns.most
+        return {
+            HELD: {(what, user): n for what, share in shares.items() for user, n in share.by_user().items()},
+            LIMIT: {(what,): total for what, total in totals.items()},
+            WAITING: {(user,): n for user, n in self.shared.turns.by_user().items()},
+            REJECTED: {(reason,): n for reason, n in self.shared.rejected.items()},
+            ERRORS: {(str(code),): n for code, n in self.shared.errors.items()},
+            STORE: {(name,): n for name, n in self.store.statistics().items()},
+        }

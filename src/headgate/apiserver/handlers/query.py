@@ -10,7 +10,7 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from headgate.apiserver import errors, fields, selectors, tables
+from headgate.apiserver import errors, selectors, tables
 from headgate.apiserver.deletion import DeleteOptions
 from headgate.apiserver.handlers import bodies
 from headgate.apiserver.registry import Served
@@ -121,7 +121,9 @@ def _match_errors(
 
 def selector(request: Request, served: Served) -> Selector:
     query = request.query_params
-    return selectors.parse(query.get("labelSelector"), query.get("fieldSelector"), fields.of(served))
+    return selectors.parse(
+        query.get("labelSelector"), query.get("fieldSelector"), selectors.selectable_fields(served)
+    )
 
 
 def include(request: Request) -> tables.IncludeObject:

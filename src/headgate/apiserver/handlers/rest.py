@@ -16,9 +16,8 @@ from starlette.responses import Response
 from headgate.apiserver import admission, builtin, errors, patch, reviews, tables
 from headgate.apiserver.calls import Call
 from headgate.apiserver.deletion import DeleteOptions
-from headgate.apiserver.handlers import bodies, changes, listing, logs, pods, query, watching, writing
-from headgate.apiserver.handlers.encodings import Encodings
-from headgate.apiserver.handlers.forms import Form, json
+from headgate.apiserver.handlers import bodies, changes, listing, logs, query, watching, writing
+from headgate.apiserver.handlers.forms import Encodings, Form, json
 from headgate.apiserver.objects import Objects
 from headgate.apiserver.selectors import Selector
 from headgate.apiserver.snapshots import Position, Scan
@@ -32,7 +31,7 @@ AT_ONCE = 10
 """Objects of a collection that are deleted before others get their turn; fewer if they are large."""
 MAX_DELETED_BYTES = 16 << 20
 """Of deleted objects that the answer shows; of more it tells only that they are deleted."""
-_OF_PODS = frozenset({"log", "binding", "eviction", *pods.NOT_HERE})
+_OF_PODS = frozenset({"log", "binding", "eviction", *changes.NOT_HERE})
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class Rest:
         raise errors.method_not_allowed(method)
 
     async def _of_pod(self, request: Request, target: Target) -> Response:
-        if target.subresource in pods.NOT_HERE:
-            raise pods.refusal(self.objects, target)
+        if target.subresource in changes.NOT_HERE:
+            raise changes.refusal(self.objects, target)
         if request.method != ("GET" if target.subresource == "log" else "POST"):
             raise errors.method_not_allowed(request.method)
         match target.subresource:
@@ -88,11 +87,11 @@ class Rest:
                 options = query.write_options(request, "CreateOptions")
                 change = changes.Change("bind", bodies.media_type(request), body, options)
                 await self.writer.write(_call(request), target, change)
-                return json(pods.done(), 201)
+                return json(changes.done(), 201)
             case _:
                 eviction = await bodies.read_question(request)
                 options = query.write_options(request, "CreateOptions")
-                return json(pods.evict(self.objects, target, eviction, options), 201)
+                return json(changes.evict(self.objects, target, eviction, options), 201)
 
     def _target(self, group: str, version: str, parts: list[str]) -> Target:
         namespace = ""
@@ -107,7 +106,7 @@ class Rest:
         name, subresource = [*parts[1:], "", ""][:2]
         if name and served.namespaced and not namespace:
             raise errors.no_such_path()
-        refused = served.resource == builtin.POD and subresource in pods.NOT_HERE
+        refused = served.resource == builtin.POD and subresource in changes.NOT_HERE
         if subresource and subresource not in served.all_subresources and not refused:
             raise errors.no_such_path()
         return Target(served, namespace, name, subresource)

@@ -15,8 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from headgate.apiserver import errors
 from headgate.apiserver.calls import Call
-from headgate.apiserver.handlers.encodings import Encodings
-from headgate.apiserver.handlers.forms import Form
+from headgate.apiserver.handlers.forms import Encodings, Form
 from headgate.apiserver.objects import Objects, in_version
 from headgate.apiserver.registry import Served
 from headgate.apiserver.selectors import Selector

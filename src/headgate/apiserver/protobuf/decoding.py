@@ -9,12 +9,72 @@ from __future__ import annotations
 
 import base64
 import datetime
+import struct
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from headgate.apiserver.protobuf import wire
 from headgate.apiserver.protobuf.tables import KINDS, MESSAGES, Field
+
+# The wire format: fields one after the other, each a number, a wire type and a value.
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+FIXED32: Final = 5
+
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
+_MAX_VARINT_BYTES = 10
+
+Value = int | memoryview
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message."""
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int, Value]]:
+    """Number, wire type and value of each field: an unsigned integer, or the bytes of it."""
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0:
+            raise WireError("field number 0 does not exist")
+        if wire_type == VARINT:
+            value, position = _varint(data, position)
+            yield number, wire_type, value
+            continue
+        if wire_type == BYTES:
+            length, position = _varint(data, position)
+        elif wire_type in _FIXED_BYTES:
+            length = _FIXED_BYTES[wire_type]
+        else:
+            raise WireError(f"field {number} has wire type {wire_type}, which is not in use")
+        if length > end - position:
+            raise WireError(f"field {number} ends {length - (end - position)} bytes after its message")
+        yield number, wire_type, data[position : position + length]
+        position += length
+
+
+def signed(value: int) -> int:
+    """An int32 or int64 from its varint: both are written as 64 bits in two's complement."""
+    return int(struct.unpack("<q", struct.pack("<Q", value))[0])
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for index in range(_MAX_VARINT_BYTES):
+        if position + index >= len(data):
+            raise WireError("the message ends within a number")
+        byte = data[position + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if value >> 64:
+                raise WireError("a number has more than 64 bits")
+            return value, position + index + 1
+    raise WireError(f"a number is longer than {_MAX_VARINT_BYTES} bytes")
+
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 
@@ -49,7 +109,7 @@ def decode(body: bytes) -> Object:
             raise UnknownKindError(f"{kind or 'an object without kind'} of {api_version or 'no version'}")
         raw = base64.b64decode(envelope.get("raw", ""))
         return {"apiVersion": api_version, "kind": kind} | reader.message(name, memoryview(raw), 0)
-    except wire.WireError as error:
+    except WireError as error:
         raise ProtobufError(str(error)) from error
 
 
@@ -65,7 +125,7 @@ class _Reader:
             raise ProtobufError(f"messages are nested deeper than {MAX_DEPTH} levels")
         known = MESSAGES[name]
         obj: Object = {}
-        for number, wire_type, value in wire.fields(data):
+        for number, wire_type, value in fields(data):
             self._left -= 1
             if self._left < 0:
                 raise ProtobufError(f"the body has more than {MAX_FIELDS} fields")
@@ -74,9 +134,7 @@ class _Reader:
             self._add(obj, field, f"{name}.{field.name}", wire_type, value, depth)
         return obj
 
-    def _add(
-        self, obj: Object, field: Field, where: str, wire_type: int, value: wire.Value, depth: int
-    ) -> None:
+    def _add(self, obj: Object, field: Field, where: str, wire_type: int, value: Value, depth: int) -> None:
         if field.form == "map":
             key, item = self._entry(field, where, wire_type, value, depth)
             obj.setdefault(field.name, {})[key] = item
@@ -91,12 +149,10 @@ class _Reader:
         else:
             obj.pop(field.name, None)  # the last value of a field counts, also when it is zero
 
-    def _entry(
-        self, field: Field, where: str, wire_type: int, value: wire.Value, depth: int
-    ) -> tuple[str, Any]:
+    def _entry(self, field: Field, where: str, wire_type: int, value: Value, depth: int) -> tuple[str, Any]:
         """Key and value of a map's entry, which is a message with these two as fields 1 and 2."""
         key, item = "", "" if field.type in ("string", "bytes") else None
-        for number, inner_type, inner in wire.fields(_bytes(where, wire_type, value)):
+        for number, inner_type, inner in fields(_bytes(where, wire_type, value)):
             self._left -= 1
             if number == 1:
                 key = _text(where, inner_type, inner)
@@ -106,12 +162,12 @@ class _Reader:
                 raise ProtobufError(f"{where}: an entry of a map has field {number}")
         return key, item
 
-    def _value(self, type_: str, where: str, wire_type: int, value: wire.Value, depth: int) -> Any:
+    def _value(self, type_: str, where: str, wire_type: int, value: Value, depth: int) -> Any:
         match type_:
             case "string":
                 return _text(where, wire_type, value)
             case "int":
-                return wire.signed(_number(where, wire_type, value))
+                return signed(_number(where, wire_type, value))
             case "bool":
                 return bool(_number(where, wire_type, value))
         data = _bytes(where, wire_type, value)
@@ -132,19 +188,19 @@ class _Reader:
         return self.message(type_, data, depth + 1)
 
 
-def _number(where: str, wire_type: int, value: wire.Value) -> int:
-    if wire_type != wire.VARINT or not isinstance(value, int):
+def _number(where: str, wire_type: int, value: Value) -> int:
+    if wire_type != VARINT or not isinstance(value, int):
         raise ProtobufError(f"{where} must be a number, not wire type {wire_type}")
     return value
 
 
-def _bytes(where: str, wire_type: int, value: wire.Value) -> memoryview:
-    if wire_type != wire.BYTES or not isinstance(value, memoryview):
+def _bytes(where: str, wire_type: int, value: Value) -> memoryview:
+    if wire_type != BYTES or not isinstance(value, memoryview):
         raise ProtobufError(f"{where} must have a length, not wire type {wire_type}")
     return value
 
 
-def _text(where: str, wire_type: int, value: wire.Value) -> str:
+def _text(where: str, wire_type: int, value: Value) -> str:
     try:
         return str(_bytes(where, wire_type, value), "utf-8")
     except UnicodeDecodeError as error:

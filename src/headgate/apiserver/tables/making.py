@@ -11,8 +11,8 @@ import msgspec
 from headgate.apiserver.jsonpath import Budget
 from headgate.apiserver.registry import Column, Served
 from headgate.apiserver.tables import kinds
-from headgate.apiserver.tables.ages import age, since
 from headgate.apiserver.tables.kinds import Row
+from headgate.apiserver.tables.values import age, since
 
 Object = dict[str, Any]
 IncludeObject = Literal["None", "Metadata", "Object"]
