@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 PIP := tools/quietly.sh $(BIN)/python -m pip --disable-pip-version-check -q
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+COMPILE_STAMP := $(VENV)/.installed-compile
 EXAMPLE ?= examples/quickstart
+PYTHONS ?= python3.11 python3.12 python3.13
 DATA_PATH := $(wildcard $(addprefix tests/,fleet flow gateway requests routing scheduling))
 
-.PHONY: up compiled pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
+.PHONY: up compiled wheels pure fresh test check unit unit-compiled test-api redis-server kubectl bench bench-routing bench-routing-live bench-decisions bench-fairness bench-apiserver bench-attacks soak soak-health soak-limits generated lock clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -16,8 +18,11 @@ help:  ## show this list
 up: $(STAMP) fresh  ## install Headgate into .venv and start the quickstart
 	@$(BIN)/headgate up $(EXAMPLE)
 
-compiled: $(DEV_STAMP)  ## compile the data path with mypyc, in half a minute (needs a C compiler)
+compiled: $(COMPILE_STAMP)  ## compile the data path with mypyc, in half a minute (needs a C compiler)
 	@$(BIN)/python tools/compile.py
+
+wheels:  ## build a wheel of plain Python, and a compiled one for each of PYTHONS, into dist
+	@$(PYTHON) tools/wheels.py $(PYTHONS)
 
 pure: $(STAMP)  ## remove what `make compiled` built: Headgate runs as plain Python again
 	@$(BIN)/python tools/compile.py pure
@@ -38,7 +43,7 @@ check: $(DEV_STAMP)  ## ruff, rules of our own, mypy --strict, import contracts
 unit: $(DEV_STAMP) pure redis-server kubectl  ## the tests alone, as plain Python (ARGS="-k name" narrows them)
 	$(BIN)/python -m pytest $(ARGS)
 
-unit-compiled: compiled redis-server  ## the tests of the data path, compiled
+unit-compiled: $(DEV_STAMP) compiled redis-server  ## the tests of the data path, compiled
 	$(BIN)/python -m pytest $(ARGS) $(DATA_PATH)
 
 test-api: $(DEV_STAMP)  ## the suites of the API against another server (KUBECONFIG=...), our CRDs installed
@@ -92,10 +97,12 @@ generated: $(DEV_STAMP)  ## write deploy/crds and the tables of docs/ anew from 
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/telemetry_tables.py
 
-lock:  ## write both lock files anew from pyproject.toml (needs uv)
+lock:  ## write the lock files anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-header --no-emit-index-url -q \
 		-c requirements.lock -o requirements-dev.lock
+	uv pip compile pyproject.toml --group compile --universal --generate-hashes --no-header --no-emit-index-url -q \
+		-c requirements-dev.lock -o requirements-compile.lock
 
 $(STAMP): requirements.lock pyproject.toml
 	@tools/environment.sh $(PYTHON) $(VENV)
@@ -107,6 +114,11 @@ $(STAMP): requirements.lock pyproject.toml
 $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	@echo "Installing the development tools ..."
 	@$(PIP) install -r requirements-dev.lock
+	@touch $@
+
+$(COMPILE_STAMP): $(STAMP) requirements-compile.lock
+	@echo "Installing mypyc ..."
+	@$(PIP) install -r requirements-compile.lock
 	@touch $@
 
 clean:  ## remove the environment, compiled modules, caches and the laptop state

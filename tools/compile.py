@@ -93,7 +93,7 @@ def name_of(path: Path) -> str:
 def source_key() -> str:
     """A hash of all sources of Headgate, of this file, and of what compiles them."""
     digest = hashlib.sha256(sys.version.encode())
-    lock = ROOT / "requirements-dev.lock"
+    lock = ROOT / "requirements-compile.lock"
     for path in [Path(__file__), *([lock] if lock.exists() else []), *sorted(PACKAGE.rglob("*.py"))]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -101,7 +101,9 @@ def source_key() -> str:
 
 def is_fresh() -> bool:
     """Whether the extension modules in `src` are those of its sources."""
-    return KEY.exists() and KEY.read_text() == source_key()
+    if not KEY.exists() or KEY.read_text() != source_key():
+        return False
+    return all(path.with_suffix(SUFFIX).exists() for path in modules())
 
 
 def built() -> list[Path]:
