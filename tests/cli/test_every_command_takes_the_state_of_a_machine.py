@@ -51,6 +51,7 @@ ALONE = {
     "crds",
     "convert",
     "completion",
+    "version",
 }
 """Commands that talk to no server of a machine."""
 
