@@ -1,4 +1,4 @@
-"""A scorer that an installed distribution names is a plugin like any other, and can do no harm (B58)."""
+"""A scorer that an installed distribution names is a plugin like any other, and can do no harm."""
 
 import importlib
 import logging
@@ -87,7 +87,7 @@ WILD = dedent("""
 
 
 def test_scores_out_of_the_range_are_clamped(install):
-    """B58: 1.7 is 1, -1 is 0, and so is what is no number."""
+    """1.7 is 1, -1 is 0, and so is what is no number."""
     install("wild", WILD, wild="wild:Wild")
     reading = read("[{type: wild}]")
     assert reading.plan is not None, reading.problems
@@ -113,7 +113,7 @@ def test_a_scorer_that_fails_counts_as_0(install, caplog, scorer, returned):
             assert choice.load is pool[1]
     assert policy.failures() == {"mine": 5}
     assert [each.message for each in caplog.records] == [
-        "scorer mine failed, and counts as 0 whenever it does"
+        "scorer mine failed; its scores count as 0 whenever it fails"
     ]
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(install):
     install("wild", WILD, three="wild:NotOne", gone="nowhere:Gone", both="wild:Wild")
     install("wilder", WILD, both="wilder:Wild")
     assert errors("[{type: three}, {type: gone}, {type: both}, {type: thre}]") == [
-        "plugins[0].type: wild:NotOne is no headgate.scheduling.plugins.Scorer",
+        "plugins[0].type: wild:NotOne must be a subclass of headgate.scheduling.plugins.Scorer",
         "plugins[1].type: nowhere:Gone cannot be loaded: ModuleNotFoundError: No module named 'nowhere'",
         "plugins[2].type: both is wild:Wild and wilder:Wild: uninstall one of them",
         "plugins[3].type: there is no plugin type thre",

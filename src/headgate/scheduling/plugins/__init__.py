@@ -1,7 +1,7 @@
-"""The classics by their known names: filters, scorers and pickers that a policy is composed of.
+"""Plugins that a policy is composed of: filters, scorers and pickers, under their well-known names.
 
-Each is given a cycle (the request, the time, chance, what caches hold) with the endpoints that are left, and
-answers with fewer endpoints, a score for each, or one of them. What a plugin remembers is of one pool.
+Each is given a cycle (the request, the time, randomness, the prefix index) and the remaining endpoints, and
+returns fewer endpoints, a score for each, or one of them. A plugin's state belongs to one pool.
 """
 
 from headgate.scheduling.plugins import signals, users

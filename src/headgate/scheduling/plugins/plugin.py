@@ -1,4 +1,4 @@
-"""What plugins of a policy are told and what they answer: filters, scorers and pickers."""
+"""Interfaces of the plugins of a policy: filters, scorers and pickers, and what each pick gives them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Loads = Sequence[EndpointState]
 
 
 class PrefixIndex(Prefixes, Protocol):
-    """What plugins ask of it besides."""
+    """What plugins need beyond Prefixes."""
 
     def weighed(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[float]:
-        """Of each endpoint, how many blocks it holds, of which slower memories count for less."""
+        """The number of blocks that each endpoint holds; blocks in slower memory count for less."""
         ...
 
 
 class NoPrefixes:
-    """Where nothing is known of caches."""
+    """The prefix index of a pool whose caches are unknown."""
 
     def matched(self, prefix: Sequence[int], loads: Sequence[EndpointState]) -> list[int]:
         return [0] * len(loads)
@@ -38,7 +38,7 @@ class NoPrefixes:
 
 
 class Cycle:
-    """One pick: the request, and what is worked out once for all plugins that want it."""
+    """One pick: the request, and values that are computed once for all plugins that need them."""
 
     __slots__ = ("_loads", "_matched", "now", "peer", "prefixes", "request", "rng")
 
@@ -56,12 +56,12 @@ class Cycle:
         self.rng = rng
         self.prefixes = prefixes
         self.peer = peer
-        """The endpoint that another profile has picked for this request already."""
+        """The endpoint that another profile has already picked for this request."""
         self._loads: Loads | None = None
         self._matched: Sequence[int] = ()
 
     def matched_blocks(self, loads: Loads) -> Sequence[int]:
-        """Of each endpoint, how many blocks of the prompt it holds from the front; looked up once."""
+        """For each endpoint, the number of leading blocks of the prompt that it holds; looked up once."""
         if loads is not self._loads:
             prefix = self.request.prefix
             self._matched = self.prefixes.matched(prefix, loads) if prefix else [0] * len(loads)
@@ -69,18 +69,18 @@ class Cycle:
         return self._matched
 
     def cached_tokens(self, load: EndpointState) -> int:
-        """Tokens of the prompt that an endpoint holds, as estimated."""
+        """The estimated number of tokens of the prompt that an endpoint holds."""
         loads, matched = self._loads, self._matched
         blocks = matched[loads.index(load)] if loads and load in loads else self.matched_blocks([load])[0]
         return self.request.tokens_in(blocks)
 
     def held_tokens(self, loads: Loads) -> list[int]:
-        """Of each endpoint, about how many tokens of the prompt it holds from the front."""
+        """For each endpoint, the estimated number of leading tokens of the prompt that it holds."""
         return list(map(self.request.tokens_in, self.matched_blocks(loads)))
 
     def held_shares(self, loads: Loads) -> list[float]:
-        """Of each endpoint, which share of the prompt's blocks it holds from the front; long blocks count for
-        as many as they are long."""
+        """For each endpoint, the share of the prompt's leading blocks that it holds. Blocks are weighted by
+        their length."""
         request, matched = self.request, self.matched_blocks(loads)
         total, ends = len(request.prefix), request.block_ends
         if not total:
@@ -91,68 +91,68 @@ class Cycle:
         return [ends[count - 1] / units if count else 0.0 for count in matched]
 
     def is_cold(self, load: EndpointState) -> bool:
-        """Whether none of the endpoints that were asked about holds a part of the prompt; `load` is one."""
+        """Whether none of the endpoints looked up so far, of which `load` is one, holds any of the prompt."""
         return not any(self._matched if self._loads is not None else self.matched_blocks([load]))
 
 
 class NoParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Of plugins that have none."""
+    """Parameters of a plugin that has none."""
 
 
 class Plugin:
-    """One plugin of one policy. What it remembers is of one pool."""
+    """One plugin of one policy. Its state belongs to one pool."""
 
     kind: ClassVar[str] = ""
-    """Its name in configurations."""
+    """The plugin's type in configurations."""
     Parameters: ClassVar[type[msgspec.Struct]] = NoParameters
-    """What a configuration may say, with the defaults; the constructor takes one of it."""
+    """What a configuration may set, with defaults; the constructor takes an instance."""
     alpha: ClassVar[bool] = False
-    """Whether configurations have to allow it expressly."""
+    """Whether the setting `scheduling.allow_experimental_plugins` must allow it."""
     uses_prefix: bool = False
-    """Whether it asks for matched blocks: otherwise prompts are not hashed."""
+    """Whether it needs matched blocks. If no plugin does, prompts are not hashed."""
     first_block_bytes: int = 0
-    """How long the blocks are to be that are hashed of a prompt's first kilobyte; 0 if it is one block."""
+    """Size of the blocks in a prompt's first kilobyte; 0 makes the kilobyte one block."""
     judges_adapters: ClassVar[bool] = False
-    """Whether it is about adapters: then nothing else narrows down where those go."""
+    """Whether it decides by adapters. If so, the gateway does not narrow down the endpoints of an adapter."""
     remembers: ClassVar[bool] = False
-    """Whether `booked` is to be called."""
+    """Whether the policy must call `booked`."""
     means_one_endpoint: ClassVar[bool] = False
-    """Whether, of a request that two endpoints serve, it is to remember only one."""
+    """Whether it must remember only one of the two endpoints that serve a prefill/decode pair."""
 
     def __init__(self, parameters: msgspec.Struct | None = None) -> None:
         self.name = self.kind
-        """What the configuration calls this one."""
+        """The name of this instance in the configuration."""
 
     def booked(self, cycle: Cycle, load: EndpointState) -> None:
-        """The request is on its way to the endpoint."""
+        """Called when the request is sent to the endpoint."""
 
     def mark(self, request: Request, load: EndpointState) -> tuple[bytes, bytes] | None:
-        """A header that the endpoint's answer is to have."""
+        """A header to add to the response, as name and value; None adds nothing."""
         return None
 
 
 class Filter(Plugin, ABC):
-    """Leaves out endpoints that must not, or need not, get a request."""
+    """Leaves out endpoints that should not get a request."""
 
     about_load: ClassVar[bool] = False
-    """Whether nobody is left because all are busy, which passes, and not because none is suited."""
+    """Whether an empty result means that all endpoints are busy (429), and not that none is suited (503)."""
 
     @abstractmethod
     def keep(self, cycle: Cycle, loads: Loads) -> Loads:
-        """Those of the endpoints (at least one) that are left, in their order; perhaps none."""
+        """The endpoints to keep, in the same order; may be empty. `loads` has at least one."""
 
 
 class Scorer(Plugin, ABC):
-    """Says how well each endpoint suits a request."""
+    """Scores how well each endpoint suits a request."""
 
     @abstractmethod
     def scores(self, cycle: Cycle, loads: Loads) -> Sequence[float]:
-        """One score for each endpoint, the higher the better: from 0 to 1, Kthena's whole from 0 to 100."""
+        """One score for each endpoint, higher is better: 0 to 1, or 0 to 100 for Kthena's plugins."""
 
 
 class Picker(Plugin, ABC):
-    """Takes one of the endpoints by their total scores."""
+    """Picks one endpoint by the total scores."""
 
     @abstractmethod
     def pick(self, totals: Sequence[float], rng: random.Random) -> int:
-        """The place of the one that is taken; there is at least one."""
+        """The index of the picked endpoint; `totals` has at least one."""

@@ -1,6 +1,6 @@
-"""Scorers of one's own: classes that an installed distribution names in its entry points.
+"""Scorers from other packages: classes that an installed distribution names in its entry points.
 
-They are code that nobody here has seen: what they return is bounded, and what they raise fails no request.
+Their code is not trusted: scores are clamped, and an exception does not fail the request.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from headgate.scheduling.plugins.plugin import Cycle, Loads, Scorer
 log = logging.getLogger(__name__)
 
 GROUP = "headgate.scorers"
-"""Entry points of this group are names of plugin types, and the classes that make them."""
+"""Entry points of this group map a plugin type to its class."""
 
 
 class UnusableError(Exception):
-    """The class behind a name cannot be used; the message says why."""
+    """The class of a plugin type cannot be used; the message says why."""
 
 
 def names() -> list[str]:
-    """Those that are installed."""
+    """The types of all installed scorers."""
     return sorted({point.name for point in importlib.metadata.entry_points(group=GROUP)})
 
 
 def find(name: str) -> type[Scorer] | None:
-    """The scorer of this name; None if no distribution has one. Raises UnusableError."""
+    """The class of this type; None if no distribution has one. Raises UnusableError."""
     points = list(importlib.metadata.entry_points(group=GROUP, name=name))
     if not points:
         return None
@@ -41,14 +41,14 @@ def find(name: str) -> type[Scorer] | None:
     except Exception as error:
         raise UnusableError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, type) or not issubclass(found, Scorer):
-        raise UnusableError(f"{where} is no headgate.scheduling.plugins.Scorer")
+        raise UnusableError(f"{where} must be a subclass of headgate.scheduling.plugins.Scorer")
     if not issubclass(found.Parameters, msgspec.Struct):
-        raise UnusableError(f"the Parameters of {where} are no msgspec.Struct")
+        raise UnusableError(f"the Parameters of {where} must be a msgspec.Struct")
     return found
 
 
 class Guarded(Scorer):
-    """A user's scorer: below 0 is 0, above 1 is 1, no number is 0; all are 0 where it raises."""
+    """Wraps such a scorer: clamps scores to 0 and 1, and counts NaN, and all scores if it raises, as 0."""
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__()
@@ -70,4 +70,4 @@ class Guarded(Scorer):
     def _failed(self) -> None:
         self.failures += 1
         if self.failures == 1:
-            log.exception("scorer %s failed, and counts as 0 whenever it does", self.name)
+            log.exception("scorer %s failed; its scores count as 0 whenever it fails", self.name)
