@@ -17,10 +17,10 @@ import click
 
 _COMMANDS = {
     "up": "headgate.cli.up:up",
-    "apply": "headgate.cli.objects.apply:apply",
-    "get": "headgate.cli.objects.get:get",
-    "describe": "headgate.cli.objects.describe:describe",
-    "delete": "headgate.cli.objects.delete:delete",
+    "apply": "headgate.cli.objects.commands:apply",
+    "get": "headgate.cli.objects.commands:get",
+    "describe": "headgate.cli.objects.commands:describe",
+    "delete": "headgate.cli.objects.commands:delete",
     "validate": "headgate.cli.validate:validate",
     "route": "headgate.cli.route.command:route",
     "flow": "headgate.cli.flow.command:flow",

@@ -23,7 +23,7 @@ from headgate.cli.gateway import flags as gateway_flags
 from headgate.cli.manifests import Manifest
 from headgate.cli.process import Output, stop_on_signal
 from headgate.cli.progress import Progress
-from headgate.cli.route import objects
+from headgate.cli.route import sources
 from headgate.cli.supervisor import Child, lock_state, no_space
 from headgate.gateway import GatewaySettings, setting_types
 from headgate.gateway.old_settings import RENAMED
@@ -399,7 +399,7 @@ def _models(snapshot: routing.Snapshot) -> list[str]:
 
 async def _snapshot(client: cluster.Client) -> routing.Snapshot:
     """The objects as a gateway has them."""
-    return (await objects.fetch(client)).snapshot()
+    return (await sources.fetch_objects(client)).snapshot()
 
 
 async def _unready_pods(client: cluster.Client) -> list[str]:

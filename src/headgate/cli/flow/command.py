@@ -32,12 +32,12 @@ def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch:
 
     Example: headgate flow --pool default/sim-8b --watch
     """
-    from headgate.cli.flow import rendering, source
+    from headgate.cli.flow import queues
 
-    gateway = gateway or source.of_machine(machine_state.said_state(click.get_current_context()), state)
-    render = rendering.as_json if output == "json" else rendering.as_text
+    gateway = gateway or queues.of_machine(machine_state.said_state(click.get_current_context()), state)
+    render = queues.as_json if output == "json" else queues.as_text
     while True:
-        click.echo(render(source.ask(gateway, pool)), nl=False)
+        click.echo(render(queues.ask(gateway, pool)), nl=False)
         if not watch:
             return
         time.sleep(WATCH_S)

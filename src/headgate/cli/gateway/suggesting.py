@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from headgate.cli import machine_state
-from headgate.cli.validation import numbers
+from headgate.cli.validation import spelling
 from headgate.cli.validation.spelling import closest
 from headgate.gateway import Setting, old_settings, setting_types
 
@@ -97,7 +97,7 @@ def of_value(setting: Setting, value: object) -> str:
         return ""
     if isinstance(value, str) and _is_number_of(setting, value):
         return f"remove the quotes: {value}"
-    number = numbers.without_unit(value) if isinstance(value, str) else None
+    number = spelling.without_unit(value) if isinstance(value, str) else None
     if number is not None and setting.takes(number):
         return f"write {number}"
     return f"its default is {default if isinstance(default, int) else f'{default:g}'}"

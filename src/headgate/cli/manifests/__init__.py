@@ -5,8 +5,18 @@ them, with a tree of positions beside each, and every problem of the text with i
 """
 
 from headgate.cli.manifests.loading import ManifestErrors, load
-from headgate.cli.manifests.nodes import Entry, Mapping, Node, Position, Scalar, Sequence, Span, plain
-from headgate.cli.manifests.positions import Place, place_of
+from headgate.cli.manifests.nodes import (
+    Entry,
+    Mapping,
+    Node,
+    Place,
+    Position,
+    Scalar,
+    Sequence,
+    Span,
+    place_of,
+    plain,
+)
 from headgate.cli.manifests.reading import Manifest, Problem, Reading, read, read_document
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.cli.manifests.positions import place_of
+from headgate.cli.manifests.nodes import place_of
 from headgate.cli.manifests.reading import SUFFIXES, Manifest, Problem, read
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap")

@@ -11,8 +11,7 @@ import msgspec
 from headgate import api, cluster
 from headgate.cli.objects import fetching, printing
 from headgate.cli.objects.printing import Column, Object, Printer, Row
-from headgate.cli.objects.served import discover
-from headgate.cli.objects.wording import asked
+from headgate.cli.objects.served import asked, discover
 
 _MAX_EVENTS = 20
 _HEAD = 14

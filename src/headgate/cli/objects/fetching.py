@@ -10,7 +10,7 @@ import msgspec
 
 from headgate import cluster
 from headgate.cli.objects.printing import Column, Object, Printer, Table
-from headgate.cli.objects.wording import Asked
+from headgate.cli.objects.served import Asked
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PAGE_SIZE = 500

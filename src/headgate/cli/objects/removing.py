@@ -14,8 +14,7 @@ from headgate import cluster
 from headgate.cli.manifests import Manifest
 from headgate.cli.objects import printing
 from headgate.cli.objects.connecting import told
-from headgate.cli.objects.served import Catalogue, Served, discover
-from headgate.cli.objects.wording import asked
+from headgate.cli.objects.served import Catalogue, Served, asked, discover
 
 _PAGE_SIZE = 500
 _FIRST_POLL_S, _LAST_POLL_S = 0.05, 1.0

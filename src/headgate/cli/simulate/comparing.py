@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from headgate.cli.simulate import plots, replaying, table, telling
+from headgate.cli.simulate import plots, replaying, results, table
 from headgate.cli.simulate.plan import Options, plan
 from headgate.cli.simulate.results import Drawn, Results
 from headgate.cli.simulate.watching import Watch
@@ -40,7 +40,7 @@ def run(options: Options) -> None:
             drawn = replaying.find_rates(contest, options.attain, watch)
         else:
             drawn = replaying.compare(contest, watch)
-    _show(options, telling.results(planned, drawn), drawn)
+    _show(options, results.results(planned, drawn), drawn)
     if options.plots is not None and drawn:
         _draw(options.plots, drawn, planned.slo)
     if watch.is_interrupted:

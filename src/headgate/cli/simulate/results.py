@@ -6,10 +6,15 @@ configurations and seeds give equal bytes.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 import msgspec
 
+from headgate.cli.simulate.plan import Plan
+from headgate.simulator import traces
 from headgate.simulator.fleet import RequestRecord, Summary
 from headgate.simulator.fleet.records import EngineRecord
 from headgate.simulator.replay import Found, Series
@@ -103,3 +108,105 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """The policy, and the rate where there are several."""
     records: tuple[RequestRecord, ...]
+
+
+# From the runs of a replay to the document that tells them.
+def results(plan: Plan, drawn: Sequence[Drawn]) -> Results:
+    """The document of these runs."""
+    return Results(
+        version=VERSION,
+        headgate=metadata.version("headgate"),
+        configuration=_configuration(plan),
+        notes=[*_before(plan), *plan.notes, *_after(plan, drawn)],
+        runs=[each.run for each in drawn],
+    )
+
+
+def _configuration(plan: Plan) -> Configuration:
+    options, slo = plan.options, plan.slo
+    return Configuration(
+        trace=_trace(plan),
+        limit=options.limit,
+        duration_s=options.duration,
+        curve=options.curve,
+        closed_loop=options.closed_loop,
+        jitter_s=plan.arrivals[0].jitter_s,
+        rate_scale=options.rate_scale,
+        rate_per_s=options.rate,
+        rates_per_s=options.rates,
+        find_rate_at=options.attain if options.find_rate else None,
+        policies=[policy.name for policy in plan.policies],
+        policy_files=list(options.policy_config),
+        seed=options.seed,
+        slo={"ttft_s": slo.ttft_s, "tpot_s": None if math.isinf(slo.tpot_s) else slo.tpot_s},
+        fleet=msgspec.to_builtins(plan.file),
+    )
+
+
+def _trace(plan: Plan) -> TraceUsed:
+    used, requests = plan.traffic, plan.traffic.requests
+    return TraceUsed(
+        source=used.source,
+        format=used.format,
+        parameters=used.parameters,
+        requests=len(requests),
+        first_to_last_s=requests[-1].at_s - requests[0].at_s,
+        rate_per_s=traces.mean_rate(requests),
+        prompt_tokens=sum(request.prompt_tokens for request in requests),
+        output_tokens=sum(request.output_tokens for request in requests),
+        sessions=len({request.session for request in requests if request.session >= 0}),
+        ideal_hit_rate=traces.ideal_hit_rate(requests),
+    )
+
+
+def _before(plan: Plan) -> list[str]:
+    """What one should know of the traffic before one believes a number."""
+    used, grid_s, jitter_s = plan.traffic, plan.traffic.grid_s, plan.arrivals[0].jitter_s
+    notes = []
+    if not any(request.prefix for request in used.requests):
+        publishers = {"azure": "Azure's traces have", "burstgpt": "BurstGPT's traces have"}
+        who = publishers.get(used.format, "this traffic has")
+        notes.append(f"{who} no prefix hashes: no cache is hit, and policies know of no prefix")
+    if jitter_s and grid_s == jitter_s:
+        notes.append(
+            f"times are on a grid of {grid_s:g} s: each request comes later by up to that, by chance "
+            "(--jitter off: as they are)"
+        )
+    elif jitter_s:
+        notes.append(f"each request comes later by up to {jitter_s:g} s, by chance")
+    elif grid_s:
+        notes.append(f"times are on a grid of {grid_s:g} s, as bursts: --jitter auto spreads them")
+    context = max(group.engine.max_model_len for group in plan.fleet.groups)
+    too_long = sum(request.prompt_tokens + request.output_tokens > context for request in used.requests)
+    if too_long:
+        notes.append(
+            f"{too_long:,} of the requests are longer than any engine's context and are refused: "
+            f"max_model_len is {context:,}"
+        )
+    turns = sum(request.think_s is not None for request in used.requests)
+    if turns:
+        notes.append(
+            f"{turns:,} of the requests are sent after the answer before them and a pause: the slower the "
+            "fleet, the later they come"
+        )
+    elif plan.options.closed_loop:
+        notes.append("this traffic tells of no conversations: --closed-loop changes nothing")
+    if plan.options.curve is not None:
+        notes.append(f"the rate rises and falls as in {plan.options.curve}, squeezed into the trace's time")
+    return notes
+
+
+def _after(plan: Plan, drawn: Sequence[Drawn]) -> list[str]:
+    """What one should know of the runs."""
+    notes = []
+    for each in drawn:
+        found = each.run.highest_rate
+        if found is not None and not found.rate_per_s:
+            wanted = f"{100 * plan.options.attain:g}%"
+            notes.append(
+                f"{each.run.policy}: at no rate that was tried had {wanted} of the requests "
+                "their first token in time; the row is of the lowest"
+            )
+        if each.run.interrupted:
+            notes.append(f"{each.label}: interrupted; only what had arrived by then is in the table")
+    return notes

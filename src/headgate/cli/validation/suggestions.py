@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from headgate.cli.manifests import Mapping, Place, Scalar, Sequence
 from headgate.cli.manifests.scalars import NotJson, resolve
-from headgate.cli.validation import numbers
+from headgate.cli.validation import spelling
 from headgate.cli.validation.spelling import closest
 from headgate.kubeschema import duration, regex, structural
 from headgate.kubeschema.structural import FieldError, Schema
@@ -119,7 +119,7 @@ def _for_scalar(schema: Schema, node: Scalar) -> str:
         case "integer" | "number" | "boolean" as wanted:
             if node.is_quoted and _reads_as(node.text, wanted):
                 return f"write it without quotes: {node.text}"
-            number = numbers.without_unit(node.text)
+            number = spelling.without_unit(node.text)
             if number is not None and wanted == "integer":
                 return f"write a number: {number}"
         case "array":

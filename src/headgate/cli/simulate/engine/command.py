@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.simulate import sizes
-from headgate.cli.simulate.engine import events, latencies
-from headgate.cli.simulate.engine.constants import ENGINE, JITTER, SPECULATION
-from headgate.cli.simulate.engine.events import EVENTS
-from headgate.cli.simulate.engine.latencies import LATENCIES
+from headgate.cli.simulate.engine.constants import (
+    ENGINE,
+    EVENTS,
+    JITTER,
+    LATENCIES,
+    LATENCY_NAMES,
+    SPECULATION,
+    kv_events_config,
+    latency_note,
+    latency_settings,
+)
+from headgate.cli.simulate.engine.options import SpacedCommand
 from headgate.cli.simulate.engine.serving import FAILURES, IGNORED, PAIRS, PLACE, PROTOCOLS, SERVER
-from headgate.cli.simulate.engine.spaced import SpacedCommand
 
 if TYPE_CHECKING:
     import socket
@@ -84,12 +91,12 @@ def _settings(profile: EngineProfile, given: dict[str, Any]) -> ServerSettings:
     from headgate.simulator import server
 
     policy, modules = (given.pop(name) for name in ("scheduling_policy", "lora_modules"))
-    kv_events = events.config(given)
+    kv_events = kv_events_config(given)
     served, models = given.pop("served_models"), given.pop("models")
     failures = [given.pop(name) for name in ("failure_injection_rate", "failure_types", "faults")]
     body_mb = given.pop("max_body_mb")
-    times = latencies.settings({name: given.pop(name) for name in latencies.NAMES})
-    if note := latencies.note(times):
+    times = latency_settings({name: given.pop(name) for name in LATENCY_NAMES})
+    if note := latency_note(times):
         click.echo(note, err=True)
     given["seed"] = given["id_seed"] or 0
     own = {name: given.pop(name) for name in server.ServerSettings.__struct_fields__ if name in given}

@@ -1,11 +1,16 @@
-"""Options for the constants of the engine, by their names; those that are left out are the profile's."""
+"""Options for the constants of the engine, its latencies and its cache events."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli.simulate import sizes
-from headgate.cli.simulate.engine.grouping import COUNT, RATE, SECONDS, options
+from headgate.cli.simulate.engine.options import COUNT, RATE, SECONDS, options, seconds
+
+if TYPE_CHECKING:
+    from headgate.simulator.server import KvEventsConfig
 
 ENGINE = options(
     click.option("--base-s", type=SECONDS, help="Seconds that every step takes."),
@@ -117,3 +122,109 @@ SPECULATION = options(
         "--draft-token-s", type=SECONDS, help="Seconds for each token that a step drafts, for all together."
     ),
 )
+
+# Latencies as llm-d-inference-sim is told them, of a lone request and under load, in place of costs.
+_TIMES = {
+    "time-to-first-token": "Until the first token, whatever the prompt.",
+    "time-to-first-token-std-dev": "Its deviation.",
+    "prefill-overhead": "Until the first token, and --prefill-time-per-token more.",
+    "prefill-time-per-token": "For each prompt token that is not cached.",
+    "prefill-time-std-dev": "Deviation of --prefill-overhead.",
+    "inter-token-latency": "Between two tokens of a lone request.",
+    "inter-token-latency-std-dev": "Its deviation.",
+    "kv-cache-transfer-latency": "Until a prompt has come from another engine.",
+    "kv-cache-transfer-latency-std-dev": "Its deviation.",
+    "kv-cache-transfer-time-per-token": "The same for each of its tokens.",
+    "kv-cache-transfer-time-std-dev": "Deviation of the time that a whole prompt takes by that.",
+}
+LATENCIES = options(
+    click.option(
+        "--latency-calculator",
+        type=click.Choice(["", "constant", "per-token"]),
+        default="",
+        help="Which times count where both kinds are given: those for a whole prompt (they do if this is "
+        "left out), or those with a time per token.",
+    ),
+    *(
+        click.option(f"--{name}", metavar="TIME", callback=seconds, help=told)
+        for name, told in _TIMES.items()
+    ),
+    click.option(
+        "--time-factor-under-load",
+        type=click.FloatRange(min=1),
+        help="How many times as long the time between tokens is with --max-num-seqs running.",
+    ),
+)
+LATENCY_NAMES = ("latency_calculator", "time_factor_under_load", *(name.replace("-", "_") for name in _TIMES))
+
+
+def latency_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Options by the names of the settings that change while an engine runs; times in nanoseconds."""
+    return {
+        name: round(value * 1e9) if isinstance(value, float) and name != "time_factor_under_load" else value
+        for name, value in given.items()
+    }
+
+
+def latency_note(given: dict[str, Any]) -> str:
+    """What of the settings does not count, as others go before it; empty if all does."""
+    per_token = [name for name in ("prefill_overhead", "prefill_time_per_token") if given[name] is not None]
+    if given["latency_calculator"] or not given["time_to_first_token"] or not per_token:
+        return ""
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in per_token)
+    return f"note: --time-to-first-token goes before {flags}; --latency-calculator per-token turns that round"
+
+
+# Options for the cache and its events in llm-d-inference-sim's words, beside vLLM's one option for all.
+EVENTS = options(
+    click.option(
+        "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
+    ),
+    click.option(
+        "--enable-kvcache",
+        is_flag=True,
+        help="Publish cache events to --zmq-endpoint, as llm-d-inference-sim; the options below say how.",
+    ),
+    click.option(
+        "--zmq-endpoint",
+        default="tcp://127.0.0.1:5557",
+        show_default=True,
+        help="Where a subscriber listens; with the host * the engine listens itself.",
+    ),
+    click.option(
+        "--event-batch-size", type=COUNT, default=16, show_default=True, help="Events sent together at most."
+    ),
+    click.option(
+        "--use-vllm-map-event-format", is_flag=True, help="Events are maps; otherwise they are arrays."
+    ),
+    click.option("--kv-events-replay-endpoint", help="Where batches are asked for that were missed."),
+    click.option(
+        "--kv-events-replay-queue-size",
+        type=COUNT,
+        default=1024,
+        show_default=True,
+        help="Batches that are kept for that.",
+    ),
+)
+
+
+def kv_events_config(given: dict[str, Any]) -> KvEventsConfig | None:
+    """Takes these options out of those that were given. Raises ValueError."""
+    from headgate.simulator import server
+
+    as_json, enabled = given.pop("kv_events_config"), given.pop("enable_kvcache")
+    replay = given.pop("kv_events_replay_endpoint")
+    words = {
+        "endpoint": given.pop("zmq_endpoint"),
+        "batch_events": given.pop("event_batch_size"),
+        "form": "map" if given.pop("use_vllm_map_event_format") else "array",
+        "buffer_steps": given.pop("kv_events_replay_queue_size"),
+    }
+    if as_json:
+        if enabled:
+            raise ValueError("--enable-kvcache: leave it out where --kv-events-config is given")
+        return server.read_kv_events(as_json)
+    if not enabled:
+        return None
+    connects = "*" not in words["endpoint"]
+    return server.KvEventsConfig(**words, connect=connects, replay_endpoint=replay or None)

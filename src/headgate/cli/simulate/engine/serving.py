@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine.file import take_defaults
-from headgate.cli.simulate.engine.grouping import COUNT, SECONDS, lasting, options
+from headgate.cli.simulate.engine.options import COUNT, SECONDS, lasting, options, take_defaults
 
 if TYPE_CHECKING:
     from headgate.simulator.model import EngineProfile

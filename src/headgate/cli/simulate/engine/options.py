@@ -1,13 +1,55 @@
-"""Options from a YAML file: they come behind those of the command line and of the environment."""
+"""How options of an engine are written: several as one decorator, with words between blanks, or in a file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import click
 
+Command: TypeAlias = Callable[..., Any]
+
+SECONDS = click.FloatRange(min=0)
+RATE = click.FloatRange(min=0, min_open=True)
+COUNT = click.IntRange(min=1)
+
+
+def options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """All of them, in the order in which help shows them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:
+    """Of 200, 200ms or 0.2s: a number alone is milliseconds."""
+    from headgate.kubeschema import duration
+
+    if text is None:
+        return None
+    text = str(text)
+    try:
+        seconds = float(text) / 1000 if text.replace(".", "", 1).isdigit() else duration.parse(text)
+    except duration.DurationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise click.BadParameter(f"{text!r} is not a time such as 200ms or 1.5s", context, parameter)
+    return seconds
+
+
+def lasting(context: click.Context, parameter: click.Parameter, text: str | float) -> float:
+    """Of 30s, 2m or 1.5: a number alone is seconds."""
+    given = str(text)
+    told = seconds(context, parameter, f"{given}s" if given.replace(".", "", 1).isdigit() else given)
+    return told or 0.0
+
+
+# Options from a YAML file: they come behind those of the command line and of the environment.
 _SECTIONS = ("latencies", "kvcache")
 
 
@@ -71,3 +113,28 @@ def _value(option: click.Option, value: object) -> object:
         values = value if isinstance(value, list) else [value]
         return [json.dumps(each) if isinstance(each, dict) else each for each in values]
     return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+# Options that take several words, as `--served-model-name a b`, which click has no way to say.
+_SPACED = ("--served-model-name", "--lora-modules", "--failure-types")
+
+
+class SpacedCommand(click.Command):
+    """Each further word of such an option is given the option's name. The command has no arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread(args))
+
+
+def _spread(words: list[str]) -> list[str]:
+    spread: list[str] = []
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            option = word if word in _SPACED else ""
+            spread.append(word)
+        elif option and spread[-1] != option:
+            spread += [option, word]
+        else:
+            spread.append(word)
+    return spread

@@ -1,0 +1,245 @@
+"""`headgate apply`, `get`, `describe` and `delete`: words of a command line, which others act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli import options
+
+if TYPE_CHECKING:
+    from headgate.cli.objects.connecting import Server
+
+
+def _words(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from headgate.cli.objects.completing import complete_words
+
+    return complete_words(context, parameter, incomplete)
+
+
+def _namespaces(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from headgate.cli.objects.completing import complete_namespace
+
+    return complete_namespace(context, parameter, incomplete)
+
+
+def _need_a_kind(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        command = context.command_path
+        raise click.UsageError(f"which kind? Say `{command} modelroutes`, for one, or `{command} all`.")
+    return words
+
+
+def words(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.argument(
+        "words",
+        nargs=-1,
+        metavar="KIND [NAME]... | KIND/NAME...",
+        callback=_need_a_kind if required else None,
+        shell_complete=_words,
+    )
+
+
+KIND_AND_NAMES = words(required=True)
+
+namespace_option = click.option(
+    "-n", "--namespace", help="Namespace. Default: that of the kubeconfig.", shell_complete=_namespaces
+)
+
+
+def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """By labels and by fields."""
+    labels = click.option("-l", "--selector", help="Labels to select by, such as app=chat,tier!=test.")
+    fields = click.option("--field-selector", help="Fields to select by, such as status.phase=Running.")
+    return labels(fields(command))
+
+
+@click.command()
+@options.files
+@options.recursive
+@namespace_option
+@click.option("--dry-run", is_flag=True, help="Let the server check everything and store nothing.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
+@click.option(
+    "--field-manager", default="headgate", show_default=True, help="Name under which fields are managed."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "name", "yaml", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed of each object.",
+)
+@options.server
+def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any) -> None:
+    """Create or change objects from manifests.
+
+    All manifests are tried; what the server refuses is shown at its line. Namespaces and definitions go
+    first. Exits with 1 if anything was refused.
+
+    Example: headgate apply -f examples/quickstart
+    """
+    from headgate.cli.manifests import ManifestErrors, load
+    from headgate.cli.objects import connecting, sending
+
+    try:
+        manifests = load(list(files), recursive=recursive)
+    except ManifestErrors as error:
+        raise click.ClickException(str(error)) from error
+    if not connecting.run(server, lambda client: sending.apply(client, manifests, sending.Manner(**given))):
+        raise SystemExit(1)
+
+
+@click.command()
+@KIND_AND_NAMES
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
+@selectors
+@click.option("-w", "--watch", is_flag=True, help="Go on with every change, until Ctrl-C.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "yaml", "json", "name"]),
+    default="table",
+    show_default=True,
+    help="How objects are printed.",
+)
+@click.option("--show-labels", is_flag=True, help="A column with all labels.")
+@click.option("--show-managed-fields", is_flag=True, help="With -o yaml or json: who owns which field.")
+@click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
+@options.server
+def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
+    """List objects, or show some of them.
+
+    A KIND is written as for kubectl: modelroutes, modelroute, mr, modelroutes.networking.volcano.sh, several
+    with commas between, or a category such as all.
+
+    \b
+    Examples:
+      headgate get modelroutes,modelservers
+      headgate get modelroute/chat -o yaml
+      headgate get pods -A -o wide -l app=sim-8b
+    """
+    from headgate.cli.objects import connecting, fetching, getting
+
+    wanted = fetching.Wanted(words=words, **given)
+    connecting.run(server, lambda client: getting.get(client, wanted))
+
+
+@click.command()
+@KIND_AND_NAMES
+@namespace_option
+@selectors
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text, or a list of the objects, each with its events.",
+)
+@options.server
+def describe(
+    server: Server,
+    words: tuple[str, ...],
+    namespace: str | None,
+    selector: str | None,
+    field_selector: str | None,
+    output: str,
+) -> None:
+    """Show objects in detail: metadata, spec, conditions, events.
+
+    \b
+    Examples:
+      headgate describe modelroute chat
+      headgate describe modelroute/chat modelserver/chat
+      headgate describe pods -l app=sim-8b
+    """
+    from headgate.cli.objects import connecting, describing, fetching
+
+    wanted = fetching.Wanted(
+        words=words,
+        namespace=namespace,
+        all_namespaces=False,
+        selector=selector,
+        field_selector=field_selector,
+        watch=False,
+        output=output,
+        show_labels=False,
+        show_managed_fields=False,
+        ignore_not_found=False,
+    )
+    connecting.run(server, lambda client: describing.describe(client, wanted))
+
+
+@click.command()
+@words(required=False)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    metavar="FILE|DIRECTORY|-",
+    help="Delete the objects of these manifests; repeat it for more. -: standard input.",
+)
+@options.recursive
+@namespace_option
+@selectors
+@click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
+@click.option(
+    "--cascade",
+    type=click.Choice(["background", "foreground", "orphan"]),
+    default="background",
+    show_default=True,
+    help="What becomes of what the object owns: deleted after it, before it, or left.",
+)
+@click.option(
+    "--grace-period", "grace_s", type=click.IntRange(0), help="Seconds that the object may take to end."
+)
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait.",
+)
+@click.option("--dry-run", is_flag=True, help="Let the server check everything and delete nothing.")
+@click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "name", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed of each object.",
+)
+@options.server
+def delete(
+    server: Server, words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **given: Any
+) -> None:
+    """Delete objects, without asking back.
+
+    \b
+    Examples:
+      headgate delete modelroute chat
+      headgate delete -f examples/quickstart
+      headgate delete pods -l app=sim-8b --no-wait
+    """
+    from headgate.cli.manifests import ManifestErrors, load
+    from headgate.cli.objects import connecting, removing
+
+    if bool(words) == bool(files):
+        raise click.UsageError("say what to delete: either KIND NAME... or -f FILE")
+    try:
+        manifests = load(list(files), recursive=recursive) if files else []
+    except ManifestErrors as error:
+        raise click.ClickException(str(error)) from error
+    wanted = removing.Wanted(words=words, manifests=manifests, **given)
+    if not connecting.run(server, lambda client: removing.delete(client, wanted)):
+        raise SystemExit(1)
