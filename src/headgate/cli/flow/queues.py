@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 
 from headgate.cli import machine_state
+from headgate.cli.objects.printing import escaped
 from headgate.flow.queue import BandRow, FlowRow, QueueView, RequestRow
 from headgate.gateway.queueing.shown import QueueShown
 
@@ -157,7 +158,7 @@ def as_json(pools: Mapping[str, QueueShown]) -> str:
 
 
 def as_text(pools: Mapping[str, QueueShown]) -> str:
-    blocks = ["\n".join(_plain(line) for line in _pool(name, pools[name])) for name in sorted(pools)]
+    blocks = ["\n".join(escaped(line) for line in _pool(name, pools[name])) for name in sorted(pools)]
     return "\n\n".join(blocks) + "\n" if blocks else "The gateway has no pools.\n"
 
 
@@ -213,10 +214,3 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
             "        "
             + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
-
-
-def _plain(line: str) -> str:
-    """Safe to print: clients make up the names of flows."""
-    if line.isprintable():
-        return line
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)

@@ -105,6 +105,13 @@ def visible(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text)
 
 
+def escaped(line: str) -> str:
+    """Safe to print: what clients and objects are called may have control characters."""
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
+
+
 class _Dumper(yaml.CSafeDumper):
     """Texts of several lines as blocks, equal parts in full."""
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from headgate.cli.objects.printing import escaped
 from headgate.gateway.explanation import (
     Answer,
     EndpointShown,
@@ -40,14 +41,7 @@ def as_json(found: Explanation) -> str:
 
 
 def as_text(found: Explanation) -> str:
-    return "\n".join(_plain(line) for line in _lines(found)) + "\n"
-
-
-def _plain(line: str) -> str:
-    """Safe to print: what clients and objects are called may have control characters."""
-    if line.isprintable():
-        return line
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
+    return "\n".join(escaped(line) for line in _lines(found)) + "\n"
 
 
 def _lines(found: Explanation) -> Iterator[str]:

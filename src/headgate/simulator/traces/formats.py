@@ -85,6 +85,40 @@ def _explained(line: bytes, told: str) -> LineError:
     return LineError(f"{shown(value[field])} is not {_WANTED[field]}", field=field)
 
 
+class _Rows:
+    """The rows of a CSV file, whose first line names the columns."""
+
+    def __init__(self, wanted: tuple[str, ...], fix: str) -> None:
+        self._wanted = wanted
+        self._fix = fix
+        """How a sentence goes on that begins with "the first line"."""
+        self._columns: list[str] | None = None
+
+    def read(self, line: bytes) -> dict[str, str] | None:
+        """None for the heading. Raises LineError."""
+        try:
+            cells = next(csv.reader([line.decode("utf-8-sig")], strict=True))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise LineError(f"is not a line of CSV: {error}") from None
+        if self._columns is None:
+            self._take_heading(cells)
+            return None
+        if len(cells) != len(self._columns):
+            raise LineError(f"{len(cells)} columns, not the {len(self._columns)} of the heading")
+        return dict(zip(self._columns, cells, strict=True))
+
+    def _take_heading(self, cells: list[str]) -> None:
+        self._columns = [cell.strip() for cell in cells]
+        missing = [name for name in self._wanted if name not in self._columns]
+        if missing:
+            self._columns = list(self._wanted)
+            raise LineError(
+                f"the heading {shown(','.join(cells))} lacks {', '.join(missing)}",
+                fix=f"the first line {self._fix} {','.join(self._wanted)}",
+                is_last=len(missing) == len(self._wanted),
+            )
+
+
 # Azure's format: CSV with the time and the sizes of each request, and nothing of what prompts share.
 #
 # As published for 2023 and 2024 in `data/` of Azure/AzurePublicDataset: `TIMESTAMP,ContextTokens,
@@ -94,24 +128,16 @@ _MAX_DIGITS = 12
 
 
 class Azure:
-    """Reads the lines of one file: the heading tells the columns, the first request when the trace began."""
+    """Reads the lines of one file: the first request tells when the trace began."""
 
     def __init__(self) -> None:
-        self._columns: list[str] | None = None
+        self._rows = _Rows(AZURE_HEADING, "is")
         self._began: datetime | None = None
 
     def read(self, line: bytes) -> TimedRequest | None:
-        try:
-            text = line.decode("utf-8-sig")
-            cells = next(csv.reader([text], strict=True))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise LineError(f"is not a line of CSV: {error}") from None
-        if self._columns is None:
-            self._take_heading(cells)
+        row = self._rows.read(line)
+        if row is None:
             return None
-        if len(cells) != len(self._columns):
-            raise LineError(f"{len(cells)} columns, not the {len(self._columns)} of the heading")
-        row = dict(zip(self._columns, cells, strict=True))
         at = _time(row["TIMESTAMP"])
         if self._began is None:
             self._began = at
@@ -120,17 +146,6 @@ class Azure:
             prompt_tokens=_tokens(row, "ContextTokens"),
             output_tokens=_tokens(row, "GeneratedTokens"),
         )
-
-    def _take_heading(self, cells: list[str]) -> None:
-        self._columns = [cell.strip() for cell in cells]
-        missing = [name for name in AZURE_HEADING if name not in self._columns]
-        if missing:
-            self._columns = list(AZURE_HEADING)
-            raise LineError(
-                f"the heading {shown(','.join(cells))} lacks {', '.join(missing)}",
-                fix=f"the first line is {','.join(AZURE_HEADING)}",
-                is_last=len(missing) == len(AZURE_HEADING),
-            )
 
 
 def _time(text: str) -> datetime:
@@ -162,24 +177,17 @@ _MAX_S = 10 * 366 * 86_400.0
 
 
 class BurstGpt:
-    """Reads the lines of one file: the heading tells the columns, the first request when the trace began."""
+    """Reads the lines of one file: the first request tells when the trace began."""
 
     def __init__(self) -> None:
-        self._columns: list[str] | None = None
+        self._rows = _Rows(BURSTGPT_HEADING, "has")
         self._began_s: float | None = None
         self._sessions: dict[str, int] = {}
 
     def read(self, line: bytes) -> TimedRequest | None:
-        try:
-            cells = next(csv.reader([line.decode("utf-8-sig")], strict=True))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise LineError(f"is not a line of CSV: {error}") from None
-        if self._columns is None:
-            self._take_heading(cells)
+        row = self._rows.read(line)
+        if row is None:
             return None
-        if len(cells) != len(self._columns):
-            raise LineError(f"{len(cells)} columns, not the {len(self._columns)} of the heading")
-        row = dict(zip(self._columns, cells, strict=True))
         at_s = _time_s(row["Timestamp"])
         prompt, output = _size(row, "Request tokens"), _size(row, "Response tokens")
         if not (prompt and output):
@@ -195,17 +203,6 @@ class BurstGpt:
 
     def _session(self, name: str) -> int:
         return self._sessions.setdefault(name, len(self._sessions)) if name else -1
-
-    def _take_heading(self, cells: list[str]) -> None:
-        self._columns = [cell.strip() for cell in cells]
-        missing = [name for name in BURSTGPT_HEADING if name not in self._columns]
-        if missing:
-            self._columns = list(BURSTGPT_HEADING)
-            raise LineError(
-                f"the heading {shown(','.join(cells))} lacks {', '.join(missing)}",
-                fix=f"the first line has {','.join(BURSTGPT_HEADING)}",
-                is_last=len(missing) == len(BURSTGPT_HEADING),
-            )
 
 
 def _time_s(text: str) -> float:
