@@ -18,14 +18,14 @@ import msgspec
 
 from headgate import api
 from headgate.cluster.client import PAGE_SIZE, Client
-from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound, Status
-from headgate.cluster.outage import Backoff
-from headgate.cluster.store import Change, ChangeKind, Handler, K, Store
+from headgate.cluster.errors import ApiError, Forbidden, Gone, NotFound
+from headgate.cluster.outage import Backoff, Outage
+from headgate.cluster.reading import Reader, identity
+from headgate.cluster.store import ChangeKind, Handler, K, Store, Subscribers
 from headgate.garbage import collector_paused
 
 log = logging.getLogger(__name__)
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # A stream that ends sooner without a word counts as a failure, or a broken server would be asked in a loop.
 _SHORTEST_WATCH_S = 1.0
 
@@ -58,18 +58,70 @@ class InformerStatistics:
     last_error: str | None
 
 
-class _Identity(msgspec.Struct, frozen=True):
-    """What is read of an object that doesn't decode into its kind."""
+class _Contact:
+    """How following the server goes: what was heard of it, and what failed since."""
 
-    metadata: api.ObjectMeta
+    def __init__(self, path: str, outage: Outage) -> None:
+        self._path = path
+        self._outage = outage
+        self._begun_at = 0.0
+        self._last_at: float | None = None
+        self._expired = 0
+        self.failures = 0
+        """In a row."""
+        self.restarts = self.lists = self.events = 0
+        self.absent_since: float | None = None
+        self.last_error: str | None = None
 
+    @property
+    def age_s(self) -> float | None:
+        return None if self._last_at is None else time.monotonic() - self._last_at
 
-class _WatchEvent(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
+    def begun(self) -> None:
+        """The server is asked."""
+        self._begun_at = time.monotonic()
 
+    def listed(self) -> None:
+        self.lists += 1
+        self.absent_since = None
+        self._heard()
 
-_watch_event = msgspec.json.Decoder(_WatchEvent)
+    def told(self) -> None:
+        """An event came."""
+        self.events += 1
+        self._heard()
+
+    def _heard(self) -> None:
+        self._last_at = now = time.monotonic()
+        self._outage.heard(now)
+
+    def proven(self) -> None:
+        """The watch works: the next failure is a first one."""
+        self.failures = self._expired = 0
+
+    def expired(self, error: Gone) -> bool:
+        """Whether the version of the watch has merely aged: if it always expires, the next list waits."""
+        self.failed(error)
+        self._expired += 1
+        return self._expired == 1
+
+    def absent(self, error: NotFound | Forbidden) -> float:
+        """The server has no such kind, or tells us nothing of it: for so many seconds now."""
+        self.failures += 1
+        now = time.monotonic()
+        self._outage.heard(now)
+        if self.absent_since is None:
+            self.absent_since = now
+            why = "may not be read" if isinstance(error, Forbidden) else "is not served"
+            log.warning("%s %s: it is looked for now and then", self._path, why)
+        return now - self.absent_since
+
+    def failed(self, error: ApiError) -> None:
+        self.failures += 1
+        self.restarts += 1
+        self.last_error = str(error)
+        is_outage = self._outage.failed(error, self._begun_at, time.monotonic())
+        log.log(logging.DEBUG if is_outage else logging.INFO, "following %s: %s", self._path, error)
 
 
 class Informer(Generic[K]):
@@ -94,23 +146,16 @@ class Informer(Generic[K]):
         """`may_be_absent`: where the server does not have the kind, as its definition is not installed, or it
         may not be read, there are no objects of it, until that changes."""
         self._client = client
-        self._kind = kind
-        self._decoder = msgspec.json.Decoder(kind)
         self._path = kind.resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._pacing = pacing or Pacing()
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._store: Store[K] = Store()
-        self._handlers: list[Handler[K]] = []
-        self._unreadable: dict[api.ObjectKey, str] = {}
+        self._subscribers: Subscribers[K] = Subscribers(kind.resource.kind)
+        self._reader = Reader(kind, self._path)
+        self._contact = _Contact(self._path, client.outage)
         self._version: str | None = None
-        self._failures = self._expired = 0
         self._may_be_absent = may_be_absent
-        self._absent_since: float | None = None
-        self._events = self._relists = self._restarts = self._handler_failures = 0
-        self._begun_at = 0.0
-        self._last_contact: float | None = None
-        self._last_error: str | None = None
         self.synced = asyncio.Event()
 
     # Reading
@@ -128,10 +173,7 @@ class Informer(Generic[K]):
 
         Returns a function that ends it. An exception of a handler is logged and counted, and stops nothing.
         """
-        for obj in self.items():
-            self._call(handler, Change(ChangeKind.ADDED, None, obj))
-        self._handlers.append(handler)
-        return lambda: self._handlers.remove(handler)
+        return self._subscribers.add(handler, self.items())
 
     async def wait_synced(self, timeout_s: float | None = None) -> None:
         """Until the first list is in the copy and handlers have seen it; TimeoutError after `timeout_s`."""
@@ -139,17 +181,17 @@ class Informer(Generic[K]):
             await self.synced.wait()
 
     def statistics(self) -> InformerStatistics:
-        age = None if self._last_contact is None else time.monotonic() - self._last_contact
+        contact = self._contact
         return InformerStatistics(
             objects=len(self._store),
             synced=self.synced.is_set(),
-            events=self._events,
-            relists=self._relists,
-            restarts=self._restarts,
-            handler_failures=self._handler_failures,
-            unreadable={str(key): error for key, error in self._unreadable.items()},
-            last_contact_age_s=age,
-            last_error=self._last_error,
+            events=contact.events,
+            relists=contact.lists,
+            restarts=contact.restarts,
+            handler_failures=self._subscribers.failures,
+            unreadable={str(key): error for key, error in self._reader.unreadable.items()},
+            last_contact_age_s=contact.age_s,
+            last_error=contact.last_error,
         )
 
     # Following the server
@@ -157,47 +199,45 @@ class Informer(Generic[K]):
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
-            self._begun_at = time.monotonic()
+            self._contact.begun()
             try:
                 if self._version is None:
                     await self._list()
                 await self._watch()
             except Gone as error:
                 self._version = None
-                self._failed(error)
-                self._expired += 1
-                if self._expired == 1:
-                    continue  # it has merely aged; if it always expires, we must not list in a loop
+                if self._contact.expired(error):
+                    continue
             except (NotFound, Forbidden) as error:
                 self._absent(error)
             except ApiError as error:
-                self._failed(error)
+                self._contact.failed(error)
             else:
                 continue
-            await asyncio.sleep(self._pacing.backoff.delay_s(self._failures, self._rng))
+            await asyncio.sleep(self._pacing.backoff.delay_s(self._contact.failures, self._rng))
 
     async def _list(self) -> None:
         try:
             version, objects = await self._read_all(self._pacing.page_size)
         except Gone:
             version, objects = await self._read_all(page_size=0)
-        self._relists += 1
         self._version = version
-        self._absent_since = None
-        self._heard()
+        self._contact.listed()
         with collector_paused():
-            changes = self._store.replace(objects, keep=self._unreadable)
-        self._tell(changes)
+            changes = self._store.replace(objects, keep=self._reader.unreadable)
+        self._subscribers.tell(changes)
         self.synced.set()
 
     async def _read_all(self, page_size: int) -> tuple[str, list[K]]:
         version = ""
         objects: list[K] = []
-        self._unreadable.clear()
+        self._reader.unreadable.clear()
         async with aclosing(self._client.pages(self._path, self._selectors, page_size)) as pages:
             async for page in pages:
                 with collector_paused():
-                    objects += [obj for raw in page.items or () if (obj := self._decode(raw)) is not None]
+                    objects += [
+                        obj for raw in page.items or () if (obj := self._reader.object(raw)) is not None
+                    ]
                 version = page.metadata.resource_version
         return version, objects
 
@@ -210,94 +250,40 @@ class Informer(Generic[K]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
-        started, before = time.monotonic(), self._events
+        started, before = time.monotonic(), self._contact.events
         read_timeout_s = seconds + self._pacing.watch_slack_s
         async with self._client.stream_lines(self._path, query, read_timeout_s) as lines:
             async for line in lines:
                 self._event(line)
-        if self._events == before:
+        if self._contact.events == before:
             if time.monotonic() - started < _SHORTEST_WATCH_S:
                 raise ApiError("the watch ended at once and without an event", request=f"WATCH {self._path}")
-            self._proven()
+            self._contact.proven()
 
     def _event(self, line: bytes) -> None:
-        try:
-            event = _watch_event.decode(line)
-        except _UNREADABLE as error:
-            raise ApiError(f"not a watch event: {error}", request=f"WATCH {self._path}") from error
-        if event.type == "ERROR":
-            raise self._error(event.object)
-        self._heard()
-        self._events += 1
-        if event.type == "BOOKMARK":
-            self._bookmark(event.object)
-        elif event.type in ("ADDED", "MODIFIED", "DELETED"):
-            self._object(ChangeKind(event.type), event.object)
-        self._proven()
+        kind, raw = self._reader.event(line)
+        self._contact.told()
+        if kind == "BOOKMARK":
+            found = identity(raw)
+            if found is not None and found.resource_version:
+                self._version = found.resource_version
+        elif kind in ("ADDED", "MODIFIED", "DELETED"):
+            self._object(ChangeKind(kind), raw)
+        self._contact.proven()
 
     def _object(self, kind: ChangeKind, raw: msgspec.Raw) -> None:
-        obj = self._decode(raw)
-        if obj is not None:
-            key, version = obj.metadata.key, obj.metadata.resource_version
-            self._unreadable.pop(key, None)
-        else:
-            identity = _identity(raw)
-            if identity is None:
-                return
-            key, version = identity.key, identity.resource_version
+        obj = self._reader.object(raw)
+        meta = obj.metadata if obj is not None else identity(raw)
+        if meta is None:
+            return
+        if obj is not None or kind is ChangeKind.DELETED:
+            self._reader.unreadable.pop(meta.key, None)
         # Advanced before the handlers run: whatever they do, this event is never asked for again.
-        self._version = version or self._version
+        self._version = meta.resource_version or self._version
         if kind is ChangeKind.DELETED:
-            self._unreadable.pop(key, None)
-            self._tell(self._store.remove(key, obj))
+            self._subscribers.tell(self._store.remove(meta.key, obj))
         elif obj is not None:
-            self._tell(self._store.put(obj))
-
-    def _bookmark(self, raw: msgspec.Raw) -> None:
-        identity = _identity(raw)
-        if identity is not None and identity.resource_version:
-            self._version = identity.resource_version
-
-    def _decode(self, raw: msgspec.Raw) -> K | None:
-        """The object, or None after reporting why it is none of this kind."""
-        try:
-            return self._decoder.decode(raw)
-        except _UNREADABLE as error:
-            identity = _identity(raw)
-            key = identity.key if identity else api.ObjectKey("", "(without metadata)")
-            self._unreadable[key] = str(error)
-            log.warning("%s %s is left out: %s", self._kind.resource.kind, key, error)
-            return None
-
-    def _error(self, raw: msgspec.Raw) -> ApiError:
-        try:
-            status = msgspec.json.decode(raw, type=Status)
-        except _UNREADABLE:
-            status = Status(message="the server ended the watch with an error that is no Status")
-        return ApiError.from_status(status, request=f"WATCH {self._path}")
-
-    # Telling and remembering
-
-    def _tell(self, changes: Sequence[Change[K]]) -> None:
-        for change in changes:
-            for handler in tuple(self._handlers):
-                self._call(handler, change)
-
-    def _call(self, handler: Handler[K], change: Change[K]) -> None:
-        try:
-            handler(change)
-        except Exception:
-            self._handler_failures += 1
-            key = change.object.metadata.key
-            log.exception("a handler failed on %s of %s %s", change.kind, self._kind.resource.kind, key)
-
-    def _heard(self) -> None:
-        self._last_contact = now = time.monotonic()
-        self._client.outage.heard(now)
-
-    def _proven(self) -> None:
-        """The watch works: the next failure is a first one."""
-        self._failures = self._expired = 0
+            self._subscribers.tell(self._store.put(obj))
 
     def _absent(self, error: NotFound | Forbidden) -> None:
         """The server has no such kind, or tells us nothing of it.
@@ -305,30 +291,10 @@ class Informer(Generic[K]):
         One that has just started says so too of kinds that it has: what was known is kept for a while.
         """
         if not self._may_be_absent:
-            self._failed(error)
+            self._contact.failed(error)
             return
-        self._failures += 1
         self._version = None
-        now = time.monotonic()
-        self._client.outage.heard(now)
-        if self._absent_since is None:
-            self._absent_since = now
-            why = "may not be read" if isinstance(error, Forbidden) else "is not served"
-            log.warning("%s %s: it is looked for now and then", self._path, why)
-        if not self.synced.is_set() or now - self._absent_since >= self._pacing.absent_s:
-            self._tell(self._store.replace([], keep={}))
+        absent_s = self._contact.absent(error)
+        if not self.synced.is_set() or absent_s >= self._pacing.absent_s:
+            self._subscribers.tell(self._store.replace([], keep={}))
             self.synced.set()
-
-    def _failed(self, error: ApiError) -> None:
-        self._failures += 1
-        self._restarts += 1
-        self._last_error = str(error)
-        is_outage = self._client.outage.failed(error, self._begun_at, time.monotonic())
-        log.log(logging.DEBUG if is_outage else logging.INFO, "following %s: %s", self._path, error)
-
-
-def _identity(raw: msgspec.Raw) -> api.ObjectMeta | None:
-    try:
-        return msgspec.json.decode(raw, type=_Identity).metadata
-    except _UNREADABLE:
-        return None

@@ -1,13 +1,16 @@
-"""What an informer knows, and what changes when it learns more. Synchronous and without I/O."""
+"""What an informer knows, what changes when it learns more, and who is told. Synchronous and without I/O."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from headgate import api
+
+log = logging.getLogger(__name__)
 
 
 class KubeObject(Protocol):
@@ -91,3 +94,36 @@ class Store(Generic[K]):
         for obj in present.values():
             changes += self.put(obj)
         return changes
+
+
+class Subscribers(Generic[K]):
+    """Whom changes are told. An exception of a handler is logged and counted, and stops nothing."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._handlers: list[Handler[K]] = []
+        self.failures = 0
+
+    def add(self, handler: Handler[K], known: Iterable[K]) -> Callable[[], None]:
+        """Tells the handler of every change from now on, and of each known object first.
+
+        Returns a function that ends it.
+        """
+        for obj in known:
+            self._call(handler, Change(ChangeKind.ADDED, None, obj))
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)
+
+    def tell(self, changes: Iterable[Change[K]]) -> None:
+        for change in changes:
+            for handler in tuple(self._handlers):
+                self._call(handler, change)
+
+    def _call(self, handler: Handler[K], change: Change[K]) -> None:
+        try:
+            handler(change)
+        except Exception:
+            self.failures += 1
+            log.exception(
+                "a handler failed on %s of %s %s", change.kind, self._kind, change.object.metadata.key
+            )
