@@ -13,7 +13,6 @@ from headgate.simulator.model.latencies import Latencies
 from headgate.simulator.model.profiles import DEFAULT_PROFILE, PROFILES, EngineProfile
 from headgate.simulator.model.request import (
     Emission,
-    EngineStatistics,
     FinishedRequest,
     FinishReason,
     QueueFullError,
@@ -24,6 +23,7 @@ from headgate.simulator.model.request import (
     StepOutcome,
     StepPlan,
 )
+from headgate.simulator.model.statistics import EngineStatistics
 from headgate.simulator.model.text import LARGEST_TOKEN, Tokens, Vocabulary, detokenize, tokenize
 from headgate.simulator.model.tiers import AllBlocksCleared, BlockRemoved, BlockStored, KvEvent, RemoteStore
 from headgate.simulator.model.virtual import Cancellation, Submission, VirtualRun, run_virtual

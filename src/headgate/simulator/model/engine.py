@@ -17,7 +17,6 @@ import msgspec
 from headgate.simulator.model.batch import Batch
 from headgate.simulator.model.config import EngineConfig
 from headgate.simulator.model.request import (
-    EngineStatistics,
     FinishedRequest,
     FinishReason,
     QueueFullError,
@@ -28,6 +27,7 @@ from headgate.simulator.model.request import (
     StepPlan,
 )
 from headgate.simulator.model.sequence import Sequence, Speculation
+from headgate.simulator.model.statistics import BusyTime, EngineStatistics, Totals
 from headgate.simulator.model.steps import Steps, catch_up, follow
 from headgate.simulator.model.tiers import KvEvent, RemoteStore
 
@@ -49,22 +49,8 @@ class Engine:
         self._slowdown = 1.0
         self.last_token_s = -math.inf
         """When it last gave anyone a token; with several steps under way, as of the last `settle`."""
-        self._submitted = 0
-        self._finished = 0
-        self._refused = 0
-        self._preempted = 0
-        self._steps = 0
-        self._busy_before_s = 0.0
-        self._busy_since_s = 0.0  # since then, steps followed each other
-        self._busy_until_s = 0.0
-        self._prefill_tokens = 0
-        self._output_tokens = 0
-        self._prefix_queries = 0
-        self._prefix_hits = 0
-        self._host_hits = 0
-        self._disk_hits = 0
-        self._remote_hits = 0
-        self._received = 0
+        self._totals = Totals()
+        self._busy = BusyTime()
 
     # -- requests
 
@@ -75,12 +61,12 @@ class Engine:
         try:
             self._check_limits(request)
         except (QueueFullError, RequestTooLongError):
-            self._refused += 1
+            self._totals.refused_total += 1
             raise
         if self._may_start_at_once(request):
             self.settle(now)
-        sequence = Sequence(request, self._submitted, now)
-        self._submitted += 1
+        sequence = Sequence(request, self._totals.submitted_total, now)
+        self._totals.submitted_total += 1
         self._known[sequence.id] = sequence
         self._batch.add(sequence)
 
@@ -107,20 +93,14 @@ class Engine:
         """
         assert self._step is None, "the step under way must be finished first"
         work = self._batch.next_step(now)
-        self._preempted += len(work.preempted)
+        self._totals.preempted_total += len(work.preempted)
         for sequence in work.admitted:
             if not sequence.preemptions:
-                self._prefix_queries += sequence.request.prompt_tokens
-                below_tokens = sequence.host_tokens + sequence.disk_tokens + sequence.remote_tokens
-                self._prefix_hits += sequence.cached_tokens - below_tokens
-                self._host_hits += sequence.host_tokens
-                self._disk_hits += sequence.disk_tokens
-                self._remote_hits += sequence.remote_tokens
-                self._received += sequence.computed - sequence.cached_tokens
+                self._totals.starts(sequence)
         if not work.decoding and not work.chunks:
             return None
         steps = 1 if most == 1 else self._batch.like_steps(work, most)
-        self._step = Steps(self.config, now, work, steps, self._slowdown, self._steps)
+        self._step = Steps(self.config, now, work, steps, self._slowdown, self._totals.steps_total)
         return self._step.plan
 
     @property
@@ -148,7 +128,7 @@ class Engine:
         for sequence, _ in step.chunks:
             if sequence.decoding and not sequence.ended:
                 step.emitted.append(sequence.emit(ends_s))
-                self._output_tokens += 1
+                self._totals.output_tokens_total += 1
                 self.last_token_s = ends_s
         finished = tuple(
             self._end(sequence, sequence.request.finish_reason, ends_s)
@@ -215,20 +195,8 @@ class Engine:
             adapters_loaded=batch.adapters.loaded,
             max_adapters=batch.adapters.slots,
             adapter_loads_total=batch.adapters.loads_total,
-            submitted_total=self._submitted,
-            finished_total=self._finished,
-            refused_total=self._refused,
-            preempted_total=self._preempted,
-            steps_total=self._steps,
-            busy_s_total=self._busy_before_s + (self._busy_until_s - self._busy_since_s),
-            prefill_tokens_total=self._prefill_tokens,
-            output_tokens_total=self._output_tokens,
-            prefix_queries_total=self._prefix_queries,
-            prefix_hits_total=self._prefix_hits,
-            host_hits_total=self._host_hits,
-            disk_hits_total=self._disk_hits,
-            remote_hits_total=self._remote_hits,
-            received_total=self._received,
+            busy_s_total=self._busy.total_s,
+            **msgspec.structs.asdict(self._totals),
             drafts_total=self._speculation.drafts,
             draft_tokens_total=self._speculation.drafts * self.config.draft_tokens,
             accepted_tokens_total=self._speculation.accepted,
@@ -240,7 +208,10 @@ class Engine:
         batch = self._batch
         batch.validate()
         assert set(self._known) == {sequence.id for sequence in (*batch.running.values(), *batch.waiting)}
-        assert self._submitted == self._finished + len(self._known), "a request got lost or ended twice"
+        totals = self._totals
+        assert totals.submitted_total == totals.finished_total + len(self._known), (
+            "a request got lost or ended twice"
+        )
         for sequence in batch.running.values():
             covered = max(sequence.prefill_target, sequence.computed)
             held = sequence.holding.blocks if sequence.holding else 0
@@ -296,7 +267,7 @@ class Engine:
                 names_answers |= sequence.computed >= sequence.holding.names_at
         if len(emitted) > before:
             self.last_token_s = now
-            self._output_tokens += sum(each.tokens for each in emitted[before:])
+            self._totals.output_tokens_total += sum(each.tokens for each in emitted[before:])
         for sequence, tokens in step.chunks:
             if not sequence.ended:
                 sequence.prefill(steps * tokens)
@@ -305,16 +276,15 @@ class Engine:
         step.done = until
 
     def _count(self, step: Steps, steps: int, now: float) -> None:
-        if step.done == 0 and step.plan.starts_s != self._busy_until_s:
-            self._busy_before_s += self._busy_until_s - self._busy_since_s
-            self._busy_since_s = step.plan.starts_s
-        self._busy_until_s = now
-        self._steps += steps
-        self._prefill_tokens += steps * step.plan.prefill_tokens
+        if step.done == 0:
+            self._busy.begin(step.plan.starts_s)
+        self._busy.end(now)
+        self._totals.steps_total += steps
+        self._totals.prefill_tokens_total += steps * step.plan.prefill_tokens
 
     def _end(self, sequence: Sequence, reason: FinishReason, now: float) -> FinishedRequest:
         del self._known[sequence.id]
         self._batch.remove(sequence, may_keep=reason != "abort")
         sequence.ended = True
-        self._finished += 1
+        self._totals.finished_total += 1
         return sequence.finished(reason, now)

@@ -1,0 +1,107 @@
+"""What can be read off an engine at any time, and what it counts for that."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.simulator.model.sequence import Sequence
+
+
+class EngineStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading of the engine; the `_total` fields only grow."""
+
+    running: int
+    waiting: int
+    kv_blocks: int
+    kv_blocks_used: int
+    kv_blocks_cached: int
+    """Blocks that can be found by a hash, whether a request holds them or not."""
+    adapters_running: frozenset[str]
+    adapters_waiting: frozenset[str]
+    """Those that waiting requests ask for."""
+    adapters_loaded: tuple[str, ...]
+    """In use or not, least recently used first."""
+    max_adapters: int
+    adapter_loads_total: int
+    submitted_total: int
+    finished_total: int
+    refused_total: int
+    preempted_total: int
+    steps_total: int
+    busy_s_total: float
+    prefill_tokens_total: int
+    """Includes tokens that were prefilled again after a preemption, and no cached ones."""
+    output_tokens_total: int
+    prefix_queries_total: int
+    """Prompt tokens of requests that started, each request once."""
+    prefix_hits_total: int
+    """Those of them that were found in the accelerator's cache."""
+    host_hits_total: int
+    """Those of them that were found in the host's memory."""
+    disk_hits_total: int
+    """Those of them that were found on the disk."""
+    remote_hits_total: int
+    """Those of them that were found in the store that engines share."""
+    received_total: int
+    """Those of the others that another engine had computed for this one."""
+    drafts_total: int
+    """How often tokens were drafted for a sequence."""
+    draft_tokens_total: int
+    accepted_tokens_total: int
+    accepted_by_position: dict[int, int]
+    """How often the first drafted token was accepted (0), the second (1), ..."""
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the blocks that requests hold; cached blocks of nobody do not count."""
+        return self.kv_blocks_used / self.kv_blocks
+
+
+class Totals(msgspec.Struct):
+    """What an engine counts from its start on, by the names of its statistics."""
+
+    submitted_total: int = 0
+    finished_total: int = 0
+    refused_total: int = 0
+    preempted_total: int = 0
+    steps_total: int = 0
+    prefill_tokens_total: int = 0
+    output_tokens_total: int = 0
+    prefix_queries_total: int = 0
+    prefix_hits_total: int = 0
+    host_hits_total: int = 0
+    disk_hits_total: int = 0
+    remote_hits_total: int = 0
+    received_total: int = 0
+
+    def starts(self, sequence: Sequence) -> None:
+        """A request starts for the first time, with what the caches have of its prompt."""
+        below_tokens = sequence.host_tokens + sequence.disk_tokens + sequence.remote_tokens
+        self.prefix_queries_total += sequence.request.prompt_tokens
+        self.prefix_hits_total += sequence.cached_tokens - below_tokens
+        self.host_hits_total += sequence.host_tokens
+        self.disk_hits_total += sequence.disk_tokens
+        self.remote_hits_total += sequence.remote_tokens
+        self.received_total += sequence.computed - sequence.cached_tokens
+
+
+class BusyTime:
+    """How long steps were under way."""
+
+    def __init__(self) -> None:
+        self._before_s = 0.0
+        self._since_s = 0.0  # since then, steps followed each other
+        self._until_s = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return self._before_s + (self._until_s - self._since_s)
+
+    def begin(self, at_s: float) -> None:
+        """Steps begin, right after the last one or after a pause."""
+        if at_s != self._until_s:
+            self._before_s += self._until_s - self._since_s
+            self._since_s = at_s
+
+    def end(self, at_s: float) -> None:
+        self._until_s = at_s
