@@ -74,6 +74,47 @@ class History:
     """It ended and its restart policy let it rest."""
 
 
+class _Stopping:
+    """The end of a run that is wanted: it is asked to end, and killed once its grace is over."""
+
+    def __init__(self) -> None:
+        self.because: str | None = None
+        """None while nobody wants it."""
+        self._grace_s = 0.0
+        self._kill_at: float | None = None
+        self._killed = False
+
+    @property
+    def wake_at(self) -> float | None:
+        return None if self._killed else self._kill_at
+
+    def want(self, reason: str, grace_s: float) -> None:
+        """A second wish can only shorten the grace."""
+        if self.because is None:
+            self.because, self._grace_s = reason, grace_s
+        elif grace_s < self._grace_s:
+            if self._kill_at is not None:
+                self._kill_at -= self._grace_s - grace_s
+            self._grace_s = grace_s
+
+    def signal(self, now: float) -> signal.Signals | None:
+        """The signal that is due."""
+        if self.because is None or self._killed:
+            return None
+        if self._kill_at is None:
+            self._kill_at = now + self._grace_s
+            if self._grace_s > 0:
+                return signal.SIGTERM
+        if now < self._kill_at:
+            return None
+        self._killed = True
+        return signal.SIGKILL
+
+    def begin_again(self) -> None:
+        """A new run has had no signal."""
+        self._kill_at, self._killed = None, False
+
+
 class ContainerLife:
     """One container of the Pod. Only `PodLife` changes it."""
 
@@ -92,10 +133,12 @@ class ContainerLife:
         """When it may start; None: never again."""
         self._failures = 0
         self._first_run = history.last is None
-        self.stop_because: str | None = None
-        self._grace_s = 0.0
-        self._kill_at: float | None = None
-        self._killed = False
+        self._stopping = _Stopping()
+
+    @property
+    def stop_because(self) -> str | None:
+        """Why the run is to end, if it is."""
+        return self._stopping.because
 
     @property
     def started(self) -> bool:
@@ -127,7 +170,7 @@ class ContainerLife:
     def wake_at(self) -> float | None:
         if self.state is State.WAITING:
             return self._not_before
-        return self._kill_at if self.state is State.RUNNING and not self._killed else None
+        return self._stopping.wake_at if self.state is State.RUNNING else None
 
     def start(self, now: float) -> Start | None:
         if self.state is not State.WAITING or self._not_before is None or now < self._not_before:
@@ -141,39 +184,26 @@ class ContainerLife:
 
     def stop(self, reason: str, grace_s: float) -> None:
         """Wanted from now on; a second stop can only shorten the grace."""
-        if self.stop_because is None:
-            self.stop_because, self._grace_s = reason, grace_s
-        elif grace_s < self._grace_s:
-            if self._kill_at is not None:
-                self._kill_at -= self._grace_s - grace_s
-            self._grace_s = grace_s
+        self._stopping.want(reason, grace_s)
 
     def signal(self, now: float) -> Signal | None:
         """The signal that is due."""
-        if self.state is not State.RUNNING or self.stop_because is None or self._killed:
-            return None
-        if self._kill_at is None:
-            self._kill_at = now + self._grace_s
-            if self._grace_s > 0:
-                return Signal(self.spec.name, signal.SIGTERM)
-        if now < self._kill_at:
-            return None
-        self._killed = True
-        return Signal(self.spec.name, signal.SIGKILL)
+        due = self._stopping.signal(now) if self.state is State.RUNNING else None
+        return None if due is None else Signal(self.spec.name, due)
 
     def run_started(self, container_id: str, now: float) -> None:
         self.state = State.RUNNING
         self.container_id = container_id
         self.started_at = now
         self.ready_answer = self.startup_answer = False
-        self._kill_at, self._killed = None, False
+        self._stopping.begin_again()
 
     def rest(self, reason: str, message: str, *, until: float | None) -> None:
         """Not running: until a time, or for good."""
         self.state = State.WAITING
         self._not_before = until
         self.waiting_reason, self.waiting_message = reason, message
-        self.stop_because = None
+        self._stopping.because = None
 
     def run_ended(self, ended: Ended) -> None:
         self.last = ended
