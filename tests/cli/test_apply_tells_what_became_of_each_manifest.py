@@ -52,7 +52,7 @@ def test_refusals_of_an_object_come_in_the_order_of_its_lines(headgate, route) -
 def test_an_object_is_applied_without_what_judges_all_kinds() -> None:
     """Importing that, and the terminal tools of the CEL package, took most of the command's CPU time."""
     program = (
-        "import sys; from headgate.cli.objects import apply, connecting, sending; "
+        "import sys; from headgate.cli.objects import commands, connecting, sending; "
         "unneeded = {'headgate.apiserver', 'headgate.cli.validation.judging', 'prompt_toolkit'}; "
         "print(*sorted(unneeded & sys.modules.keys()))"
     )
