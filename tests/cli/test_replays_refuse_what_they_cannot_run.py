@@ -36,7 +36,7 @@ def replayed(*words: str) -> Result:
         ([TRACE, "--slo-ttft", "2 seconds"], "'2 seconds' is not a time such as 2s, 500ms or 1m30s"),
         ([TRACE, "--jitter", "often"], "--jitter: 'often' is not auto, off, or a time such as 3s"),
         ([TRACE, "--jitter", "-3s"], "--jitter: '-3s' is not auto, off, or a time such as 3s"),
-        ([TRACE, "--policy-config", FLEET], "this is no configuration of a scheduler"),
+        ([TRACE, "--policy-config", FLEET], "this is not a scheduling configuration"),
         ([TRACE, "--profile", "8b-h10"], "--profile: '8b-h10' is not a profile; did you mean 8b-h100?"),
         ([TRACE, "--engine", "kv_block=3"], "--engine kv_block: 'kv_block' is not a constant of an engine"),
         ([TRACE, "--engine", "kv_blocks=0.5"], "--engine kv_blocks: 0.5 is not a whole number"),

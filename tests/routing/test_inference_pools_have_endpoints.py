@@ -123,7 +123,7 @@ def test_port_0_is_no_port(kit):
     """It is valid by the reference, and nothing can be reached there."""
     snapshot = kit.translated(kit.old_pool(port=0), kit.pod("p"))
     pool = snapshot.pools[kit.ref(kind=V1ALPHA1)]
-    assert (pool.endpoints, pool.fault[:32]) == ((), "spec.targetPortNumber: 0 is no p")
+    assert (pool.endpoints, pool.fault[:36]) == ((), "spec.targetPortNumber: 0 is not a po")
     assert [problem[:2] for problem in told(snapshot)] == [("spec.targetPortNumber", "InvalidPort")]
 
 

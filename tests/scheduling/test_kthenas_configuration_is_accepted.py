@@ -69,7 +69,7 @@ scheduler:
     assert warnings(text) == [
         "no plugin is called least-reqest: it is skipped",
         "no plugin is called lora-afinity: it is skipped",
-        "gpu-usage is no filter, and is skipped",
+        "gpu-usage is not a filter, and is skipped",
         "prefix-cache is disabled as well, and is left out",
         "random beside other scorers means nothing, and is left out",
         "the weight -5 counts as 0",

@@ -107,7 +107,7 @@ def metrics_page(pod: api.Pod) -> MetricsPage | None:
     path = notes.get(marks.METRICS_PATH, "")
     if path and not is_page_path(path):
         raise InvalidPageError(
-            marks.METRICS_PATH, f"{path[:64]!r} is no path: it begins with / and has no blanks"
+            marks.METRICS_PATH, f"{path[:64]!r} is not a path: it must begin with / and have no spaces"
         )
     scheme = notes.get(marks.METRICS_SCHEME, "")
     if scheme not in ("", "http", "https"):
@@ -126,6 +126,6 @@ def _port(text: str) -> int | None:
         return None
     if not _PORT.fullmatch(text) or not 0 < int(text) < 65_536:
         raise InvalidPageError(
-            marks.METRICS_PORT, f"{text[:64]!r} is no port: a number from 1 to 65535 is needed"
+            marks.METRICS_PORT, f"{text[:64]!r} is not a port: it must be a number from 1 to 65535"
         )
     return int(text)

@@ -138,7 +138,7 @@ def models(source: InferencePool) -> list[str]:
 def _fault(source: InferencePool, report: Report) -> str:
     """Why it can have no endpoints."""
     if not ports(source):
-        told = "0 is no port: set the one that its engines listen on"
+        told = "0 is not a port: set the port that its engines listen on"
         report("spec.targetPortNumber", "InvalidPort", told)
         return f"spec.targetPortNumber: {told}"
     return ""

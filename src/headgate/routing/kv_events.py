@@ -43,7 +43,7 @@ def kv_events(of_pool: Mapping[str, str], pod: api.Pod) -> KvEvents | None:
     ranks = notes.get(marks.KV_EVENTS_RANKS, "1")
     if not _RANKS.fullmatch(ranks) or int(ranks) > MAX_RANKS:
         raise InvalidEventsAnnotationError(
-            marks.KV_EVENTS_RANKS, f"{ranks[:64]!r} is no number of ranks: 1 to {MAX_RANKS} are possible"
+            marks.KV_EVENTS_RANKS, f"{ranks[:64]!r} is not a number of ranks from 1 to {MAX_RANKS}"
         )
     return KvEvents(port=port, replay_port=_port(notes, marks.KV_EVENTS_REPLAY), ranks=int(ranks))
 
@@ -56,7 +56,7 @@ def _port(notes: dict[str, str], annotation: str) -> int | None:
     port = int(found[1]) if found is not None else 0
     if not 0 < port <= LAST_PORT:
         raise InvalidEventsAnnotationError(
-            annotation, f"{text[:64]!r} names no port: it is like tcp://*:5557, as the engine is told"
+            annotation, f"{text[:64]!r} has no port: write it as the engine is given it, like tcp://*:5557"
         )
     return port
 

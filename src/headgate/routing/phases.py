@@ -79,7 +79,8 @@ def with_bootstrap_port(role: Role, pod: api.Pod, field: str, report: Report) ->
         return role
     port = _number(given, 65535)
     if not port:
-        told = f"Pod {pod.metadata.key}, metadata.annotations[{marks.BOOTSTRAP_PORT}]: {given!r} is no port"
+        annotation = f"metadata.annotations[{marks.BOOTSTRAP_PORT}]"
+        told = f"Pod {pod.metadata.key}, {annotation}: {given!r} is not a port"
         report(field, INVALID_ANNOTATION, f"{told}; {role.bootstrap_port} is used")
         return role
     return msgspec.structs.replace(role, bootstrap_port=port)
@@ -135,7 +136,7 @@ def remote_tokens(notes: Mapping[str, str], report: Report) -> int | None:
         return None
     tokens = _number(given, _MAX_TOKENS)
     if tokens is None:
-        told = f"{given[:64]!r} is no number from 0 to {_MAX_TOKENS}; the setting of the gateway counts"
+        told = f"{given[:64]!r} is not a number from 0 to {_MAX_TOKENS}; the gateway's setting is used"
         report(f"metadata.annotations[{marks.REMOTE_PREFILL_TOKENS}]", INVALID_ANNOTATION, told)
     return tokens
 

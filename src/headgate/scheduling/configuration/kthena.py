@@ -159,7 +159,7 @@ def _known(
         if kind is None:
             _unknown(name, path.format(at), problems)
         elif not issubclass(kind, role):
-            problems.warning(path.format(at), f"{name} is no {role.__name__.lower()}, and is skipped")
+            problems.warning(path.format(at), f"{name} is not a {role.__name__.lower()}, and is skipped")
         elif name in disabled:
             problems.warning(path.format(at), f"{name} is disabled as well, and is left out")
         elif name not in found:

@@ -200,7 +200,7 @@ class _Profiles:
             if issubclass(plan.kind, Scorer):
                 scorers.append((name, weight))
             elif reference.weight is not None:
-                self._problems.warning(f"{here}.weight", f"{name} is no scorer: its weight has no effect")
+                self._problems.warning(f"{here}.weight", f"{name} is not a scorer: its weight has no effect")
             if issubclass(plan.kind, Picker):
                 pickers.append(name)
         if len(pickers) > 1:
@@ -227,7 +227,7 @@ class _Profiles:
         if stance is None and kind in handlers.PARAMETERS:
             self._problems.error(
                 f"{path}.pluginRef",
-                f"{name} is a {kind}, which is no filter, scorer or picker",
+                f"{name} is a {kind}, and not a filter, scorer or picker",
                 "leave it out of the profile: it is enough to define it",
             )
 

@@ -50,7 +50,7 @@ def read(document: object, *, allow_alpha: bool | None = False) -> Reading:
     else:
         problems.error(
             "",
-            f"this is no configuration of a scheduler: {shown(document)}",
+            f"this is not a scheduling configuration: {shown(document)}",
             f"it begins with `kind: {picker.KIND}`, or as Kthena's does with `scheduler:`",
         )
     return Reading(plan=None if problems.has_errors else plan, document=said, problems=tuple(problems.found))
