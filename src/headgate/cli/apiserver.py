@@ -14,26 +14,22 @@ from headgate import apiserver as server
 from headgate.cli import options, process, supervisor
 from headgate.cli.objects import printing
 
-_OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
-)
+_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
 
 
 @click.group(invoke_without_command=True)
 @options.state
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=6443,
-    show_default=True,
     help="Port to listen on; 0: any.",
 )
 @click.option(
     "--max-objects",
     type=click.IntRange(1),
     default=server.Config.max_objects,
-    show_default=True,
     help="How many objects it may have; beyond that a create is forbidden.",
 )
 @options.log_level

@@ -14,7 +14,6 @@ from headgate.cli import options
     "--workers",
     default=4,
     type=click.IntRange(1, 64),
-    show_default=True,
     help="How many objects are worked on at a time.",
 )
 @options.log_level

@@ -31,7 +31,6 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
     "version",
     type=click.Choice(["v1", "v1alpha1"]),
     default="v1",
-    show_default=True,
     help="v1: of inference.networking.k8s.io. v1alpha1: of inference.networking.x-k8s.io.",
 )
 @click.option(
@@ -39,7 +38,6 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
     "--output",
     type=click.Choice(["yaml", "json"]),
     default="yaml",
-    show_default=True,
     help="How they are printed; json: all in one List.",
 )
 def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) -> None:

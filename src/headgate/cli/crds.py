@@ -27,7 +27,6 @@ class _Dumper(yaml.CSafeDumper):
     "--output",
     type=click.Choice(["yaml", "json"]),
     default="yaml",
-    show_default=True,
     help="How they are written.",
 )
 @click.option(

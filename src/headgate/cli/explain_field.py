@@ -48,7 +48,6 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="How it is written.",
 )
 def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:

@@ -17,7 +17,6 @@ from headgate.cli import options, process
     "--drain-timeout",
     type=click.FloatRange(min=0),
     default=10.0,
-    show_default=True,
     help="Seconds that the Pods' processes get to end when the node stops.",
 )
 @options.log_level

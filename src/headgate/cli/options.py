@@ -26,7 +26,6 @@ state = click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     default=STATE,
-    show_default=True,
     envvar=STATE_VARIABLE,
     show_envvar=True,
     callback=_of_group,
@@ -45,7 +44,6 @@ log_level = click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
-    show_default=True,
     help="What is logged on standard error.",
 )
 

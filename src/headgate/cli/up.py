@@ -20,7 +20,6 @@ _PORT = click.IntRange(1, 65535)
     "--apiserver-port",
     default=6443,
     type=_PORT,
-    show_default=True,
     envvar=machine_state.APISERVER_PORT_VARIABLE,
     show_envvar=True,
     help="Port of the Kubernetes API.",
@@ -30,9 +29,7 @@ _PORT = click.IntRange(1, 65535)
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of the gateway's settings; flags of this command override it.",
 )
-@click.option(
-    "--wait", "wait_s", default=120.0, show_default=True, help="Seconds until what is not ready is explained."
-)
+@click.option("--wait", "wait_s", default=120.0, help="Seconds until what is not ready is explained.")
 def up(
     manifests: tuple[str, ...], gateway_config: Path | None, flags: dict[str, Any], **options: Any
 ) -> None:

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, path_type=Path),
     help="File or directory of CustomResourceDefinitions whose kinds are checked too; repeat it for more.",
 )
-@click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
-)
+@click.option("-n", "--namespace", default="default", help="Namespace of objects that name none.")
 @click.option(
     "--kubeconfig",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     "--output",
     type=click.Choice(["text", "json", "github"]),
     default="text",
-    show_default=True,
     help="How findings are printed; github: as annotations of a workflow.",
 )
 def validate(

@@ -4,9 +4,7 @@ import click
 
 
 @click.command()
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
-)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
 def version(output: str) -> None:
     """Show the version, and whether the data path is compiled."""
     import json

@@ -62,15 +62,12 @@ def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and store nothing.")
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
-@click.option(
-    "--field-manager", default="headgate", show_default=True, help="Name under which fields are managed."
-)
+@click.option("--field-manager", default="headgate", help="Name under which fields are managed.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "name", "yaml", "json"]),
     default="text",
-    show_default=True,
     help="What is printed of each object.",
 )
 @options.server
@@ -104,7 +101,6 @@ def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any)
     "--output",
     type=click.Choice(["table", "wide", "yaml", "json", "name"]),
     default="table",
-    show_default=True,
     help="How objects are printed.",
 )
 @click.option("--show-labels", is_flag=True, help="A column with all labels.")
@@ -138,7 +134,6 @@ def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="text, or a list of the objects, each with its events.",
 )
 @options.server
@@ -194,19 +189,17 @@ def describe(
     "--cascade",
     type=click.Choice(["background", "foreground", "orphan"]),
     default="background",
-    show_default=True,
     help="What becomes of what the object owns: deleted after it, before it, or left.",
 )
 @click.option(
     "--grace-period", "grace_s", type=click.IntRange(0), help="Seconds that the object may take to end."
 )
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the objects are gone.")
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
-    show_default=True,
     help="Seconds to wait.",
 )
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and delete nothing.")
@@ -216,7 +209,6 @@ def describe(
     "--output",
     type=click.Choice(["text", "name", "json"]),
     default="text",
-    show_default=True,
     help="What is printed of each object.",
 )
 @options.server

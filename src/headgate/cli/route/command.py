@@ -31,7 +31,7 @@ def route() -> None:
     metavar="FILE|-",
     help="The body of the request. -: standard input. Without it, --model is enough.",
 )
-@click.option("--path", default="/v1/chat/completions", show_default=True, help="Path that it is posted to.")
+@click.option("--path", default="/v1/chat/completions", help="Path that it is posted to.")
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeat it for more."
 )
@@ -51,9 +51,7 @@ def route() -> None:
 )
 @click.option("-n", "--namespace", help="Objects of this namespace only. Default: all.")
 @options.server
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
-)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
 def explain(
     file: str | None,
     path: str,

@@ -24,12 +24,11 @@ _LAST_PORT = 65535
 
 @click.command(short_help="Serve a fleet of simulated engines over HTTP.")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     default=8000,
     type=click.IntRange(0, 65535),
-    show_default=True,
     help="Port of the first engine; each further one has the next. 0 takes free ones.",
 )
 @click.option(
@@ -37,7 +36,6 @@ _LAST_PORT = 65535
     "models",
     multiple=True,
     default=("simulated",),
-    show_default=True,
     help="Served model name; repeat it for aliases.",
 )
 @click.option(
@@ -55,7 +53,7 @@ _LAST_PORT = 65535
     metavar="NAME=NUMBER",
     help="A constant of theirs, as kv_blocks=600; repeat it for more.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds give equal texts.")
+@click.option("--seed", type=int, default=0, help="Equal seeds give equal texts.")
 def fleet(
     file: str | None,
     host: str,

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form."
-)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
 def profiles(output: str) -> None:
     """List the engine profiles and their constants.
 

@@ -79,12 +79,9 @@ _TRAFFIC = _options(
         "--format",
         type=click.Choice(["auto", "mooncake", "azure", "burstgpt"]),
         default="auto",
-        show_default=True,
         help="How the trace is written; auto looks at its first line.",
     ),
-    click.option(
-        "--block-tokens", type=_COUNT, default=512, show_default=True, help="Tokens of a Mooncake block."
-    ),
+    click.option("--block-tokens", type=_COUNT, default=512, help="Tokens of a Mooncake block."),
     click.option(
         "--workload",
         metavar="NAME",
@@ -127,7 +124,6 @@ _PACE = _options(
         "--attain",
         type=click.FloatRange(0, 1, min_open=True),
         default=0.9,
-        show_default=True,
         help="With --find-rate: the share of requests whose first token is to be in time.",
     ),
     click.option(
@@ -144,7 +140,6 @@ _PACE = _options(
     click.option(
         "--jitter",
         default="auto",
-        show_default=True,
         metavar="auto|off|TIME",
         help="Let each request come later by chance, by this at most; auto: by the grid of the times.",
     ),
@@ -190,13 +185,12 @@ _FLEET = _options(
     ),
 )
 _OUTPUT = _options(
-    click.option("--seed", type=int, default=1, show_default=True, help="Equal seeds give equal output."),
+    click.option("--seed", type=int, default=1, help="Equal seeds give equal output."),
     click.option(
         "-o",
         "--output",
         type=click.Choice(["text", "wide", "json"]),
         default="text",
-        show_default=True,
         help="Form.",
     ),
     click.option(

@@ -99,7 +99,6 @@ ENGINE = options(
         "--scheduling-policy",
         type=click.Choice(["fcfs", "priority"]),
         default="fcfs",
-        show_default=True,
         help="Whether requests start first come, first served, or by their `priority`.",
     ),
 )
@@ -142,6 +141,7 @@ LATENCIES = options(
         "--latency-calculator",
         type=click.Choice(["", "constant", "per-token"]),
         default="",
+        show_default=False,
         help="Which times count where both kinds are given: those for a whole prompt (they do if this is "
         "left out), or those with a time per token.",
     ),
@@ -188,12 +188,9 @@ EVENTS = options(
     click.option(
         "--zmq-endpoint",
         default="tcp://127.0.0.1:5557",
-        show_default=True,
         help="Where a subscriber listens; with the host * the engine listens itself.",
     ),
-    click.option(
-        "--event-batch-size", type=COUNT, default=16, show_default=True, help="Events sent together at most."
-    ),
+    click.option("--event-batch-size", type=COUNT, default=16, help="Events sent together at most."),
     click.option(
         "--use-vllm-map-event-format", is_flag=True, help="Events are maps; otherwise they are arrays."
     ),
@@ -202,7 +199,6 @@ EVENTS = options(
         "--kv-events-replay-queue-size",
         type=COUNT,
         default=1024,
-        show_default=True,
         help="Batches that are kept for that.",
     ),
 )

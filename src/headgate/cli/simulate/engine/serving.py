@@ -35,7 +35,6 @@ PLACE = options(
         "--host",
         default="127.0.0.1",
         envvar="POD_IP",
-        show_default=True,
         show_envvar=True,
         help="Address to listen on.",
     ),
@@ -43,7 +42,6 @@ PLACE = options(
         "--port",
         default=8000,
         type=click.IntRange(0, 65535),
-        show_default=True,
         help="Port; 0 takes a free one.",
     ),
     click.option(
@@ -51,7 +49,6 @@ PLACE = options(
         "models",
         multiple=True,
         default=("simulated",),
-        show_default=True,
         envvar="SIM_MODEL",
         show_envvar=True,
         help="Served model name; repeat it for aliases (in the variable: separated by blanks).",
@@ -66,7 +63,6 @@ PLACE = options(
         "--profile",
         callback=_find_profile,
         default="8b-h100",
-        show_default=True,
         shell_complete=complete_profile,
         help="Constants to start from; `headgate simulate profiles` lists them.",
     ),
@@ -78,14 +74,12 @@ SERVER = options(
         "max_body_mb",
         type=click.IntRange(1, 512),
         default=4,
-        show_default=True,
         help="Largest body in MiB; a larger one gets a 413.",
     ),
     click.option(
         "--max-tokens-default",
         type=COUNT,
         default=64,
-        show_default=True,
         help="Length of an answer whose request sets no limit.",
     ),
     click.option(
@@ -101,7 +95,6 @@ SERVER = options(
         "drain_s",
         type=click.IntRange(min=0),
         default=2,
-        show_default=True,
         help="Seconds that requests in flight may still take after SIGTERM.",
     ),
     click.option(
@@ -114,7 +107,6 @@ SERVER = options(
         "--data-parallel-size",
         type=click.IntRange(1, 64),
         default=1,
-        show_default=True,
         help="Copies of the engine, each on a port of its own: --port and those after it.",
     ),
     click.option(
@@ -140,14 +132,12 @@ SERVER = options(
         "api",
         type=click.Choice(["vllm", "sglang", "trtllm"]),
         default="vllm",
-        show_default=True,
         help="Whose metrics and prefill/decode form it has.",
     ),
     click.option(
         "--metrics-generation",
         type=click.Choice(["new", "old"]),
         default="new",
-        show_default=True,
         help="Names of vLLM's metrics: since 0.11, or before.",
     ),
     click.option(
@@ -160,6 +150,7 @@ SERVER = options(
         "--hash-seed",
         envvar="PYTHONHASHSEED",
         default="",
+        show_default=False,
         show_envvar=True,
         help="Engines of equal seeds have equal hashes for equal blocks.",
     ),
@@ -171,7 +162,10 @@ SERVER = options(
         help="Sent back as x-inference-namespace.",
     ),
     click.option(
-        "--enable-sleep-mode/--no-enable-sleep-mode", "sleep_mode", help="Whether POST /sleep has an effect."
+        "--enable-sleep-mode/--no-enable-sleep-mode",
+        "sleep_mode",
+        show_default=False,
+        help="Whether POST /sleep has an effect.",
     ),
 )
 
@@ -180,7 +174,6 @@ PAIRS = options(
         "--role",
         type=click.Choice(["both", "prefill", "decode"]),
         default="both",
-        show_default=True,
         help="Which side of prefill/decode pairs it is for.",
     ),
     click.option(
@@ -202,14 +195,12 @@ PAIRS = options(
         "kv_hold_s",
         type=SECONDS,
         default=480.0,
-        show_default=True,
         help="Seconds that a prompt waits to be read by the decode side.",
     ),
     click.option(
         "--bootstrap-port",
         type=click.IntRange(0, 65535),
         default=8998,
-        show_default=True,
         help="Where an SGLang prefill engine meets its decode side.",
     ),
     click.option(
@@ -217,7 +208,6 @@ PAIRS = options(
         "bootstrap_timeout_s",
         type=SECONDS,
         default=300.0,
-        show_default=True,
         help="Seconds that one side waits there for the other.",
     ),
     click.option(
@@ -225,7 +215,6 @@ PAIRS = options(
         "kv_transfer_s_per_token",
         type=SECONDS,
         default=0.0,
-        show_default=True,
         help="Seconds for the KV cache of a token to come from another engine.",
     ),
 )
@@ -235,7 +224,6 @@ FAILURES = options(
         "--failure-injection-rate",
         type=click.FloatRange(0, 100),
         default=0.0,
-        show_default=True,
         help="Percent of requests that fail.",
     ),
     click.option(
@@ -262,7 +250,9 @@ PROTOCOLS = options(
 )
 IGNORED = options(
     *(
-        click.option(*names, expose_value=False, help="Accepted as vLLM's; changes nothing.")
+        click.option(
+            *names, expose_value=False, show_default=False, help="Accepted as vLLM's; changes nothing."
+        )
         for names in (
             ("--enforce-eager/--no-enforce-eager",),
             ("--mm-encoder-only/--no-mm-encoder-only",),
