@@ -14,7 +14,7 @@ from headgate import apiserver as server
 from headgate.cli import options, process, supervisor
 from headgate.cli.objects import printing
 
-_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
+_OUTPUT = options.output("text", "json")
 
 
 @click.group(invoke_without_command=True)

@@ -33,13 +33,7 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
     default="v1",
     help="v1: of inference.networking.k8s.io. v1alpha1: of inference.networking.x-k8s.io.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    help="How they are printed; json: all in one List.",
-)
+@options.output("yaml", "json", help="How they are printed; json: all in one List.")
 def convert(files: tuple[str, ...], recursive: bool, version: str, output: str) -> None:
     """Print InferencePools in another API version.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
+from headgate.cli import options
 from headgate.cli.kinds import Definition, complete_kind, definitions_named
 
 _HEADER = "# Made by `headgate crds` from the types of this version; not for editing.\n"
@@ -22,13 +23,7 @@ class _Dumper(yaml.CSafeDumper):
 
 @click.command()
 @click.argument("kinds", nargs=-1, metavar="[KIND]...", shell_complete=complete_kind)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    help="How they are written.",
-)
+@options.output("yaml", "json", help="How they are written.")
 @click.option(
     "-d",
     "--dir",

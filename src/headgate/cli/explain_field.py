@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from headgate.api import fields
 from headgate.api.fields import Field
+from headgate.cli import options
 from headgate.cli.kinds import (
     Definition,
     api_version_of,
@@ -43,13 +44,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.argument("field", metavar="KIND[.FIELD]...", shell_complete=_complete)
 @click.option("--api-version", metavar="GROUP/VERSION", help="Which of two kinds of one name.")
 @click.option("--recursive", is_flag=True, help="Show the fields of the fields as well.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How it is written.",
-)
+@options.output("text", "json", help="How it is written.")
 def explain_field(field: str, api_version: str | None, recursive: bool, output: str) -> None:
     """Explain a kind, or a field of it: meaning, type, default, bounds, and what is inside.
 

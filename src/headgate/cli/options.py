@@ -7,12 +7,14 @@ node's records, its logs. Every command that talks to an API server, or is one, 
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from click.core import ParameterSource
 
 from headgate.cli.machine_state import STATE, STATE_VARIABLE, said_state
+
+Command: TypeAlias = Callable[..., Any]
 
 
 def _of_group(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
@@ -48,7 +50,7 @@ log_level = click.option(
 )
 
 
-def files(command: Callable[..., Any]) -> Callable[..., Any]:
+def files(command: Command) -> Command:
     """Manifests, by -f or as plain words: `-f a.yaml -f b.yaml` and `-f *.yaml` both work."""
 
     @functools.wraps(command)
@@ -70,10 +72,26 @@ def files(command: Callable[..., Any]) -> Callable[..., Any]:
     return option(click.argument("more", nargs=-1, type=path, metavar="[FILE|DIRECTORY|-]...")(with_files))
 
 
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def output(*forms: str, help: str = "Form.") -> Callable[[Command], Command]:
+    """In which form to print, as `output`; the first is the default."""
+    return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], help=help)
+
+
 recursive = click.option("-R", "--recursive", is_flag=True, help="Search the directories of -f deeply.")
 
 
-def server(command: Callable[..., Any]) -> Callable[..., Any]:
+def server(command: Command) -> Command:
     """Which API server to talk to, as one argument `server`."""
 
     @functools.wraps(command)
@@ -92,7 +110,7 @@ def server(command: Callable[..., Any]) -> Callable[..., Any]:
     return path(which(_STATE(with_server)))
 
 
-def process(command: Callable[..., Any]) -> Callable[..., Any]:
+def process(command: Command) -> Command:
     """Which API server a process works with, as `kubeconfig`, and the directory of its machine as `state`.
 
     `kubeconfig` is None for $KUBECONFIG, the in-cluster account, or the user's own file.

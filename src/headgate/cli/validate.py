@@ -33,12 +33,8 @@ if TYPE_CHECKING:
 @options.state
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 @click.option("--strict", is_flag=True, help="Take warnings for errors.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "github"]),
-    default="text",
-    help="How findings are printed; github: as annotations of a workflow.",
+@options.output(
+    "text", "json", "github", help="How findings are printed; github: as annotations of a workflow."
 )
 def validate(
     files: tuple[str, ...],

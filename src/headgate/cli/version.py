@@ -2,9 +2,11 @@
 
 import click
 
+from headgate.cli import options
+
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
+@options.output("text", "json")
 def version(output: str) -> None:
     """Show the version, and whether the data path is compiled."""
     import json

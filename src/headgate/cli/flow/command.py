@@ -21,7 +21,7 @@ WATCH_S = 1.0
 )
 @options.state
 @click.option("--pool", metavar="NAME", help="Pools of this name only, as namespace/name.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
+@options.output("text", "json")
 @click.option("-w", "--watch", is_flag=True, help="Again every second, until interrupted.")
 def flow(gateway: str | None, state: Path, pool: str | None, output: str, watch: bool) -> None:
     """Tell which requests wait for their turn, in whose name, and why.

@@ -63,13 +63,7 @@ def selectors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and store nothing.")
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
 @click.option("--field-manager", default="headgate", help="Name under which fields are managed.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "name", "yaml", "json"]),
-    default="text",
-    help="What is printed of each object.",
-)
+@options.output("text", "name", "yaml", "json", help="What is printed of each object.")
 @options.server
 def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any) -> None:
     """Create or change objects from manifests.
@@ -96,13 +90,7 @@ def apply(server: Server, files: tuple[str, ...], recursive: bool, **given: Any)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
 @selectors
 @click.option("-w", "--watch", is_flag=True, help="Go on with every change, until Ctrl-C.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "yaml", "json", "name"]),
-    default="table",
-    help="How objects are printed.",
-)
+@options.output("table", "wide", "yaml", "json", "name", help="How objects are printed.")
 @click.option("--show-labels", is_flag=True, help="A column with all labels.")
 @click.option("--show-managed-fields", is_flag=True, help="With -o yaml or json: who owns which field.")
 @click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
@@ -129,13 +117,7 @@ def get(server: Server, words: tuple[str, ...], **given: Any) -> None:
 @KIND_AND_NAMES
 @namespace_option
 @selectors
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="text, or a list of the objects, each with its events.",
-)
+@options.output("text", "json", help="text, or a list of the objects, each with its events.")
 @options.server
 def describe(
     server: Server,
@@ -204,13 +186,7 @@ def describe(
 )
 @click.option("--dry-run", is_flag=True, help="Let the server check everything and delete nothing.")
 @click.option("--ignore-not-found", is_flag=True, help="Objects that do not exist are no error.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "name", "json"]),
-    default="text",
-    help="What is printed of each object.",
-)
+@options.output("text", "name", "json", help="What is printed of each object.")
 @options.server
 def delete(
     server: Server, words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **given: Any

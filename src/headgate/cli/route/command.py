@@ -51,7 +51,7 @@ def route() -> None:
 )
 @click.option("-n", "--namespace", help="Objects of this namespace only. Default: all.")
 @options.server
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
+@options.output("text", "json")
 def explain(
     file: str | None,
     path: str,

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.cli import options
+
 if TYPE_CHECKING:
     from headgate.simulator.model import EngineConfig
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form.")
+@options.output("text", "json")
 def profiles(output: str) -> None:
     """List the engine profiles and their constants.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
+from headgate.cli import options
 from headgate.cli.simulate.completing import complete_policies, complete_profile, complete_workload
-
-Command: TypeAlias = Callable[..., Any]
 
 _COUNT = click.IntRange(min=1)
 _SLOWEST, _FASTEST = 0.001, 1e6
@@ -63,18 +61,7 @@ def _workloads(ctx: click.Context, param: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order in which help shows them."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_TRAFFIC = _options(
+_TRAFFIC = options.together(
     click.option(
         "--format",
         type=click.Choice(["auto", "mooncake", "azure", "burstgpt"]),
@@ -111,7 +98,7 @@ _TRAFFIC = _options(
         help="Replay only what arrives in this time of the trace.",
     ),
 )
-_PACE = _options(
+_PACE = options.together(
     click.option(
         "--rate-scale", callback=_pace, metavar="NUMBER", help="2 lets requests come twice as fast."
     ),
@@ -144,7 +131,7 @@ _PACE = _options(
         help="Let each request come later by chance, by this at most; auto: by the grid of the times.",
     ),
 )
-_FLEET = _options(
+_FLEET = options.together(
     click.option(
         "--fleet",
         type=click.Path(dir_okay=False, allow_dash=True),
@@ -184,15 +171,9 @@ _FLEET = _options(
         "--slo-tpot", callback=_time, metavar="TIME", help="Objective: mean time of the tokens after it."
     ),
 )
-_OUTPUT = _options(
+_OUTPUT = options.together(
     click.option("--seed", type=int, default=1, help="Equal seeds give equal output."),
-    click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["text", "wide", "json"]),
-        default="text",
-        help="Form.",
-    ),
+    options.output("text", "wide", "json"),
     click.option(
         "--plots",
         type=click.Path(file_okay=False, path_type=Path),

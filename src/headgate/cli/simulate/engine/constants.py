@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.options import together
 from headgate.cli.simulate import sizes
-from headgate.cli.simulate.engine.options import COUNT, RATE, SECONDS, options, seconds
+from headgate.cli.simulate.engine.options import COUNT, RATE, SECONDS, seconds
 
 if TYPE_CHECKING:
     from headgate.simulator.server import KvEventsConfig
 
-ENGINE = options(
+ENGINE = together(
     click.option("--base-s", type=SECONDS, help="Seconds that every step takes."),
     click.option(
         "--per-decode-sequence-s", type=SECONDS, help="Seconds for each sequence that decodes in a step."
@@ -106,7 +107,7 @@ ENGINE = options(
 JITTER = click.option(
     "--step-jitter", type=click.FloatRange(0, 1), help="Deviation of the time of a step, as a share of it."
 )
-SPECULATION = options(
+SPECULATION = together(
     click.option(
         "--draft-tokens",
         type=click.IntRange(min=0),
@@ -136,7 +137,7 @@ _TIMES = {
     "kv-cache-transfer-time-per-token": "The same for each of its tokens.",
     "kv-cache-transfer-time-std-dev": "Deviation of the time that a whole prompt takes by that.",
 }
-LATENCIES = options(
+LATENCIES = together(
     click.option(
         "--latency-calculator",
         type=click.Choice(["", "constant", "per-token"]),
@@ -176,7 +177,7 @@ def latency_note(given: dict[str, Any]) -> str:
 
 
 # Options for the cache and its events in llm-d-inference-sim's words, beside vLLM's one option for all.
-EVENTS = options(
+EVENTS = together(
     click.option(
         "--kv-events-config", metavar="JSON", help="Where cache events are published, as vLLM's option."
     ),

@@ -1,29 +1,16 @@
-"""How options of an engine are written: several as one decorator, with words between blanks, or in a file."""
+"""How options of an engine are written: as times, with several words behind them, or in a file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
-
-Command: TypeAlias = Callable[..., Any]
 
 SECONDS = click.FloatRange(min=0)
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(min=1)
-
-
-def options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """All of them, in the order in which help shows them."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 def seconds(context: click.Context, parameter: click.Parameter, text: str | float | None) -> float | None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.cli.options import together
 from headgate.cli.simulate.completing import complete_profile
-from headgate.cli.simulate.engine.options import COUNT, SECONDS, lasting, options, take_defaults
+from headgate.cli.simulate.engine.options import COUNT, SECONDS, lasting, take_defaults
 
 if TYPE_CHECKING:
     from headgate.simulator.model import EngineProfile
@@ -22,7 +23,7 @@ def _find_profile(_: click.Context, __: click.Parameter, name: str) -> EnginePro
     return PROFILES[name]
 
 
-PLACE = options(
+PLACE = together(
     click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False),
@@ -68,7 +69,7 @@ PLACE = options(
     ),
 )
 
-SERVER = options(
+SERVER = together(
     click.option(
         "--max-request-body-size-mb",
         "max_body_mb",
@@ -169,7 +170,7 @@ SERVER = options(
     ),
 )
 
-PAIRS = options(
+PAIRS = together(
     click.option(
         "--role",
         type=click.Choice(["both", "prefill", "decode"]),
@@ -219,7 +220,7 @@ PAIRS = options(
     ),
 )
 
-FAILURES = options(
+FAILURES = together(
     click.option(
         "--failure-injection-rate",
         type=click.FloatRange(0, 100),
@@ -239,7 +240,7 @@ FAILURES = options(
     ),
 )
 
-PROTOCOLS = options(
+PROTOCOLS = together(
     click.option(
         "--ssl-certfile",
         type=click.Path(dir_okay=False),
@@ -248,7 +249,7 @@ PROTOCOLS = options(
     click.option("--ssl-keyfile", type=click.Path(dir_okay=False), help="Its key."),
     click.option("--self-signed-certs", is_flag=True, help="Serve https by a certificate that is made up."),
 )
-IGNORED = options(
+IGNORED = together(
     *(
         click.option(
             *names, expose_value=False, show_default=False, help="Accepted as vLLM's; changes nothing."
