@@ -191,66 +191,22 @@ _CUSTOM = (
 _REPLICAS = (".spec.replicas", ".status.replicas", ".spec.selector")
 
 _BUILTIN = (
-    Definition(
-        kind=core.Namespace,
-        short_names=("ns",),
-        columns=(("Status", "string", ".status.phase", 0), _AGE),
-        status=True,
-    ),
-    Definition(
-        kind=core.Pod,
-        short_names=("po",),
-        categories=("all",),
-        columns=(
-            ("Status", "string", ".status.phase", 0),
-            _AGE,
-            ("IP", "string", ".status.podIP", 1),
-            ("Node", "string", ".spec.nodeName", 1),
-        ),
-        status=True,
-    ),
+    Definition(kind=core.Namespace, short_names=("ns",), status=True),
+    Definition(kind=core.Pod, short_names=("po",), categories=("all",), status=True),
     Definition(kind=core.Service, short_names=("svc",), categories=("all",), status=True),
     Definition(kind=core.ConfigMap, short_names=("cm",)),
-    Definition(kind=core.Secret, columns=(("Type", "string", ".type", 0), _AGE)),
+    Definition(kind=core.Secret),
     Definition(kind=core.ServiceAccount, short_names=("sa",)),
     Definition(kind=core.Node, short_names=("no",), status=True),
-    Definition(
-        kind=core.Event,
-        short_names=("ev",),
-        columns=(
-            ("Last Seen", "date", ".lastTimestamp", 0),
-            ("Type", "string", ".type", 0),
-            ("Reason", "string", ".reason", 0),
-            ("Object", "string", ".involvedObject.name", 0),
-            ("Message", "string", ".message", 0),
-        ),
-    ),
+    Definition(kind=core.Event, short_names=("ev",)),
     Definition(
         kind=apps.Deployment,
         short_names=("deploy",),
         categories=("all",),
-        columns=(
-            ("Desired", "integer", ".spec.replicas", 0),
-            ("Up-to-date", "integer", ".status.updatedReplicas", 0),
-            ("Available", "integer", ".status.availableReplicas", 0),
-            _AGE,
-        ),
         status=True,
         scale=_REPLICAS,
     ),
-    Definition(
-        kind=apps.ReplicaSet,
-        short_names=("rs",),
-        categories=("all",),
-        columns=(
-            ("Desired", "integer", ".spec.replicas", 0),
-            ("Current", "integer", ".status.replicas", 0),
-            ("Ready", "integer", ".status.readyReplicas", 0),
-            _AGE,
-        ),
-        status=True,
-        scale=_REPLICAS,
-    ),
+    Definition(kind=apps.ReplicaSet, short_names=("rs",), categories=("all",), status=True, scale=_REPLICAS),
     Definition(
         kind=apps.StatefulSet,
         short_names=("sts",),
@@ -268,13 +224,9 @@ _BUILTIN = (
     Definition(kind=discovery_kinds.Endpoints, short_names=("ep",)),
     Definition(kind=discovery_kinds.EndpointSlice),
     Definition(kind=apps.Lease, columns=(("Holder", "string", ".spec.holderIdentity", 0), _AGE)),
-    Definition(
-        kind=extensions.CustomResourceDefinition,
-        short_names=("crd", "crds"),
-        columns=(("Created At", "date", ".metadata.creationTimestamp", 0),),
-        status=True,
-    ),
+    Definition(kind=extensions.CustomResourceDefinition, short_names=("crd", "crds"), status=True),
 )
+"""Tables of these kinds have rows of their own in the API server; only what has none needs columns."""
 
 
 def custom_definitions() -> list[dict[str, Any]]:
