@@ -15,7 +15,6 @@ IMPURE = {
     "subprocess",
     "selectors",
     "uvloop",
-    "httptools",
     "starlette",
 }
 
@@ -59,7 +58,12 @@ def test_patterns_mean_files(tool):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("import msgspec\nclass A(msgspec.Struct, frozen=True):\n    x: int", "A is a msgspec.Struct"),
+        ("import msgspec\nclass A(msgspec.Struct):\n    x: int", "A is a msgspec.Struct"),
+        ("from b import Struct\nclass A(Struct, frozen=True):\n    x: int", "A is a msgspec.Struct"),
+        (
+            "class A:\n    def copy(self):\n        return A.__new__(A)",
+            "makes objects without their constructor",
+        ),
         (
             "from typing import TYPE_CHECKING, NamedTuple\nif TYPE_CHECKING:\n    from b import B\n"
             "class A(NamedTuple):\n    b: B | None",

@@ -139,7 +139,9 @@ def _joined(headers: list[Header], wanted: bytes) -> bytes:
 def _nodes_from_last(headers: list[Header]) -> Iterator[str]:
     """The addresses of the chain of proxies, the nearest first, without their ports."""
     chain = _joined(headers, b"x-forwarded-for").decode("latin-1")
-    nodes = chain.split(",") if chain else _FOR.findall(_joined(headers, b"forwarded").decode("latin-1"))
+    nodes: list[str] = (
+        chain.split(",") if chain else _FOR.findall(_joined(headers, b"forwarded").decode("latin-1"))
+    )
     for node in reversed(nodes):
         plain = node.strip()
         with_port = _WITH_PORT.fullmatch(plain)

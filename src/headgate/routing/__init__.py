@@ -13,7 +13,7 @@ from headgate.routing.inference_models import MODEL_NAME_IN_USE, REF_NOT_FOUND
 from headgate.routing.inference_pools import InferencePool
 from headgate.routing.inference_pools import models as models_of
 from headgate.routing.inference_pools import named as named_pool
-from headgate.routing.match import Match, Taker, is_named, match, takers
+from headgate.routing.match import Taker, is_named, match, takers
 from headgate.routing.model_routes import MODEL_SERVER_NOT_FOUND
 from headgate.routing.patterns import InvalidPatternError, TooCostlyError
 from headgate.routing.phases import DECODES, PREFILLS
@@ -31,6 +31,7 @@ from headgate.routing.snapshot import (
     Difference,
     Endpoint,
     KvEvents,
+    Match,
     MetricsPage,
     Pool,
     PrefillDecode,

@@ -9,7 +9,6 @@ import json
 
 import msgspec
 
-from headgate.routing.match import Match
 from headgate.routing.patterns import (
     CONDITION_STEPS,
     MAX_STEPS,
@@ -20,7 +19,7 @@ from headgate.routing.patterns import (
     Work,
     as_text,
 )
-from headgate.routing.snapshot import Route, Rule, Snapshot
+from headgate.routing.snapshot import Match, Route, Rule, Snapshot
 
 SHOWN_CHARACTERS = 256
 """Of a value that a client made up."""

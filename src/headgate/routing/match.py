@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from headgate.routing.patterns import Headers, RequestPattern, StringPattern, Work
-from headgate.routing.snapshot import Route, Rule, Snapshot
-
-
-class Match(msgspec.Struct, frozen=True):
-    """The route and rule of a request, and whether its model is the name of an adapter."""
-
-    route: Route
-    rule: Rule
-    is_adapter: bool
-
-    @property
-    def is_final(self) -> bool:
-        """Whether no further route is tried: a rule without weights serves nobody, but may reserve a name."""
-        return self.rule.has_weight or self.route.is_reserved
+from headgate.routing.snapshot import Match, Route, Rule, Snapshot
 
 
 def is_named(snapshot: Snapshot, model: str) -> bool:

@@ -201,6 +201,19 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 3339; the oldest of several routes for a name comes first."""
 
 
+class Match(msgspec.Struct, frozen=True):
+    """The route and rule of a request, and whether its model is the name of an adapter."""
+
+    route: Route
+    rule: Rule
+    is_adapter: bool
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no further route is tried: a rule without weights serves nobody, but may reserve a name."""
+        return self.rule.has_weight or self.route.is_reserved
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that routing knows at one moment."""
 
