@@ -72,8 +72,7 @@ async def test_what_was_predicted_is_in_its_cache(gateway, vllm):
 
 async def test_adapters_come_and_go(gateway, vllm):
     """By the calls of the engine; the gateway knows of it, and sends requests for the adapter there."""
-    calls = engines.named("vLLM").adapter_calls
-    assert vllm.post(*calls.load("nonsense", str(vllm.directory / "adapter"))).status_code == 200
+    assert _load(vllm).status_code == 200
     await gateway.until(lambda: _models(gateway) == {"tiny", "nonsense"})
     plain = await gateway.complete(TEXT[:300], 300)
     request = asyncio.ensure_future(gateway.complete(TEXT[:300], 300, model="nonsense"))
@@ -83,8 +82,17 @@ async def test_adapters_come_and_go(gateway, vllm):
     assert gateway.load.reading.max_adapters == 2
     assert (await request).json()["choices"] != plain.json()["choices"]
     await gateway.until(lambda: gateway.load.reading and not gateway.load.reading.adapters_running)
-    assert vllm.post(*calls.unload("nonsense")).status_code == 200
+    assert _unload(vllm).status_code == 200
     await gateway.until(lambda: _models(gateway) == {"tiny"})
+
+
+def _load(vllm):
+    body = {"lora_name": "nonsense", "lora_path": str(vllm.directory / "adapter")}
+    return vllm.post("/v1/load_lora_adapter", json.dumps(body))
+
+
+def _unload(vllm):
+    return vllm.post("/v1/unload_lora_adapter", json.dumps({"lora_name": "nonsense"}))
 
 
 def _models(gateway):
@@ -126,9 +134,9 @@ async def test_what_it_tells_of_its_cache_is_found_by_bytes(gateway):
 
 async def test_what_an_adapter_has_in_the_cache_is_found_by_bytes(gateway, vllm):
     """The engine names the adapter in its events, besides the tokens."""
-    calls, events = engines.named("vLLM").adapter_calls, gateway.proxy.kv_events
+    events = gateway.proxy.kv_events
     await gateway.until(lambda: events.shown(gateway.load, 0.0)["state"] == "live" and gateway.load.reading)
-    assert vllm.post(*calls.load("nonsense", str(vllm.directory / "adapter"))).status_code == 200
+    assert _load(vllm).status_code == 200
     await gateway.until(lambda: _models(gateway) == {"tiny", "nonsense"})
     learned, path = events.tokens.counts["learned"], "/v1/completions"
     for text in (TEXT[7900:8100], TEXT[300:2500]):  # the first tells how large blocks are
@@ -137,7 +145,7 @@ async def test_what_an_adapter_has_in_the_cache_is_found_by_bytes(gateway, vllm)
     gateway.proxy.prefixes.forget(gateway.load)
     events.exact.residency.sweep(1e12)
     await gateway.until(lambda: gateway.proxy.prefixes.matched(prefix, [gateway.load]) == [len(prefix)])
-    assert vllm.post(*calls.unload("nonsense")).status_code == 200
+    assert _unload(vllm).status_code == 200
 
 
 async def _ask(gateway, path, body):

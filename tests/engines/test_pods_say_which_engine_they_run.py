@@ -25,7 +25,6 @@ def test_an_unknown_engine_is_any_openai_server():
     engine = engines.named("my-own-server")
     assert engine.name == "OpenAI"
     assert engine.metrics is None
-    assert engine.adapter_calls is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Simulated engines over HTTP, which write pages as real ones do: these are read, and calls are obeyed."""
+"""Simulated engines over HTTP, which write pages as real ones do."""
 
 import contextlib
 
@@ -19,10 +19,12 @@ class Served:
         self._client = client
         self.engine = engines.named(api)
 
-    async def post(self, call):
-        path, body = call
-        response = await self._client.post(path, content=body, headers={"content-type": "application/json"})
-        return response.status_code
+    async def load(self, name, path):
+        body = {"lora_name": name, "lora_path": path}
+        return (await self._client.post("/v1/load_lora_adapter", json=body)).status_code
+
+    async def unload(self, name):
+        return (await self._client.post("/v1/unload_lora_adapter", json={"lora_name": name})).status_code
 
     async def complete(self, model):
         body = {"model": model, "prompt": "a prompt of a few words", "max_tokens": 3}
@@ -81,14 +83,13 @@ async def test_ranks_are_one_engine(serve, api):
 
 
 async def test_adapters_are_loaded_and_unloaded(serve):
-    """By the calls of the engine; then it answers to their names, and tells how many fit."""
+    """By vLLM's calls; then it answers to their names, and tells how many fit."""
     served = await serve()
-    calls = served.engine.adapter_calls
-    assert await served.post(calls.load("sql", "/adapters/sql")) == 200
+    assert await served.load("sql", "/adapters/sql") == 200
     assert await served.models() == {"base", "sql"}
     await served.complete("sql")
     assert (await served.figures()).max_adapters == CONFIG.max_adapters
-    assert await served.post(calls.load("sql", "/adapters/sql")) == 400
-    assert await served.post(calls.unload("sql")) == 200
+    assert await served.load("sql", "/adapters/sql") == 400
+    assert await served.unload("sql") == 200
     assert await served.models() == {"base"}
-    assert await served.post(calls.unload("sql")) == 404
+    assert await served.unload("sql") == 404

@@ -25,10 +25,6 @@ class Listing(NamedTuple):
     keys: tuple[str, ...] = ()
     is_set: bool = False
 
-    @property
-    def merges(self) -> bool:
-        return self.is_set or bool(self.keys)
-
 
 def child(schema: Schema, name: str) -> Schema:
     """The schema of a field; of an unknown one, the empty schema."""

@@ -1,10 +1,10 @@
-"""What is particular to an engine: its metric names, adapter calls, KV events.
+"""What is particular to an engine: its metric names and KV transfer.
 
 Is given the name of an engine or the labels of its Pod, and hands on an Engine, which is data; with that, it
 reads a metrics page into Figures. What a reading means for an endpoint is the fleet's.
 """
 
-from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
+from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames
 from headgate.engines.figures import Figures, Total, read
 from headgate.engines.known import KNOWN, POD_LABELS, named, of_pod
 from headgate.engines.page import PageTooLargeError
@@ -13,7 +13,6 @@ from headgate.engines.responses import Models, read_models
 __all__ = [
     "KNOWN",
     "POD_LABELS",
-    "AdapterCalls",
     "AdapterNames",
     "CacheConfig",
     "Engine",

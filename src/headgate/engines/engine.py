@@ -53,21 +53,6 @@ class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
     """Labels with a value only on series that are parts of another: they are not summed either."""
 
 
-class AdapterCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an engine is told to load an adapter at run time, or to unload it."""
-
-    load_path: str
-    unload_path: str
-
-    def load(self, name: str, path: str) -> tuple[str, bytes]:
-        """Path and JSON body of the POST that loads the adapter from a directory that the engine sees."""
-        return self.load_path, msgspec.json.encode({"lora_name": name, "lora_path": path})
-
-    def unload(self, name: str) -> tuple[str, bytes]:
-        """Path and JSON body of the POST that unloads the adapter."""
-        return self.unload_path, msgspec.json.encode({"lora_name": name})
-
-
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of model server."""
 
@@ -77,7 +62,3 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """How else Pods are labelled that run it; case does not matter."""
     metrics: MetricNames | None = None
     """None where it has no metrics page of a known form."""
-    adapter_calls: AdapterCalls | None = None
-    """None where adapters are fixed at its start."""
-    has_kv_events: bool = False
-    """Whether it can publish which blocks its KV cache holds, over ZeroMQ."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.engines.engine import AdapterCalls, AdapterNames, CacheConfig, Engine, MetricNames
+from headgate.engines.engine import AdapterNames, CacheConfig, Engine, MetricNames
 
 VLLM = Engine(
     name="vLLM",
@@ -26,9 +26,6 @@ VLLM = Engine(
         ),
         rank="engine",
     ),
-    # Only with VLLM_ALLOW_RUNTIME_LORA_UPDATING=true; otherwise these paths are 404.
-    adapter_calls=AdapterCalls(load_path="/v1/load_lora_adapter", unload_path="/v1/unload_lora_adapter"),
-    has_kv_events=True,
 )
 
 # SGLang. Its page is there only with --enable-metrics.
@@ -59,8 +56,6 @@ SGLANG = Engine(
         # With priorities, the total has an empty one, and each priority its part.
         partial=("priority",),
     ),
-    adapter_calls=AdapterCalls(load_path="/load_lora_adapter", unload_path="/unload_lora_adapter"),
-    has_kv_events=True,
 )
 
 # TensorRT-LLM's own server, trtllm-serve.

@@ -228,14 +228,12 @@ class TraceFormat(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     reader: Callable[[], LineReader]
     """Makes the reader of one file."""
-    has_prefixes: bool
-    """Whether it says which prompts begin alike."""
 
 
 FORMATS: dict[str, TraceFormat] = {
-    "mooncake": TraceFormat(name="mooncake", reader=Mooncake, has_prefixes=True),
-    "azure": TraceFormat(name="azure", reader=Azure, has_prefixes=False),
-    "burstgpt": TraceFormat(name="burstgpt", reader=BurstGpt, has_prefixes=False),
+    "mooncake": TraceFormat(name="mooncake", reader=Mooncake),
+    "azure": TraceFormat(name="azure", reader=Azure),
+    "burstgpt": TraceFormat(name="burstgpt", reader=BurstGpt),
 }
 
 
