@@ -15,9 +15,8 @@ from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
 from headgate.simulator.server.kv_fields import Bootstrap, NixlParams
 from headgate.simulator.server.kv_transfer.meeting import HeldPrompts, Rooms
-from headgate.simulator.server.kv_transfer.protocol import Deviation, Protocol
 from headgate.simulator.server.kv_transfer.side_channel import ReadBlocks, SideChannel
-from headgate.simulator.server.kv_transfer.transfer import Computed, Transfer, digest_of
+from headgate.simulator.server.kv_transfer.transfer import Computed, Deviation, Protocol, Transfer, digest_of
 
 
 # vLLM's form: the prefill's answer says where its blocks are, and the decode request brings that along.

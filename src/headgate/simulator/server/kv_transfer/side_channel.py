@@ -10,8 +10,7 @@ import msgspec
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.exchange import Exchange
 from headgate.simulator.server.kv_transfer.meeting import HeldPrompts, Rooms
-from headgate.simulator.server.kv_transfer.protocol import Protocol
-from headgate.simulator.server.kv_transfer.transfer import Computed
+from headgate.simulator.server.kv_transfer.transfer import Computed, Protocol
 
 if TYPE_CHECKING:
     import httpx2

@@ -4,7 +4,7 @@ import time
 
 from headgate.simulator.server.errors import ApiError
 from headgate.simulator.server.generation import Generation
-from headgate.simulator.server.kv_transfer import protocol
+from headgate.simulator.server.kv_transfer import transfer
 from headgate.simulator.server.kv_transfer.forms import (
     BlockStore,
     BootstrapDecode,
@@ -14,9 +14,8 @@ from headgate.simulator.server.kv_transfer.forms import (
     StoredPrefix,
 )
 from headgate.simulator.server.kv_transfer.meeting import HeldPrompts, Rooms
-from headgate.simulator.server.kv_transfer.protocol import Protocol
 from headgate.simulator.server.kv_transfer.side_channel import SideChannel
-from headgate.simulator.server.kv_transfer.transfer import Transfer
+from headgate.simulator.server.kv_transfer.transfer import Protocol, Transfer
 from headgate.simulator.server.settings import ServerSettings
 
 PLAIN = Transfer()
@@ -44,16 +43,16 @@ class Transfers:
             return self._bootstrap(generation)
         if params is not None and params.do_remote_decode:
             self.protocol.saw("nixl prefill")
-            shape = [*protocol.prefill_shape(generation), *protocol.prefill_params(params)]
-            self.protocol.found(shape + protocol.role(role, "prefill"))
+            shape = [*transfer.prefill_shape(generation), *transfer.prefill_params(params)]
+            self.protocol.found(shape + transfer.role(role, "prefill"))
             return NixlPrefill(generation, self.held, self._engine_id, self._address)
         if params is not None and params.do_remote_prefill:
             self.protocol.saw("nixl decode")
-            self.protocol.found(protocol.decode_params(params) + protocol.role(role, "decode"))
+            self.protocol.found(transfer.decode_params(params) + transfer.role(role, "decode"))
             return NixlDecode(generation, params, self.side_channel, self.protocol)
         if role == "prefill":
             self.protocol.saw("plain prefill")
-            self.protocol.found(protocol.prefill_shape(generation))
+            self.protocol.found(transfer.prefill_shape(generation))
         if self._store is not None:
             return StoredPrefix(generation, self._store, self._settings.engine.block_size, self.protocol)
         return PLAIN
@@ -67,10 +66,10 @@ class Transfers:
         if self._settings.role == "prefill":
             self.protocol.saw("bootstrap prefill")
             used = [room for room in bootstrap.rooms if self.rooms.was_used(room)]
-            self.protocol.found(protocol.rooms(bootstrap, used))
+            self.protocol.found(transfer.rooms(bootstrap, used))
             return BootstrapPrefill(generation, bootstrap, self.rooms)
         self.protocol.saw("bootstrap decode")
-        self.protocol.found(protocol.rooms(bootstrap, []))
+        self.protocol.found(transfer.rooms(bootstrap, []))
         if None in bootstrap.hosts:
             self.protocol.deviations["no_bootstrap_host"] += 1
             message = "bootstrap_host: the decode side must be told where the prefill side is"
