@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from headgate.cli.simulate import replaying, simulate
-from headgate.cli.simulate.watching import Watch
+from headgate.cli.simulate.replaying import Watch
 
 
 def test_the_first_interrupt_ends_the_traffic_and_the_second_the_process():

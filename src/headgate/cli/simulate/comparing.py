@@ -14,8 +14,8 @@ from rich.console import Console
 
 from headgate.cli.simulate import plots, replaying, results, table
 from headgate.cli.simulate.plan import Options, plan
+from headgate.cli.simulate.replaying import Watch
 from headgate.cli.simulate.results import Drawn, Results
-from headgate.cli.simulate.watching import Watch
 from headgate.simulator.fleet import Slo
 
 _INTERRUPTED = 130
