@@ -5,7 +5,7 @@ import asyncio
 import httpx2
 import pytest
 
-from headgate.simulator.server import ServerSettings, listen, running
+from headgate.simulator.server import FailureSettings, ServerSettings, listen, running
 from headgate.simulator.server.kv_transfer.forms import BlockStore
 
 TEXT = "/v1/completions"
@@ -79,10 +79,12 @@ async def test_a_prompt_that_came_is_not_computed_again(serve, fast):
         assert prefill.live.statistics().kv_blocks_used == 0
 
 
-@pytest.mark.parametrize("slow", [{"kv_transfer_s": 600.0}, {"kv_transfer_s_per_token": 60.0}])
+@pytest.mark.parametrize(
+    "slow", [{"kv_cache_transfer_latency": "600s"}, {"kv_cache_transfer_time_per_token": "60s"}]
+)
 async def test_a_prompt_takes_its_time_to_come(serve, eventually, slow):
     """A fixed one, and more for each token: until then the decode engine has nothing to do."""
-    async with serve() as prefill, serve(**slow) as decode:
+    async with serve() as prefill, serve(failures=FailureSettings(**slow)) as decode:
         params = await prefilled(prefill)
         asking = asyncio.ensure_future(
             decode.client.post(TEXT, json=BODY | {"max_tokens": 5, "kv_transfer_params": params})

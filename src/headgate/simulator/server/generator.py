@@ -83,11 +83,8 @@ class Generator:
         """Let the KV cache arrive that another engine computed: its tokens for each prompt."""
         tokens = await transfer.arrive()
         if tokens:
-            settings = self._settings
-            rng = rng_of(generation.prompts[0], settings.seed, "time of the transfer")
-            told_s = drawn(*self.tuning().transfer_s(sum(tokens)), rng)
-            per_token_s = settings.kv_transfer_s_per_token
-            await asyncio.sleep(settings.kv_transfer_s + sum(tokens) * per_token_s + told_s)
+            rng = rng_of(generation.prompts[0], self._settings.seed, "time of the transfer")
+            await asyncio.sleep(drawn(*self.tuning().transfer_s(sum(tokens)), rng))
         return tokens
 
     @contextlib.asynccontextmanager

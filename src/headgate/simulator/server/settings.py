@@ -118,10 +118,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a computed prompt waits to be read by another engine; vLLM's default."""
     bootstrap_timeout_s: float = 300.0
     """How long one side of a bootstrap room waits for the other; SGLang's default."""
-    kv_transfer_s: float = 0.0
-    """Seconds for the KV cache of a prompt to come from another engine, whatever its size."""
-    kv_transfer_s_per_token: float = 0.0
-    """Seconds for the KV cache of one prompt token to come from another engine."""
     hash_seed: str = ""
     """The hashes of blocks follow it."""
     ssl_certfile: str | None = None

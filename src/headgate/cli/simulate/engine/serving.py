@@ -211,13 +211,6 @@ PAIRS = together(
         default=300.0,
         help="Seconds that one side waits there for the other.",
     ),
-    click.option(
-        "--kv-transfer-per-token-s",
-        "kv_transfer_s_per_token",
-        type=SECONDS,
-        default=0.0,
-        help="Seconds for the KV cache of a token to come from another engine.",
-    ),
 )
 
 FAILURES = together(
