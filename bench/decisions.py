@@ -22,6 +22,7 @@ from headgate.fleet.prefix import PrefixIndex, hashing
 from headgate.flow.capacity import CapacitySettings, making
 from headgate.flow.limits import RouteLimits
 from headgate.flow.queue import FlowQueue, FlowSettings, Waiting
+from headgate.routing.patterns import RequestPattern, StringPattern
 from headgate.routing.snapshot import Endpoint
 from headgate.routing.split import Splits
 
@@ -134,6 +135,18 @@ def split() -> Callable[[], object]:
     return lambda: splits.next(KEY, rule)
 
 
+def matched() -> Callable[[], object]:
+    """The rule of a request, the last of ten that look at a header."""
+    target = (routing.Target(api.ObjectRef("ModelServer", "default", "pool"), 100),)
+    tiers = [
+        routing.Rule(f"tier-{n}", RequestPattern(((b"x-tier", StringPattern(f"{n}")),)), target)
+        for n in range(10)
+    ]
+    route = routing.Route(key=KEY, name="default/route", model="m", adapters=(), rules=tuple(tiers))
+    snapshot = routing.Snapshot(models={"m": (route,)})
+    return lambda: routing.match(snapshot, "m", "/v1/chat/completions", lambda name: "9")
+
+
 def rows() -> dict[str, Callable[[], object]]:
     prompt = random.Random(1).randbytes(PROMPT_BYTES)
     return {
@@ -143,6 +156,7 @@ def rows() -> dict[str, Callable[[], object]]:
         "account at the endpoint": booked(),
         "wait and turn in a queue": queued(),
         "token limit": limited(),
+        "match of ten rules by a header": matched(),
         "weighted split": split(),
         pieces.LOOP: pieces.python_loop,
     }

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -46,6 +47,9 @@ COMPILED = (
     "gateway/log_text.py",
     "gateway/names.py",
     "gateway/trust.py",
+    "requests/bodies/*.py",
+    "requests/decision.py",
+    "requests/paths.py",
     "routing/match.py",
     "routing/split.py",
     "scheduling/**/*.py",
@@ -117,7 +121,7 @@ def is_fresh() -> bool:
     """Whether the extension modules in `src` are those of its sources."""
     if not KEY.exists() or KEY.read_text() != source_key():
         return False
-    return all(path.with_suffix(SUFFIX).exists() for path in modules())
+    return bool(built())
 
 
 def built() -> list[Path]:
@@ -143,31 +147,46 @@ def require_compiler() -> None:
         )
 
 
-def translate(paths: Sequence[Path]) -> list[Any]:
-    """Translates the modules to C, and returns what setuptools is to build of it."""
-    from mypyc.build import mypycify
-
+def translate(paths: Sequence[Path]) -> tuple[list[Path], list[Any]]:
+    """Translates the modules to C. Returns those of which mypyc can make something, which a change may have
+    ended for one, and what setuptools is to build of them."""
     told = io.StringIO()
     os.chdir(SRC)  # tracebacks show the names of files as they are given
     try:
         with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-            return mypycify(
-                [
-                    "--config-file=",
-                    "--follow-imports=silent",
-                    f"--cache-dir={BUILD / 'mypy'}",
-                    *(str(path.relative_to(SRC)) for path in paths),
-                ],
-                opt_level=OPTIMIZATION,
-                debug_level="0",
-                multi_file=True,
-                group_name=GROUP,
-                target_dir=str(BUILD / "c"),
-            )
-    except SystemExit:
-        sys.exit("".join(line for line in told.getvalue().splitlines(True) if ": warning: " not in line))
+            return list(paths), mypycify(paths)
+    except (SystemExit, Exception):
+        faults = {SRC / found[1]: found[0] for found in _ERROR.finditer(told.getvalue())}
+        if not faults.keys() & set(paths):
+            sys.stderr.write(told.getvalue())
+            raise
     finally:
         os.chdir(ROOT)
+    for fault in faults.values():
+        show(f"Left interpreted: {fault}")
+    return translate([path for path in paths if path not in faults])
+
+
+_ERROR = re.compile(r"^(headgate/\S+\.py):\d+: (?!note: |warning: ).*", re.M)
+
+
+def mypycify(paths: Sequence[Path]) -> list[Any]:
+    from mypyc import build
+
+    return build.mypycify(
+        [
+            "--config-file=",
+            "--follow-imports=silent",
+            "--disable-error-code=import-untyped",
+            f"--cache-dir={BUILD / 'mypy'}",
+            *(str(path.relative_to(SRC)) for path in paths),
+        ],
+        opt_level=OPTIMIZATION,
+        debug_level="0",
+        multi_file=True,
+        group_name=GROUP,
+        target_dir=str(BUILD / "c"),
+    )
 
 
 def build(extensions: Sequence[Any], into: Path) -> None:
@@ -248,13 +267,13 @@ def load(paths: Sequence[Path]) -> None:
 def compile_all() -> None:
     paths = modules()
     if is_fresh():
-        show(f"{len(paths)} modules are compiled already")
+        show("All is compiled already")
         return
     require_compiler()
     remove()
     key = source_key()
     show(f"Translating {len(paths)} modules to C ...")
-    extensions = translate(paths)
+    paths, extensions = translate(paths)
     libraries = BUILD / "lib"
     shutil.rmtree(libraries, ignore_errors=True)
     build(extensions, libraries)

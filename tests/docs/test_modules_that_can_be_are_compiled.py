@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,38 @@ def test_a_missing_compiler_is_told(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "remove", lambda: pytest.fail("removed"))
     with pytest.raises(SystemExit, match=r"the C compiler .*/cc.* Headgate runs as plain Python"):
         tool.main([])
+
+
+def test_what_mypyc_refuses_is_left_interpreted_and_told(tool, monkeypatch, capsys):
+    """One module of which it can make nothing costs nobody the others."""
+    good, bad = tool.PACKAGE / "fleet" / "ledger.py", tool.PACKAGE / "gateway" / "trust.py"
+    messages = (
+        "headgate/fleet/ledger.py:7: warning: Treating generator comprehension as list\n"
+        "headgate/gateway/trust.py:143: AssertionError: Any\n"
+        "headgate/gateway/trust.py:143: note: this is an internal mypyc error\n"
+    )
+
+    def mypycify(paths):
+        if bad in paths:
+            print(messages)  # noqa: T201 - as mypyc does
+            sys.exit(1)
+        return ["extension"]
+
+    monkeypatch.setattr(tool, "mypycify", mypycify)
+    assert tool.translate([good, bad]) == ([good], ["extension"])
+    told = capsys.readouterr().out
+    assert told.startswith("Left interpreted: headgate/gateway/trust.py:143: AssertionError: Any")
+    assert "ledger" not in told
+
+
+def test_other_failures_of_mypyc_end_the_build(tool, monkeypatch, capsys):
+    """With what it said."""
+
+    def mypycify(paths):
+        print("no space left")  # noqa: T201 - as mypyc does
+        sys.exit(2)
+
+    monkeypatch.setattr(tool, "mypycify", mypycify)
+    with pytest.raises(SystemExit):
+        tool.translate([tool.PACKAGE / "fleet" / "ledger.py"])
+    assert "no space left" in capsys.readouterr().err
